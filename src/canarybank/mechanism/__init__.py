@@ -1,0 +1,21 @@
+"""Make one release: the bank, routes, contributions, sampling and noise, and what all that costs in privacy."""
+
+from canarybank.mechanism.accounting import epsilon
+from canarybank.mechanism.bank import Bank
+from canarybank.mechanism.contributions import contributions
+from canarybank.mechanism.mechanism import Mechanism
+from canarybank.mechanism.release import release
+from canarybank.mechanism.routed import Routed
+from canarybank.mechanism.routing import route
+from canarybank.mechanism.table import RouteTable
+
+__all__ = [
+    "Bank",
+    "Mechanism",
+    "RouteTable",
+    "Routed",
+    "contributions",
+    "epsilon",
+    "release",
+    "route",
+]

@@ -1,0 +1,58 @@
+"""Turn routes into contributions: each user's normalised, clipped vote histogram."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+
+from canarybank.errors import InputError
+
+__all__ = ["contributions"]
+
+
+def contributions(routes: ArrayLike, owners: ArrayLike, users: int, bank_size: int, clip: float) -> csr_array:
+    """Return each user's contribution as a sparse table (users, bank_size).
+
+    A user with n records casts n·k votes; the histogram of votes is divided by n·k, then scaled down, where need
+    be, to L2 norm ``clip``, the norm taken over the full vector. Every row's norm is at most ``clip``, in exact
+    arithmetic and in float64 under any order of summation: for that, a row with e entries is scaled to
+    ``clip`` times 1 - (e + 8)·2^-52.
+    """
+    votes, owner = _checked(routes, owners, users, bank_size, clip)
+    keys, counts = np.unique(owner.repeat(votes.shape[1]) * bank_size + votes.ravel(), return_counts=True)
+    rows, columns = np.divmod(keys, bank_size)
+    entries = np.bincount(rows, minlength=users)
+    cast = np.bincount(owner, minlength=users) * votes.shape[1]
+    norm = np.sqrt(np.bincount(rows, weights=np.square(counts, dtype=np.float64), minlength=users))
+    target = clip * (1 - (entries + 8) * np.finfo(np.float64).eps)
+    scale = np.minimum(1 / cast, target / norm)
+    return csr_array(
+        (counts * scale[rows], columns, np.concatenate(([0], np.cumsum(entries)))), shape=(users, bank_size)
+    )
+
+
+def _checked(
+    routes: ArrayLike, owners: ArrayLike, users: int, bank_size: int, clip: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    votes, owner = np.asarray(routes), np.asarray(owners)
+    if votes.ndim != 2 or 0 in votes.shape or votes.dtype.kind not in "iu":  # noqa: PLR2004, a table has two axes
+        raise InputError(
+            f"Routes must be a non-empty table (records, k) of whole numbers, not {votes.dtype} of shape {votes.shape}."
+        )
+    if owner.shape != (len(votes),) or owner.dtype.kind not in "iu":
+        raise InputError(
+            f"Owners must be one whole number for each of the {len(votes)} records, "
+            f"not {owner.dtype} of shape {owner.shape}."
+        )
+    if votes.min() < 0 or votes.max() >= bank_size:
+        raise InputError(
+            f"Routes run from {votes.min()} to {votes.max()}, outside a bank of {bank_size}; "
+            "give the size of the bank they were made with."
+        )
+    if owner.min() < 0 or owner.max() >= users:
+        raise InputError(f"Owners run from {owner.min()} to {owner.max()}, outside the {users} users.")
+    missing = np.bincount(owner, minlength=users) == 0
+    if missing.any():
+        raise InputError(f"User {int(np.argmax(missing))} has no records; drop users without records first.")
+    if not 0 < clip < np.inf:
+        raise InputError(f"clip must be positive and finite, not {clip!r}.")
+    return votes.astype(np.int64, copy=False), owner.astype(np.int64, copy=False)

@@ -1,0 +1,55 @@
+"""Hold the privacy-relevant parameters of one release."""
+
+import math
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+from canarybank.errors import InputError
+
+__all__ = ["Mechanism"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """The parameters of a release that decide its privacy.
+
+    Every record votes for its ``k`` nearest bank entries; a user's normalised votes are clipped to L2 norm
+    ``clip``; each user takes part with probability ``q``, independently; every coordinate gets Gaussian noise of
+    standard deviation ``sigma * clip``; epsilon is stated at ``delta``, for adding or removing one user.
+    """
+
+    k: int = 5
+    clip: float = 0.1
+    sigma: float = 1.0
+    q: float = 0.1
+    delta: float = 1e-5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", _whole("k", self.k))
+        for name in ("clip", "sigma", "q", "delta"):
+            object.__setattr__(self, name, _number(name, getattr(self, name)))
+        for name in ("clip", "sigma"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"{name} must be positive, not {getattr(self, name)!r}; without it there is no noise.")
+        if not 0 < self.q <= 1:
+            raise InputError(f"q must lie in (0, 1], not be {self.q!r}; it is each user's probability of taking part.")
+        if not 0 < self.delta < 1:
+            raise InputError(f"delta must lie in (0, 1), not be {self.delta!r}; 1e-5 is the usual choice.")
+
+    @property
+    def noise(self) -> float:
+        """Return the standard deviation of the Gaussian noise on each coordinate: sigma times clip."""
+        return self.sigma * self.clip
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
+    return int(value)
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise InputError(f"{name} must be a finite number, not {value!r}.")
+    return float(value)

@@ -1,0 +1,78 @@
+"""Keep every record's nearest base entries, so that swapping probes in costs a merge and not a new search."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canarybank.errors import InputError
+from canarybank.mechanism.bank import Bank
+from canarybank.mechanism.routing import nearest
+from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, squared_distances
+
+__all__ = ["RouteTable"]
+
+
+@dataclass(frozen=True, eq=False)
+class RouteTable:
+    """Each record's k nearest base entries, nearest first, with their distances.
+
+    Reserved positions are left out of the base, so whatever stands there is merged in by ``swap``: a base entry
+    that is not among a record's k nearest base entries can never enter its route.
+    """
+
+    records: Vectors
+    bank: Bank
+    positions: NDArray[np.int64]
+    distances: NDArray[np.float64]
+    """Squared Euclidean distances in float64, shape (n, k), in the order of ``positions``."""
+
+    @classmethod
+    def build(cls, records: ArrayLike, bank: Bank, k: int) -> "RouteTable":
+        """Search the base of a bank once for each record's k nearest entries."""
+        vectors = check_vectors(records, "record")
+        if not 1 <= k <= len(bank.base):
+            raise InputError(
+                f"k is {k}, but the bank has {len(bank.base)} entries that are not reserved; "
+                "k must lie between 1 and that."
+            )
+        columns, distances = nearest(vectors, bank.vectors[bank.base], k)
+        return cls(vectors, bank, bank.base[columns], distances)
+
+    @property
+    def k(self) -> int:
+        """Return the length of each record's list."""
+        return int(self.positions.shape[1])
+
+    def swap(self, bank: Bank) -> NDArray[np.int64]:
+        """Return the routes over a bank that shares the table's base: exactly ``route(records, bank, k)``.
+
+        Whatever stands at the bank's reserved positions, probe or not, is merged in.
+        """
+        self._check_shares_base(bank)
+        places = np.asarray(bank.reserved, dtype=np.int64)
+        return self.merge(bank.vectors[places], places) if len(places) else self.positions
+
+    def merge(self, entries: ArrayLike, places: ArrayLike) -> NDArray[np.int64]:
+        """Return each record's k nearest among the base and these further entries, numbered by ``places``.
+
+        The places must not be base positions; they may lie beyond the bank. Ties go to the lowest number.
+        """
+        vectors, numbers = check_vectors(entries, "merged entry"), np.asarray(places, dtype=np.int64)
+        check_dimensions(self.records, vectors)
+        n, r = len(self.records), len(vectors)
+        rows, columns = np.divmod(np.arange(n * r), r)
+        distances = squared_distances(self.records, vectors, rows, columns).reshape(n, r)
+        values = np.concatenate((self.distances, distances), axis=1)
+        ids = np.concatenate((self.positions, np.broadcast_to(numbers, (n, r))), axis=1)
+        order = np.lexsort((ids, values), axis=1)[:, : self.k]
+        return np.take_along_axis(ids, order, axis=1)
+
+    def _check_shares_base(self, bank: Bank) -> None:
+        if bank.vectors.shape != self.bank.vectors.shape or set(bank.reserved) != set(self.bank.reserved):
+            raise InputError(
+                f"{bank!r} does not reserve the same positions as the table's {self.bank!r}, or is of another size; "
+                "build a new table for it."
+            )
+        if bank is not self.bank and not np.array_equal(bank.vectors[bank.base], self.bank.vectors[bank.base]):
+            raise InputError("The bank differs from the table's outside the reserved positions; build a new table.")
