@@ -1,9 +1,10 @@
 """Make one release: the bank, routes, contributions, sampling and noise, and what all that costs in privacy."""
 
-from canarybank.mechanism.accounting import epsilon
+from canarybank.mechanism.accounting import epsilon, prv_epsilon
 from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.contributions import contributions
 from canarybank.mechanism.mechanism import Mechanism
+from canarybank.mechanism.one_round import one_round_delta, one_round_epsilon
 from canarybank.mechanism.release import release
 from canarybank.mechanism.routed import Routed
 from canarybank.mechanism.routing import route
@@ -16,6 +17,9 @@ __all__ = [
     "Routed",
     "contributions",
     "epsilon",
+    "one_round_delta",
+    "one_round_epsilon",
+    "prv_epsilon",
     "release",
     "route",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from canarybank.errors import InputError
 
-__all__ = ["Mechanism"]
+__all__ = ["Mechanism", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Mechanism:
     delta: float = 1e-5
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "k", _whole("k", self.k))
+        object.__setattr__(self, "k", whole("k", self.k))
         for name in ("clip", "sigma", "q", "delta"):
             object.__setattr__(self, name, _number(name, getattr(self, name)))
         for name in ("clip", "sigma"):
@@ -43,7 +43,8 @@ class Mechanism:
         return self.sigma * self.clip
 
 
-def _whole(name: str, value: Any) -> int:
+def whole(name: str, value: Any) -> int:
+    """Return a whole number of at least 1, or say that it is none."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
     return int(value)

@@ -1,0 +1,87 @@
+"""State the exact privacy curve of one round in closed form.
+
+On the axis of the user's contribution, in units of the noise, a release without the user is z ~ N(0, 1) and with
+the user eligible (1-q) N(0, 1) + q N(mu, 1), mu = 1/sigma; the loss is l(z) = log(1 - q + q exp(mu z - mu²/2)). With
+the Mills ratio R(y) = P(Z > y)/density(y), and density n, the curve is
+
+* removing the user:  q n(y) (R(y) - R(y + mu)), y = z - mu, where l(z) = epsilon;
+* adding the user:    exp(epsilon) q n(y + mu) (R(y) - R(y + mu)), y = -z, where l(z) = -epsilon; nothing
+  from epsilon = -log(1 - q) on, for no outcome is that much likelier without the user.
+"""
+
+import math
+
+from scipy.optimize import brentq
+from scipy.special import erfcx, log_ndtr
+
+from canarybank.errors import InputError
+from canarybank.mechanism.mechanism import Mechanism
+
+__all__ = ["one_round_delta", "one_round_epsilon"]
+
+LOG_ROOT_TAU = 0.5 * math.log(2 * math.pi)
+
+
+def one_round_delta(mechanism: Mechanism, epsilon: float) -> float:
+    """Return the smallest delta at which one release is (epsilon, delta)-private for adding or removing one user.
+
+    It is the supremum over events A of P(A) - exp(epsilon) P'(A), over both orders of neighbouring populations, at
+    the worst contribution that the clip admits. The mechanism's own delta plays no part.
+    """
+    if not 0 <= epsilon < math.inf:
+        raise InputError(f"epsilon must be finite and not negative, but is {epsilon!r}.")
+    return math.exp(_log_delta(mechanism, epsilon))
+
+
+def one_round_epsilon(mechanism: Mechanism) -> float:
+    """Return the smallest epsilon at which one release is (epsilon, delta)-private for adding or removing one user.
+
+    It solves ``one_round_delta(mechanism, epsilon) = mechanism.delta``, and is 0 where delta alone covers it.
+    """
+    target = math.log(mechanism.delta)
+    if _log_delta(mechanism, 0.0) <= target:
+        return 0.0
+    upper = 1.0
+    while _log_delta(mechanism, upper) > target:
+        upper *= 2
+    return float(brentq(lambda e: _log_delta(mechanism, e) - target, 0.0, upper, xtol=1e-15, rtol=1e-15, maxiter=500))
+
+
+def _log_delta(mechanism: Mechanism, epsilon: float) -> float:
+    return max(_log_remove(mechanism, epsilon), _log_add(mechanism, epsilon))
+
+
+def _log_remove(mechanism: Mechanism, epsilon: float) -> float:
+    mu, q = 1 / mechanism.sigma, mechanism.q
+    y = _excess(epsilon, q) / mu - mu / 2
+    return math.log(q) + _log_density(y) + _log_mills_gap(y, mu)
+
+
+def _log_add(mechanism: Mechanism, epsilon: float) -> float:
+    mu, q = 1 / mechanism.sigma, mechanism.q
+    if math.expm1(-epsilon) <= -q:
+        return -math.inf
+    y = -(_excess(-epsilon, q) / mu + mu / 2)
+    return epsilon + math.log(q) + _log_density(y + mu) + _log_mills_gap(y, mu)
+
+
+def _excess(loss: float, q: float) -> float:
+    # log((exp(loss) - (1 - q)) / q), without overflow and without cancellation.
+    if abs(loss) < 1:
+        return math.log1p(math.expm1(loss) / q)
+    return loss + math.log1p(-(1 - q) * math.exp(-loss)) - math.log(q)
+
+
+def _log_density(z: float) -> float:
+    return -z * z / 2 - LOG_ROOT_TAU
+
+
+def _log_mills(z: float) -> float:
+    if z > -1:
+        return math.log(float(erfcx(z / math.sqrt(2)))) + 0.5 * math.log(math.pi / 2)
+    return float(log_ndtr(-z)) - _log_density(z)
+
+
+def _log_mills_gap(y: float, mu: float) -> float:
+    near, far = _log_mills(y), _log_mills(y + mu)
+    return near + math.log(-math.expm1(far - near)) if far < near else -math.inf
