@@ -1,0 +1,54 @@
+"""Keep files whole: atomic writes, locks, content hashes, and the two formats that the caches share.
+
+Locks and the log need a POSIX system, for they stand on ``flock``; everything else works anywhere.
+"""
+
+from canarybank.store.documents import canonical_json, parse_json, read_json, write_json
+from canarybank.store.files import (
+    atomic_writer,
+    file_errors,
+    make_folder,
+    set_aside,
+    sweep_temporaries,
+    write_atomic,
+)
+from canarybank.store.hashes import (
+    altered_files,
+    hash_array,
+    hash_bytes,
+    hash_file,
+    hash_folder,
+    hash_json,
+    hash_text,
+)
+from canarybank.store.locations import cache_root
+from canarybank.store.locks import Holder, lock_folder
+from canarybank.store.log import Log, LogContents
+from canarybank.store.segments import Segment, write_segment
+
+__all__ = [
+    "Holder",
+    "Log",
+    "LogContents",
+    "Segment",
+    "altered_files",
+    "atomic_writer",
+    "cache_root",
+    "canonical_json",
+    "file_errors",
+    "hash_array",
+    "hash_bytes",
+    "hash_file",
+    "hash_folder",
+    "hash_json",
+    "hash_text",
+    "lock_folder",
+    "make_folder",
+    "parse_json",
+    "read_json",
+    "set_aside",
+    "sweep_temporaries",
+    "write_atomic",
+    "write_json",
+    "write_segment",
+]

@@ -1,0 +1,56 @@
+"""Read and write JSON in one canonical form, so that equal values are equal bytes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from canarybank.errors import InputError, StoreError
+from canarybank.store.files import file_errors, write_atomic
+
+__all__ = ["canonical_json", "parse_json", "read_json", "write_json"]
+
+
+def canonical_json(value: Any, *, indent: int | None = None) -> str:
+    """Return the canonical JSON text of a value: equal values give equal text, on every machine.
+
+    Keys are sorted, a float is its shortest text that reads back to the same number, and all but ASCII is
+    escaped, so that any string survives and a document without indent is one line. Numpy numbers and arrays
+    count as plain ones. NaN and infinity are refused, for JSON has none.
+    """
+    separators = (",", ":") if indent is None else None
+    try:
+        return json.dumps(value, sort_keys=True, allow_nan=False, indent=indent, separators=separators, default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"This value has no canonical JSON form: {error}; write plain finite values only.") from error
+
+
+def parse_json(text: str | bytes, source: Path | str) -> Any:
+    """Parse JSON that came from some source, or say where it is broken."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{str(source)!r} is not JSON ({error}); it was altered or cut short, so restore it or delete it."
+        ) from error
+
+
+def read_json(path: Path | str) -> Any:
+    """Read a JSON document, or say why it cannot be read."""
+    with file_errors(path, "read"):
+        data = Path(path).read_bytes()
+    return parse_json(data, path)
+
+
+def write_json(path: Path | str, value: Any, *, indent: int | None = 2, durable: bool = True) -> None:
+    """Write a value as a canonical JSON document, whole or not at all, ending in a newline."""
+    write_atomic(path, canonical_json(value, indent=indent) + "\n", durable=durable)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not a JSON type")

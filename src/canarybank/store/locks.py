@@ -1,0 +1,88 @@
+"""Let one process at a time work on a folder.
+
+The lock is the operating system's ``flock``: it ends with the process that holds it, however that process ends,
+so a lock left by a kill does not exist. What the lock file says is only for the message to the second process.
+A forked child holds its parent's lock too, for as long as it lives; processes started afresh do not.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from canarybank.errors import StoreError
+from canarybank.store.documents import canonical_json, parse_json
+from canarybank.store.files import file_errors, make_folder
+
+__all__ = ["LOCK_NAME", "Holder", "flocked", "lock_folder"]
+
+LOCK_NAME = ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lock, as it wrote itself down."""
+
+    pid: int
+    host: str
+    purpose: str
+
+    def __str__(self) -> str:
+        purpose = f", {self.purpose}" if self.purpose else ""
+        return f"process {self.pid} on {self.host}{purpose}"
+
+
+@contextlib.contextmanager
+def lock_folder(folder: Path | str, purpose: str = "") -> Iterator[Path]:
+    """Hold a folder for this process alone, making it where there is none; refuse if another process holds it."""
+    path = make_folder(folder) / LOCK_NAME
+    with file_errors(path, "lock"):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if not flocked(descriptor, path, wait=False):
+            raise StoreError(
+                f"The folder {str(folder)!r} is in use by {_holder(descriptor)}; "
+                "wait until it has finished, stop it, or choose another folder."
+            )
+        _sign(descriptor, Holder(os.getpid(), socket.gethostname(), purpose), path)
+        yield Path(folder)
+        # The file stays: removing it would let two processes each lock a file of that name.
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def flocked(descriptor: int, path: Path, *, wait: bool) -> bool:
+    """Lock an open file until it is closed, or return False where another process holds it and we do not wait."""
+    try:
+        import fcntl
+    except ImportError as error:
+        raise StoreError("Locks need a POSIX system such as Linux or macOS; this one has no flock.") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}:
+            raise StoreError(
+                f"The file system of {str(path)!r} has no locks; choose a folder on a local disk."
+            ) from error
+        raise
+    return True
+
+
+def _sign(descriptor: int, holder: Holder, path: Path) -> None:
+    with file_errors(path, "lock"):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, canonical_json(asdict(holder)).encode(), 0)
+
+
+def _holder(descriptor: int) -> str:
+    # Between taking the lock and signing it lies a moment in which the file says nothing.
+    try:
+        return str(Holder(**parse_json(os.pread(descriptor, 4096, 0), LOCK_NAME)))
+    except (StoreError, TypeError):
+        return "another process"
