@@ -1,0 +1,35 @@
+"""Shape the bank: canaries, pools of candidate probes, their selection, and the eight attacks as data."""
+
+from canarybank.attack.attacks import ATTACKS, Attack, PoolKind, Selection
+from canarybank.attack.canary import Canary, CanaryKind
+from canarybank.attack.covariance import pool_covariance
+from canarybank.attack.design import Design, design
+from canarybank.attack.greedy import select_probes
+from canarybank.attack.nonce import NONCE_ALPHABET, NONCE_LENGTH, Encode, nonce_canary, nonce_pool, nonces
+from canarybank.attack.objective import Objective
+from canarybank.attack.pool import Pool, PoolSource
+from canarybank.attack.simulated import simulated_nonces, simulated_paraphrases
+
+__all__ = [
+    "ATTACKS",
+    "NONCE_ALPHABET",
+    "NONCE_LENGTH",
+    "Attack",
+    "Canary",
+    "CanaryKind",
+    "Design",
+    "Encode",
+    "Objective",
+    "Pool",
+    "PoolKind",
+    "PoolSource",
+    "Selection",
+    "design",
+    "nonce_canary",
+    "nonce_pool",
+    "nonces",
+    "pool_covariance",
+    "select_probes",
+    "simulated_nonces",
+    "simulated_paraphrases",
+]

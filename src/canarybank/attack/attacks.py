@@ -1,0 +1,124 @@
+"""Hold the eight attacks as data: whose presence is tested, which probes could be planted, which are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from canarybank.attack.canary import CanaryKind
+from canarybank.attack.objective import Objective
+from canarybank.errors import InputError
+
+__all__ = ["ATTACKS", "Attack", "PoolKind", "Selection"]
+
+
+class PoolKind(StrEnum):
+    """What the candidate probes of an attack are."""
+
+    NONE = "none"
+    RECORDS = "records"
+    PARAPHRASES = "paraphrases"
+    NONCES = "nonces"
+
+
+class Selection(StrEnum):
+    """How an attack takes its probes from its pool."""
+
+    NONE = "none"
+    ALL = "all"
+    SPREAD = "spread"
+    UNIFORM = "uniform"
+    GREEDY_NORM = "greedy-norm"
+    GREEDY_MUEFF = "greedy-mueff"
+
+    @property
+    def objective(self) -> Objective | None:
+        """Return what the greedy algorithm maximises, if that is the rule."""
+        return {Selection.GREEDY_NORM: Objective.NORM, Selection.GREEDY_MUEFF: Objective.MUEFF}.get(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """A recipe: the kind of canary, the pool of candidate probes, and the rule that selects among them."""
+
+    name: str
+    canary: CanaryKind
+    pool: PoolKind
+    selection: Selection
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        passive = self.pool is PoolKind.NONE
+        if passive != (self.selection is Selection.NONE):
+            raise InputError(
+                f"The attack {self.name!r} joins pool {self.pool.value!r} to selection {self.selection.value!r}; "
+                f"an attack without a pool selects nothing, and one with a pool must select."
+            )
+
+    @property
+    def active(self) -> bool:
+        """Say whether the attack plants probes."""
+        return self.pool is not PoolKind.NONE
+
+
+_EIGHT = (
+    Attack(
+        "ordinary",
+        CanaryKind.REAL,
+        PoolKind.NONE,
+        Selection.NONE,
+        "plant nothing; inspect the entries that the canary votes for anyway",
+    ),
+    Attack(
+        "exact",
+        CanaryKind.REAL,
+        PoolKind.RECORDS,
+        Selection.ALL,
+        "plant a copy of each of the canary's records",
+    ),
+    Attack(
+        "paraphrase",
+        CanaryKind.REAL,
+        PoolKind.PARAPHRASES,
+        Selection.SPREAD,
+        "plant paraphrases, as many for each of the canary's records",
+    ),
+    Attack(
+        "paraphrase-norm",
+        CanaryKind.REAL,
+        PoolKind.PARAPHRASES,
+        Selection.GREEDY_NORM,
+        "plant the paraphrases on which the canary's votes are most concentrated",
+    ),
+    Attack(
+        "paraphrase-mueff",
+        CanaryKind.REAL,
+        PoolKind.PARAPHRASES,
+        Selection.GREEDY_MUEFF,
+        "plant the paraphrases on which the canary stands out most from the background",
+    ),
+    Attack(
+        "nonce",
+        CanaryKind.NONCE,
+        PoolKind.NONCES,
+        Selection.UNIFORM,
+        "plant nonces at random for a canary made of other nonces",
+    ),
+    Attack(
+        "nonce-norm",
+        CanaryKind.NONCE,
+        PoolKind.NONCES,
+        Selection.GREEDY_NORM,
+        "plant the nonces on which the nonce canary's votes are most concentrated",
+    ),
+    Attack(
+        "nonce-mueff",
+        CanaryKind.NONCE,
+        PoolKind.NONCES,
+        Selection.GREEDY_MUEFF,
+        "plant the nonces on which the nonce canary stands out most from the background",
+    ),
+)
+
+ATTACKS: Mapping[str, Attack] = MappingProxyType({attack.name: attack for attack in _EIGHT})
+"""The eight attacks by name, in the paper's order, from passive to strongest."""

@@ -1,0 +1,174 @@
+"""Freeze an attack: its probes, the bank with them in it, what is inspected, and the score."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from canarybank.attack.attacks import Attack, PoolKind, Selection
+from canarybank.attack.canary import Canary
+from canarybank.attack.covariance import pool_covariance, require_auxiliary
+from canarybank.attack.greedy import select_probes
+from canarybank.attack.objective import Objective
+from canarybank.attack.pool import Pool, PoolSource
+from canarybank.attack.selection import spread, uniform
+from canarybank.errors import CohortError, InputError
+from canarybank.mechanism import Bank, Mechanism, Routed, contributions, route
+from canarybank.score import LinearScore, Moments
+from canarybank.users import Auxiliary
+
+__all__ = ["POOL_SIZE", "Design", "design"]
+
+POOL_SIZE = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """A frozen attack on one canary: all that its audit needs, and nothing that the evaluation cohort touched.
+
+    ``selected`` are the pool indices of the probes in the order of their positions; ``inspected`` the bank positions
+    that the score reads, which are the probes' for an active attack; ``contribution`` the canary's on those.
+    """
+
+    attack: Attack
+    canary: Canary
+    bank: Bank
+    pool: Pool | None
+    selected: tuple[int, ...]
+    inspected: NDArray[np.int64]
+    contribution: NDArray[np.float64]
+    score: LinearScore
+
+    @property
+    def mu_eff(self) -> float:
+        """Return the separation of a participating canary from the background, in standard deviations of the score."""
+        return float(self.score.mu_eff)
+
+    def restrict(self, cohort: csr_array) -> csr_array:
+        """Return contributions over the bank as contributions on the inspected positions."""
+        return cohort[:, self.inspected]
+
+    def __repr__(self) -> str:
+        return (
+            f"Design({self.attack.name}, canary {self.canary.id!r}, {len(self.selected)} probes, "
+            f"{len(self.inspected)} inspected, mu_eff {self.mu_eff:.4f})"
+        )
+
+
+def design(
+    attack: Attack,
+    canary: Canary,
+    bank: Bank,
+    routed: Routed[Auxiliary],
+    mechanism: Mechanism,
+    *,
+    eligible: int,
+    pool: Pool | PoolSource | None = None,
+    pool_size: int = POOL_SIZE,
+    seed: int,
+) -> Design:
+    """Freeze an attack on a canary, from public things and the auxiliary users alone.
+
+    Args:
+        attack: The recipe.
+        canary: The user whose presence will be tested; a member of no cohort.
+        bank: The unchanged bank, with the positions for probes reserved.
+        routed: The auxiliary users, routed over the base of that bank.
+        mechanism: The parameters of the release.
+        eligible: How many users other than the canary are eligible; the background is scaled to them.
+        pool: The candidate probes, or a source that makes ``pool_size`` of them; paraphrase and nonce attacks need it.
+        pool_size: How many candidates to ask a source for.
+        seed: The root of what is random: the pool of a source, and the selections that draw.
+    """
+    require_auxiliary(routed)
+    _require_fitting(attack, canary, routed)
+    candidates = _pool(attack, canary, pool, pool_size, seed) if attack.active else None
+    frozen, selected = bank, list[int]()
+    if candidates is not None:
+        selected = _select(attack, canary, bank, routed, mechanism, eligible, candidates, seed)
+        frozen = _planted(bank, candidates, selected)
+    votes = _contribution(canary, frozen, mechanism)
+    inspected = np.array(bank.reserved[: len(selected)], dtype=np.int64) if attack.active else np.flatnonzero(votes)
+    background = routed.contributions(frozen, mechanism)[:, inspected]
+    score = LinearScore(votes[inspected], Moments.estimate(background, mechanism, eligible))
+    return Design(attack, canary, frozen, candidates, tuple(selected), inspected, votes[inspected], score)
+
+
+def _require_fitting(attack: Attack, canary: Canary, routed: Routed[Auxiliary]) -> None:
+    if canary.kind is not attack.canary:
+        raise InputError(
+            f"The attack {attack.name!r} needs a {attack.canary.value} canary, {canary.id!r} is {canary.kind.value}; "
+            f"give another canary or choose another attack."
+        )
+    if canary.id in routed.cohort.users.ids:
+        raise CohortError(f"The canary {canary.id!r} is also an auxiliary user; a canary is a member of no cohort.")
+
+
+def _pool(attack: Attack, canary: Canary, pool: Pool | PoolSource | None, size: int, seed: int) -> Pool:
+    if attack.pool is PoolKind.RECORDS:
+        return Pool.of_records(canary)
+    if pool is None:
+        raise InputError(
+            f"The attack {attack.name!r} selects from a pool of {attack.pool.value}; give pool=, a Pool or its source "
+            f"(for bare vectors, simulated_paraphrases() or nonce_pool(simulated_nonces(...)))."
+        )
+    made = pool if isinstance(pool, Pool) else pool(canary, size, seed)
+    if not isinstance(made, Pool):
+        raise InputError(f"The source of the pool returned a {type(made).__name__}; it must return a Pool.")
+    return made
+
+
+def _select(
+    attack: Attack,
+    canary: Canary,
+    bank: Bank,
+    routed: Routed[Auxiliary],
+    mechanism: Mechanism,
+    eligible: int,
+    pool: Pool,
+    seed: int,
+) -> list[int]:
+    """Return the pool indices that go to the reserved positions, first to first."""
+    count = len(bank.reserved)
+    if not count:
+        raise InputError(
+            f"The attack {attack.name!r} plants probes, but the bank reserves no positions; call reserve()."
+        )
+    match attack.selection:
+        case Selection.ALL:
+            return _all(canary, count)
+        case Selection.SPREAD:
+            return spread(pool, canary, count, seed)
+        case Selection.UNIFORM:
+            return uniform(pool, canary, count, seed)
+    objective = attack.selection.objective or Objective.NORM
+    covariance = pool_covariance(pool, routed, bank, mechanism, eligible) if objective is Objective.MUEFF else None
+    base = bank.vectors[bank.base]
+    return select_probes(
+        canary.vectors, base, pool.vectors, count=count, k=mechanism.k, objective=objective, covariance=covariance
+    )
+
+
+def _all(canary: Canary, count: int) -> list[int]:
+    if len(canary) > count:
+        raise InputError(
+            f"The canary has {len(canary)} records but the bank reserves {count} positions; reserve one a record."
+        )
+    return list(range(len(canary)))
+
+
+def _planted(bank: Bank, pool: Pool, selected: list[int]) -> Bank:
+    if bank.texts is None:
+        return bank.with_probes(pool.vectors[selected])
+    if pool.texts is None:
+        raise InputError("The bank has texts but the pool has none; give Pool(..., texts=...) too.")
+    return bank.with_probes(pool.vectors[selected], [pool.texts[j] for j in selected])
+
+
+def _contribution(canary: Canary, bank: Bank, mechanism: Mechanism) -> NDArray[np.float64]:
+    """Return the canary's contribution over all of a bank, clipped by its full norm."""
+    routes = route(canary.vectors, bank, mechanism.k)
+    owners = np.zeros(len(canary), dtype=np.int64)
+    row: NDArray[np.float64] = contributions(routes, owners, 1, bank.size, mechanism.clip).toarray()[0]
+    return row

@@ -1,0 +1,120 @@
+"""Select probes one by one, each the best addition to those already selected.
+
+The literal algorithm adds every remaining candidate to the selected set in turn, routes all of the canary's
+records again, and commits the best trial set. The same sequence comes out of two facts. A probe enters a record's
+route only by pushing out its last entry, so the votes of all trial sets follow from the last entries alone. And the
+covariance of a trial set borders that of the selected set by one row, so its inverse follows from a Schur complement.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canarybank.attack.objective import Objective, scoring
+from canarybank.errors import InputError
+from canarybank.mechanism.routing import nearest
+from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, squared_distances
+
+__all__ = ["select_probes"]
+
+BASE = -1
+
+Floats = NDArray[np.float64]
+
+
+def select_probes(
+    canary: ArrayLike,
+    base: ArrayLike,
+    pool: ArrayLike,
+    *,
+    count: int,
+    k: int,
+    objective: Objective | str,
+    covariance: ArrayLike | None = None,
+) -> list[int]:
+    """Return the pool indices of the probes that the greedy algorithm selects, in the order of selection.
+
+    In each round the score of a candidate is the objective of the selected probes with that candidate added. For
+    ``norm`` scores are integers and the lowest pool index among the maxima wins; for ``mueff`` the lowest pool index
+    whose score is at least ``(1 - 1e-10)`` times the maximum. At equal distance a record votes for base entries before
+    probes, and for probes in the order of their pool indices.
+
+    Args:
+        canary: The canary's record vectors, one a row.
+        base: The vectors of the bank without its reserved positions.
+        pool: The vectors of the candidate probes.
+        count: How many probes to select.
+        k: The length of a route.
+        objective: ``"norm"`` or ``"mueff"``.
+        covariance: The frozen covariance of the background over all of the pool, needed by ``"mueff"`` alone.
+    """
+    records, candidates = check_vectors(canary, "canary record"), check_vectors(pool, "pool entry")
+    check_dimensions(records, candidates, "pool entries")
+    _require_count(count, len(candidates))
+    score = scoring(objective, covariance, len(candidates))
+    votes = _Votes(nearest(records, check_vectors(base, "base entry"), k)[1], _distances(records, candidates))
+    for _ in range(count):
+        winner = score.winner(score.scores(*votes.trials()), votes.free)
+        votes.add(winner)
+        score.add(winner)
+    return votes.selected
+
+
+class _Votes:
+    """The routes of the canary's records over the base and the selected probes.
+
+    An entry of a route is a distance and a label: the pool index of a probe, or ``BASE``. Routes are sorted by
+    distance, then label, which puts base entries before probes and probes in the order of the pool.
+    """
+
+    def __init__(self, base: Floats, pool: Floats) -> None:
+        self.pool = pool
+        self.route = base.copy()
+        self.label = np.full(base.shape, BASE)
+        self.selected: list[int] = []
+        self.free = np.ones(pool.shape[1], dtype=bool)
+        self.slot = np.full(pool.shape[1] + 1, BASE)
+
+    def trials(self) -> tuple[Floats, Floats]:
+        """Return the votes in every trial set: the candidate's own (M,), and those the selected keep (t, M)."""
+        enters = self._enters().astype(np.float64)
+        selected = np.array(self.selected, dtype=np.int64)
+        held = np.bincount(self.label[self.label != BASE], minlength=len(self.free))[selected]
+        return enters.sum(axis=0), held[:, None] - self._pushed_out(enters)
+
+    def _pushed_out(self, enters: Floats) -> Floats:
+        """Return how many votes each selected probe loses to each candidate, by the last entry of every route."""
+        order = np.argsort(self.label[:, -1])
+        labels, starts = np.unique(self.label[order, -1], return_index=True)
+        pushed = np.zeros((len(self.selected) + 1, len(self.free)))
+        pushed[self.slot[labels]] = np.add.reduceat(enters[order], starts, axis=0)
+        return pushed[:-1]
+
+    def add(self, candidate: int) -> None:
+        """Merge a probe into the routes that it enters."""
+        rows = self._enters()[:, candidate]
+        route = np.column_stack([self.route[rows], self.pool[rows, candidate]])
+        label = np.column_stack([self.label[rows], np.full(len(route), candidate)])
+        order = np.lexsort((label, route), axis=-1)[:, :-1]
+        self.route[rows] = np.take_along_axis(route, order, axis=1)
+        self.label[rows] = np.take_along_axis(label, order, axis=1)
+        self.slot[candidate] = len(self.selected)
+        self.selected.append(candidate)
+        self.free[candidate] = False
+
+    def _enters(self) -> NDArray[np.bool_]:
+        last, label = self.route[:, -1:], self.label[:, -1:]
+        enters: NDArray[np.bool_] = (self.pool < last) | ((self.pool == last) & (np.arange(len(self.free)) < label))
+        return enters
+
+
+def _distances(records: Vectors, candidates: Vectors) -> Floats:
+    """Return the squared distance of every record from every candidate, by the definition that routing uses."""
+    rows, columns = np.divmod(np.arange(len(records) * len(candidates)), len(candidates))
+    return squared_distances(records, candidates, rows, columns).reshape(len(records), len(candidates))
+
+
+def _require_count(count: int, pool: int) -> None:
+    if not 0 <= count <= pool:
+        raise InputError(
+            f"{count} probes cannot be selected from a pool of {pool}; ask for at most {pool}, or give a larger pool."
+        )
