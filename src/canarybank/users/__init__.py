@@ -1,5 +1,7 @@
-"""Bring people's records in: who they are, which of them are admitted, and what role each plays."""
+"""Bring records in: where they are read from, whose they are, which users are admitted, and what role each plays."""
 
+from canarybank.users.admission import ADMISSIONS, Admission, Admitted, admit
+from canarybank.users.chitchat import Chitchat
 from canarybank.users.cohorts import (
     Auxiliary,
     Calibration,
@@ -9,15 +11,44 @@ from canarybank.users.cohorts import (
     Evaluation,
     draw_cohorts,
 )
+from canarybank.users.delimited import Delimited
+from canarybank.users.jsonlines import JsonLines
+from canarybank.users.keep import load_users, save_users
+from canarybank.users.parquet import Parquet
 from canarybank.users.records import Users
+from canarybank.users.report import AdmissionReport, Drop
+from canarybank.users.rows import Columns, Fault, Row, Skip
+from canarybank.users.sources import FORMATS, Format, Source, infer_format, read, source
 
 __all__ = [
+    "ADMISSIONS",
+    "FORMATS",
+    "Admission",
+    "AdmissionReport",
+    "Admitted",
     "Auxiliary",
     "Calibration",
+    "Chitchat",
     "Cohort",
     "CohortSizes",
     "Cohorts",
+    "Columns",
+    "Delimited",
+    "Drop",
     "Evaluation",
+    "Fault",
+    "Format",
+    "JsonLines",
+    "Parquet",
+    "Row",
+    "Skip",
+    "Source",
     "Users",
+    "admit",
     "draw_cohorts",
+    "infer_format",
+    "load_users",
+    "read",
+    "save_users",
+    "source",
 ]

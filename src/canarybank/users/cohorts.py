@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-import numpy as np
-
 from canarybank.errors import CohortError
 from canarybank.users.records import Users
 
@@ -52,6 +50,26 @@ class CohortSizes:
             if getattr(self, name) < 1:
                 raise CohortError(f"The {name} cohort needs at least one user, not {getattr(self, name)}.")
 
+    @property
+    def needed(self) -> int:
+        """Return how many users the three cohorts take together, canaries apart."""
+        return self.auxiliary + self.calibration + self.evaluation
+
+    @classmethod
+    def fit(cls, users: int, *, canaries: int = 5, sets: int = 1) -> "CohortSizes":
+        """Return the largest sizes, 1 : 1 : 2 and at most the defaults, that this many users can fill.
+
+        ``sets`` is the number of canary sets that stand aside: one for each attack, or one when shared.
+        """
+        left = users - canaries * sets
+        quarter = min(left // 4, cls().auxiliary)
+        if quarter < 1:
+            raise CohortError(
+                f"{users} users less {sets} sets of {canaries} canaries leave {max(left, 0)}, but three cohorts "
+                f"take at least 4 (1 auxiliary + 1 calibration + 2 evaluation); use more users or fewer canaries."
+            )
+        return cls(quarter, quarter, 2 * quarter, canaries)
+
 
 @dataclass(frozen=True, slots=True)
 class Cohorts:
@@ -63,33 +81,27 @@ class Cohorts:
     canaries: Mapping[str, Users] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, kind in (
-            ("auxiliary", Auxiliary),
-            ("calibration", Calibration),
-            ("evaluation", Evaluation),
-        ):
+        members: dict[str, Users] = {}
+        for name, kind in (("auxiliary", Auxiliary), ("calibration", Calibration), ("evaluation", Evaluation)):
             given = getattr(self, name)
             if type(given) is not kind:
                 raise CohortError(
-                    f"The {name} cohort must be of type {kind.__name__}, not {type(given).__name__}: a cohort never plays another's role."
+                    f"The {name} cohort must be of type {kind.__name__}, not {type(given).__name__}: "
+                    f"a cohort never plays another's role."
                 )
-        members = {
-            "auxiliary": self.auxiliary.users,
-            "calibration": self.calibration.users,
-            "evaluation": self.evaluation.users,
-        }
+            members[name] = given.users
         for (one, left), (other, right) in combinations(members.items(), 2):
-            _refuse_overlap(one, left, other, right)
+            _refuse_overlap(f"cohorts {one} and {other}", left, right)
         for attack, chosen in self.canaries.items():
             for name, users in members.items():
-                _refuse_overlap(f"canaries of {attack}", chosen, name, users)
+                _refuse_overlap(f"canaries of {attack} and the cohort {name}", chosen, users)
 
 
-def _refuse_overlap(one: str, left: Users, other: str, right: Users) -> None:
+def _refuse_overlap(pair: str, left: Users, right: Users) -> None:
     common = sorted(set(left.ids) & set(right.ids))
     if common:
         raise CohortError(
-            f"The cohorts {one} and {other} share {len(common)} users, {common[0]!r} among them; every user may play only one role."
+            f"The {pair} share {len(common)} users, {common[0]!r} among them; every user may play only one role."
         )
 
 
@@ -104,33 +116,37 @@ def draw_cohorts(
 ) -> Cohorts:
     """Draw disjoint cohorts by seed, independent of the order in which the users came.
 
-    Each attack named gets its own set of canaries, drawn without replacement from users with exactly ``records``
-    records; with ``shared`` all of them get the same set. Canaries are drawn first and play no other role.
+    Each attack named gets its own canaries, drawn from users with exactly ``records`` records, independently
+    of the other attacks: its set follows from the seed and its name alone, and two attacks may have a canary in
+    common. With ``shared`` all of them get one and the same set. Every canary is then kept out of all cohorts.
     """
-    order = sorted(range(len(users)), key=lambda i: hashlib.sha256(f"{seed}\0{users.ids[i]}".encode()).digest())
-    counts = users.counts
-    groups = ["shared"] if shared and attacks else list(attacks)
-    wanted = sizes.canaries * len(groups)
-    full = [i for i in order if counts[i] == records]
-    if len(full) < wanted:
+    if len(set(attacks)) != len(attacks):
+        raise CohortError(f"The attacks {list(attacks)} name one twice; name each attack once.")
+    sets = {attack: "shared" if shared else f"attack {attack}" for attack in attacks}
+    full = [i for i, count in enumerate(users.counts) if count == records]
+    if sets and len(full) < sizes.canaries:
         raise CohortError(
-            f"There are {len(full)} users with exactly {records} records, but {len(groups)} sets of {sizes.canaries} canaries need {wanted}; "
-            f"use fewer canaries or attacks, share one set among the attacks, or lower the cap on records."
+            f"There are {len(full)} users with exactly {records} records, but a set of canaries needs "
+            f"{sizes.canaries}; use fewer canaries, admit more users, or lower the cap on records."
         )
-    drawn = [full[g * sizes.canaries : (g + 1) * sizes.canaries] for g in range(len(groups))]
-    taken = {i for group in drawn for i in group}
-    rest = [i for i in order if i not in taken]
-    needed = sizes.auxiliary + sizes.calibration + sizes.evaluation
-    if len(rest) < needed:
+    drawn = {attack: _ordered(users, full, seed, role)[: sizes.canaries] for attack, role in sets.items()}
+    taken = {i for chosen in drawn.values() for i in chosen}
+    rest = _ordered(users, [i for i in range(len(users)) if i not in taken], seed, "cohorts")
+    if len(rest) < sizes.needed:
         raise CohortError(
-            f"There are {len(users)} users: {wanted} canaries leave {len(rest)}, but {sizes.auxiliary} auxiliary + {sizes.calibration} "
-            f"calibration + {sizes.evaluation} evaluation = {needed} are asked for; use smaller cohorts or more users."
+            f"There are {len(users)} users: {len(taken)} canaries leave {len(rest)}, but {sizes.auxiliary} auxiliary "
+            f"+ {sizes.calibration} calibration + {sizes.evaluation} evaluation = {sizes.needed} are asked for; "
+            f"use smaller cohorts or more users."
         )
-    cuts = np.cumsum([sizes.auxiliary, sizes.calibration, sizes.evaluation])
-    sets = {name: users.take(drawn[0 if shared else g]) for g, name in enumerate(attacks)}
+    first, second = sizes.auxiliary, sizes.auxiliary + sizes.calibration
     return Cohorts(
-        auxiliary=Auxiliary(users.take(rest[: cuts[0]])),
-        calibration=Calibration(users.take(rest[cuts[0] : cuts[1]])),
-        evaluation=Evaluation(users.take(rest[cuts[1] : cuts[2]])),
-        canaries=sets,
+        auxiliary=Auxiliary(users.take(rest[:first])),
+        calibration=Calibration(users.take(rest[first:second])),
+        evaluation=Evaluation(users.take(rest[second : sizes.needed])),
+        canaries={attack: users.take(chosen) for attack, chosen in drawn.items()},
     )
+
+
+def _ordered(users: Users, indices: Sequence[int], seed: int, role: str) -> list[int]:
+    """Return these users in an order that follows from seed, role and id alone."""
+    return sorted(indices, key=lambda i: hashlib.sha256(f"{seed}\0{role}\0{users.ids[i]}".encode()).digest())

@@ -1,6 +1,7 @@
 """Hold users and their records as columns: ids, owners, texts, labels, vectors."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,24 +27,17 @@ class Users:
     vectors: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
-        owners = np.ascontiguousarray(self.owners, dtype=np.int64)
-        owners.setflags(write=False)
-        object.__setattr__(self, "owners", owners)
-        if len(set(self.ids)) != len(self.ids):
-            raise InputError("Two users have the same id; ids must be unique, so merge their records or rename one.")
-        counts = np.bincount(owners, minlength=len(self.ids)) if len(owners) and owners.min() >= 0 else None
-        if counts is None or len(counts) != len(self.ids):
-            raise InputError(f"Owners must be indices into the {len(self.ids)} ids, with at least one record in all.")
-        if (counts == 0).any():
-            name = self.ids[int(np.argmin(counts))]
-            raise InputError(f"User {name!r} has no records; drop users without records before building Users.")
-        if (np.diff(owners) < 0).any():
-            raise InputError("Records must stand grouped by user, in the order of ids; sort them by owner first.")
-        for name, column in (("texts", self.texts), ("labels", self.labels), ("vectors", self.vectors)):
-            if column is not None and len(column) != len(owners):
+        object.__setattr__(self, "ids", tuple(self.ids))
+        object.__setattr__(self, "owners", _checked_owners(self.owners, self.ids))
+        for name in ("texts", "labels", "vectors"):
+            column = getattr(self, name)
+            if column is not None and len(column) != len(self.owners):
                 raise InputError(
-                    f"There are {len(column)} {name} for {len(owners)} records; there must be one for each."
+                    f"There are {len(column)} {name} for {len(self.owners)} records; there must be one for each."
                 )
+        for name in ("texts", "labels"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.vectors is not None:
             object.__setattr__(self, "vectors", _checked_vectors(self.vectors))
 
@@ -78,9 +72,38 @@ class Users:
         """Return the number of records of each user."""
         return np.bincount(self.owners, minlength=len(self.ids))
 
+    @property
+    def hash(self) -> str:
+        """Return the sha256 of all that is held here: ids, owners and every column that is present.
+
+        Equal hashes mean the same users in the same order with the same records in the same order.
+        """
+        digest = hashlib.sha256(b"canarybank users 1")
+        for part in self._parts():
+            digest.update(len(part).to_bytes(8, "big"))
+            digest.update(part)
+        return digest.hexdigest()
+
+    def _parts(self) -> Iterator[bytes]:
+        for name in ("ids", "texts", "labels"):
+            column: tuple[str, ...] | None = getattr(self, name)
+            if column is not None:
+                yield f"{name} {len(column)}".encode()
+                yield from (value.encode() for value in column)
+        yield b"counts"
+        yield self.counts.astype("<i8").tobytes()
+        if self.vectors is not None:
+            yield f"vectors {self.vectors.shape[1]}".encode()
+            yield self.vectors.astype("<f4").tobytes()
+
     def take(self, indices: Sequence[int] | NDArray[np.int64]) -> "Users":
         """Return the users at these indices, in this order, with their records."""
         chosen = np.asarray(indices, dtype=np.int64)
+        if len(chosen) == 0 or chosen.min() < 0 or chosen.max() >= len(self):
+            raise InputError(
+                f"Take at least one user, by index from 0 to {len(self) - 1}; the indices given are "
+                f"{'none' if len(chosen) == 0 else f'from {chosen.min()} to {chosen.max()}'}."
+            )
         starts = np.searchsorted(self.owners, chosen, side="left")
         sizes = np.searchsorted(self.owners, chosen, side="right") - starts
         offsets = np.repeat(starts - np.concatenate(([0], np.cumsum(sizes)[:-1])), sizes)
@@ -103,9 +126,40 @@ class Users:
             raise InputError("These users have no vectors; encode their texts first and add them by with_vectors().")
         return self.vectors
 
+    def require_texts(self) -> tuple[str, ...]:
+        """Return the texts, or say that these users came without any."""
+        if self.texts is None:
+            raise InputError("These users have no texts; admit them from a file that holds their texts.")
+        return self.texts
+
+
+def _checked_owners(owners: ArrayLike, ids: tuple[str, ...]) -> NDArray[np.int64]:
+    given = np.asarray(owners)
+    if given.ndim != 1 or given.size == 0 or not np.issubdtype(given.dtype, np.integer):
+        raise InputError(
+            f"Owners must be a list of whole numbers, one for each record and at least one in all, "
+            f"not an array of type {given.dtype} and shape {given.shape}."
+        )
+    if len(set(ids)) != len(ids):
+        raise InputError("Two users have the same id; ids must be unique, so merge their records or rename one.")
+    array = given.astype(np.int64, copy=True)
+    if array.min() < 0 or array.max() >= len(ids):
+        raise InputError(
+            f"Owners must be indices into the {len(ids)} ids, but they run from {array.min()} to {array.max()}."
+        )
+    if (np.diff(array) < 0).any():
+        raise InputError("Records must stand grouped by user, in the order of ids; sort them by owner first.")
+    counts = np.bincount(array, minlength=len(ids))
+    if (counts == 0).any():
+        name = ids[int(np.argmin(counts))]
+        raise InputError(f"User {name!r} has no records; drop users without records before building Users.")
+    array.setflags(write=False)
+    return array
+
 
 def _checked_vectors(vectors: ArrayLike) -> NDArray[np.float32]:
-    array = np.ascontiguousarray(vectors, dtype=np.float32)
+    # A view, so that marking ours as read-only leaves the caller's own array writable.
+    array = np.ascontiguousarray(vectors, dtype=np.float32).view()
     if array.ndim != 2:  # noqa: PLR2004, a table has two axes
         raise InputError(f"Record vectors must be a table (records, dimension), not an array of shape {array.shape}.")
     bad = ~np.isfinite(array).all(axis=1)

@@ -1,0 +1,213 @@
+"""Decide which users take part, and with which of their records."""
+
+import hashlib
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from canarybank.errors import DataError, InputError
+from canarybank.progress import SILENT, Progress
+from canarybank.users.chosen import Chosen, rank
+from canarybank.users.records import Users
+from canarybank.users.report import AdmissionReport, Drop
+from canarybank.users.rows import Fault, Row, Skip
+from canarybank.users.sources import Source, source
+
+__all__ = ["ADMISSIONS", "Admission", "Admitted", "admit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Who is admitted: users with ``minimum`` to ``maximum`` usable records, each then cut to ``cap`` by seed.
+
+    A record is usable when it has at least ``minimum_words`` words and, where ``labels`` are given, one of
+    them. ``users`` bounds how many users are admitted, by seed. Minimum and maximum count usable records before
+    the cap, so a minimum equal to the cap leaves every user with exactly that many.
+    """
+
+    minimum: int = 1
+    maximum: int | None = None
+    cap: int = 64
+    minimum_words: int = 1
+    labels: frozenset[str] | None = None
+    users: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("minimum", "cap", "minimum_words", "users"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"An admission's {name} must be at least 1, not {value}.")
+        if self.maximum is not None and self.maximum < self.minimum:
+            raise InputError(f"No user can have at least {self.minimum} and at most {self.maximum} records.")
+        if self.labels is not None:
+            object.__setattr__(self, "labels", frozenset(self.labels))
+            if not self.labels:
+                raise InputError("An empty set of labels admits nobody; name labels, or None for all.")
+
+    def fault(self, row: Row) -> Fault | None:
+        """Return why a row is not a usable record, if it is not."""
+        words = self.minimum_words
+        if words > 1 and len(row.text.split(None, words - 1)) < words:
+            return Fault.WORDS
+        if self.labels is not None and row.label not in self.labels:
+            return Fault.LABEL
+        return None
+
+    def drop(self, records: int) -> Drop | None:
+        """Return why a user with this many usable records is not admitted, if they are not."""
+        if records < self.minimum:
+            return Drop.FEW
+        if self.maximum is not None and records > self.maximum:
+            return Drop.MANY
+        return None
+
+
+ADMISSIONS: Mapping[str, Admission] = MappingProxyType(
+    {
+        "yelp": Admission(minimum=64, cap=64),
+        "sentiment140": Admission(minimum=32, cap=64),
+        "chitchat": Admission(minimum=32, cap=64, minimum_words=4),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The users who take part, and the count of all that was read."""
+
+    users: Users
+    report: AdmissionReport
+
+
+def admit(
+    users: Source | str | Path,
+    admission: Admission | None = None,
+    *,
+    progress: Progress = SILENT,
+) -> Admitted:
+    """Read a source twice, in bounded memory: count every user's records, then keep those of the admitted.
+
+    Without an admission the format's own holds: the paper's for ``yelp`` and ``sentiment140``. Users come
+    sorted by id and their records by rank, so the outcome does not depend on the order of the file's rows.
+    Memory holds the id of every user and at most ``cap`` texts of each admitted one.
+    """
+    given = users if isinstance(users, Source) else source(users)
+    rule = admission or ADMISSIONS.get(given.format.name, Admission())
+    if rule.labels is not None and not given.labelled:
+        raise InputError(
+            f"Labels {sorted(rule.labels)} are asked for, but no column of {given.path} is named as the label."
+        )
+    census = _Census.take(_judged(given.rows(progress, "count users of"), rule))
+    drops = _drops(census.counts, rule)
+    kept = {name: Chosen(rule.cap) for name in census.counts if name not in drops}
+    if not kept:
+        raise DataError(_nobody(given, rule, census, drops))
+    rows = _choose(_judged(given.rows(progress, "choose records of"), rule), kept, rule.seed)
+    if rows != census.rows or any(chosen.seen != census.counts[name] for name, chosen in kept.items()):
+        raise DataError(f"{given.path} changed while it was read; read it again when nothing writes to it.")
+    return _admitted(kept, census, drops, rule, labelled=given.labelled)
+
+
+@dataclass(slots=True)
+class _Census:
+    """What the first reading counts."""
+
+    rows: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    skipped: Counter[Fault] = field(default_factory=Counter)
+    first_lines: dict[Fault, int] = field(default_factory=dict)
+
+    @classmethod
+    def take(cls, rows: Iterable[Row | Skip]) -> "_Census":
+        census = cls()
+        counts = census.counts
+        for row in rows:
+            census.rows += 1
+            if type(row) is Row:
+                counts[row.user] = counts.get(row.user, 0) + 1
+            else:
+                census.skip(row)  # type: ignore[arg-type]
+        return census
+
+    def skip(self, row: Skip) -> None:
+        self.skipped[row.fault] += 1
+        self.first_lines.setdefault(row.fault, row.line)
+        if row.user is not None:
+            self.counts.setdefault(row.user, 0)
+
+
+def _judged(rows: Iterator[Row | Skip], rule: Admission) -> Iterator[Row | Skip]:
+    """Turn rows that are not usable records into skips."""
+    if rule.minimum_words == 1 and rule.labels is None:
+        return rows
+    return (
+        Skip(row.line, fault, row.user) if isinstance(row, Row) and (fault := rule.fault(row)) else row for row in rows
+    )
+
+
+def _drops(counts: Mapping[str, int], rule: Admission) -> dict[str, Drop]:
+    drops = {name: drop for name, count in counts.items() if (drop := rule.drop(count))}
+    if rule.users is not None:
+        eligible = sorted((name for name in counts if name not in drops), key=lambda name: _lot(rule.seed, name))
+        drops |= dict.fromkeys(eligible[rule.users :], Drop.UNDRAWN)
+    return drops
+
+
+def _lot(seed: int, name: str) -> bytes:
+    return hashlib.sha256(f"{seed}\0admit\0{name}".encode()).digest()
+
+
+def _choose(rows: Iterable[Row | Skip], kept: Mapping[str, Chosen], seed: int) -> int:
+    number = 0
+    for row in rows:
+        number += 1
+        if type(row) is Row and (chosen := kept.get(row.user)) is not None:
+            label = None if row.label is None else sys.intern(row.label)
+            chosen.add(rank(seed, row.user, row.text, label), row.text, label)
+    return number
+
+
+def _admitted(
+    kept: Mapping[str, Chosen], census: _Census, drops: Mapping[str, Drop], rule: Admission, *, labelled: bool
+) -> Admitted:
+    ids = sorted(kept)
+    records = [kept[name].records() for name in ids]
+    sizes = [len(own) for own in records]
+    users = Users(
+        ids=tuple(ids),
+        owners=np.repeat(np.arange(len(ids)), sizes),
+        texts=tuple(text for own in records for text, _ in own),
+        labels=tuple(label or "" for own in records for _, label in own) if labelled else None,
+    )
+    report = AdmissionReport(
+        rows=census.rows,
+        skipped=dict(census.skipped),
+        first_lines=census.first_lines,
+        users=len(census.counts),
+        admitted=len(ids),
+        dropped=dict(Counter(drops.values())),
+        records=sum(sizes),
+        records_capped=sum(kept[name].seen for name in ids) - sum(sizes),
+        records_dropped=sum(census.counts[name] for name in drops),
+        full=sizes.count(rule.cap),
+    )
+    return Admitted(users, report)
+
+
+def _nobody(given: Source, rule: Admission, census: _Census, drops: Mapping[str, Drop]) -> str:
+    reasons = [f"{count:,} had {drop}" for drop, count in Counter(drops.values()).items()]
+    skips = [f"{count:,} rows with {fault}" for fault, count in census.skipped.most_common()]
+    most = max(census.counts.values(), default=0)
+    return (
+        f"No user of {given.path} is admitted: of {len(census.counts):,} users in {census.rows:,} rows, "
+        f"{', '.join(reasons) or 'none had a usable record'}"
+        f"{'; skipped ' + ', '.join(skips) if skips else ''}. "
+        f"The largest has {most:,} usable records, and the minimum is {rule.minimum:,}; "
+        f"lower the minimum or read a larger file."
+    )

@@ -1,0 +1,106 @@
+"""Read rows from CSV, TSV and their kin."""
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import Literal
+
+from canarybank.errors import DataError, InputError
+from canarybank.progress import SILENT, Progress
+from canarybank.users.files import Opened, lines, opened
+from canarybank.users.rows import PLAIN, Columns, Fault, Row, Skip, as_row, malformed, missing_columns
+
+__all__ = ["Delimited"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delimited:
+    """Lines of fields between delimiters, quoted where a field holds a delimiter, a quote or a line feed.
+
+    Without ``header`` the first line names the columns. ``quote=None`` takes quotes as any other character.
+    """
+
+    name: str = "csv"
+    delimiter: str = ","
+    quote: str | None = '"'
+    header: tuple[str, ...] | None = None
+    columns: Columns = PLAIN
+    encoding: str = "utf-8"
+    member: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1 or (self.quote is not None and len(self.quote) != 1):
+            raise InputError(f"Delimiter and quote are one character each, not {self.delimiter!r} and {self.quote!r}.")
+
+    def rows(
+        self, path: Path, *, strict: bool = True, progress: Progress = SILENT, work: str = "read"
+    ) -> Iterator[Row | Skip]:
+        """Yield every row of the file after its header, each with the line on which it begins."""
+        with opened(path, self.member, progress, work) as file:
+            records = self._records(file, strict=strict)
+            header = list(self.header) if self.header is not None else _first(records, file.name)
+            if error := missing_columns(file.name, self.columns, header):
+                raise error
+            labelled = self.columns.label is not None
+            pick = itemgetter(*(header.index(name) for name in self.columns.names))
+            for line, fields in records:
+                if isinstance(fields, Skip):
+                    yield fields
+                elif len(fields) == len(header):
+                    yield as_row(line, *pick(fields), labelled=labelled)
+                elif not fields:
+                    yield Skip(line, Fault.BLANK)
+                else:
+                    yield malformed(line, _miscounted(line, file.name, len(fields), len(header)), strict=strict)
+
+    def _records(self, file: Opened, *, strict: bool) -> Iterator[tuple[int, list[str] | Skip]]:
+        """Yield the fields of each record with its first line; nothing may end inside a quoted field."""
+        ended = False
+
+        def feed() -> Iterator[str]:
+            nonlocal ended
+            yield from lines(file, self.encoding, strict=strict)
+            ended = True
+
+        reader = csv.reader(feed(), delimiter=self.delimiter, quotechar=self.quote, quoting=_quoting(self.quote))
+        while True:
+            line = reader.line_num + 1
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield line, malformed(line, _unreadable(line, file.name, error), strict=strict)
+                continue
+            if ended:
+                raise DataError(f"The quote opened on line {line} of {file.name} is never closed; close it.")
+            yield line, fields
+
+
+def _quoting(quote: str | None) -> Literal[0, 3]:
+    return csv.QUOTE_NONE if quote is None else csv.QUOTE_MINIMAL
+
+
+def _first(records: Iterator[tuple[int, list[str] | Skip]], name: str) -> list[str]:
+    for _, fields in records:
+        if isinstance(fields, Skip):
+            break
+        if fields:
+            return fields
+    raise DataError(f"{name} has no line that names its columns; the first line must.")
+
+
+def _miscounted(line: int, name: str, found: int, wanted: int) -> str:
+    return (
+        f"The row on line {line} of {name} has {found} fields instead of {wanted}; "
+        f"quote fields that hold the delimiter, or name the right delimiter."
+    )
+
+
+def _unreadable(line: int, name: str, error: csv.Error) -> str:
+    return (
+        f"The row on line {line} of {name} cannot be read: {error}. Look for a quote that is not closed "
+        f"or a carriage return inside an unquoted field."
+    )

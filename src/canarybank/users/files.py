@@ -1,0 +1,224 @@
+"""Open a file as it was distributed, packed or not, and stream its lines in bounded memory."""
+
+import codecs
+import gzip
+import io
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from canarybank.errors import DataError, InputError
+from canarybank.progress import SILENT, Progress, Stage
+
+__all__ = ["LONGEST_LINE", "Opened", "lines", "member_names", "opened"]
+
+LONGEST_LINE = 64 * 2**20
+_MEGABYTE = 10**6
+_BUFFER = 2**18
+_LINES_PER_TICK = 4096
+_PACKED = (".zip", ".gz", ".tgz", ".tar")
+_DAMAGE = (EOFError, OSError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@dataclass(slots=True)
+class Opened:
+    """A file under way: what errors call it, its unpacked bytes, and how much of the packed file is read."""
+
+    name: str
+    stream: io.BufferedReader
+    _position: Callable[[], int]
+    _stage: Stage
+    _shown: int = 0
+
+    def tick(self) -> None:
+        """Show how many megabytes of the file on disk are read."""
+        done = self._position() // _MEGABYTE
+        self._stage.advance(done - self._shown)
+        self._shown = done
+
+
+@contextmanager
+def opened(path: Path, member: str | None = None, progress: Progress = SILENT, work: str = "read") -> Iterator[Opened]:
+    """Open a file, through gzip, zip and tar, down to the member that the pattern names.
+
+    Without a pattern an archive must hold one file. A zip archive inside another archive is refused.
+    """
+    size = _checked_size(path)
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(cast("io.BufferedReader", path.open("rb", _BUFFER)))
+        except OSError as error:
+            raise DataError(f"{path} cannot be opened: {error.strerror}. Check its permissions.") from error
+        stream, name = _unpack(stack, file, str(path), member)
+        stage = stack.enter_context(progress.stage(f"{work} {path.name}", max(size // _MEGABYTE, 1), "MB"))
+        yield Opened(name, stream, file.tell, stage)
+
+
+def _checked_size(path: Path) -> int:
+    if not path.exists():
+        raise DataError(f"There is no file {path}; check the path.")
+    if path.is_dir():
+        raise DataError(f"{path} is a directory; name one file in it.")
+    if not path.is_file():
+        raise DataError(f"{path} is not a regular file; it is read twice, so save it to a file first.")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path} is empty; it must hold at least one row.")
+    return path.stat().st_size
+
+
+def _unpack(
+    stack: ExitStack, stream: io.BufferedReader, name: str, member: str | None
+) -> tuple[io.BufferedReader, str]:
+    """Peel one layer after another, as the first bytes tell them, until none is left."""
+    seekable = True
+    try:
+        while True:
+            head = stream.peek(512)[:512]
+            if head[:2] == b"\x1f\x8b":
+                unzipped = stack.enter_context(gzip.GzipFile(fileobj=stream))
+                stream = _buffered(cast("IO[bytes]", unzipped))
+            elif head[:4] in {b"PK\x03\x04", b"PK\x05\x06"}:
+                if not seekable:
+                    raise DataError(f"{name} is a zip archive inside another archive; unpack the outer one first.")
+                stream, name = _from_zip(stack, stream, name, member)
+            elif head[257:262] == b"ustar":
+                stream, name = _from_tar(stack, stream, name, member)
+            else:
+                break
+            seekable = False
+    except _DAMAGE as error:
+        raise _damaged(name, "at its start", error) from error
+    if seekable and name.lower().endswith(_PACKED):
+        raise DataError(f"{name} is named as an archive but is none; it may be cut short or misnamed.")
+    return stream, name
+
+
+def _from_zip(
+    stack: ExitStack, stream: io.BufferedReader, name: str, member: str | None
+) -> tuple[io.BufferedReader, str]:
+    archive = stack.enter_context(zipfile.ZipFile(stream))
+    chosen = _choose(name, _visible(archive.namelist()), member)
+    try:
+        inner = stack.enter_context(archive.open(chosen))
+    except (RuntimeError, NotImplementedError) as error:
+        raise DataError(f"{chosen} in {name} cannot be unpacked ({error}); unpack it yourself first.") from error
+    return _buffered(inner), f"{chosen} in {name}"
+
+
+def _from_tar(
+    stack: ExitStack, stream: io.BufferedReader, name: str, member: str | None
+) -> tuple[io.BufferedReader, str]:
+    archive = stack.enter_context(tarfile.TarFile.open(fileobj=stream, mode="r|"))
+    seen = []
+    for entry in archive:
+        if not entry.isfile() or not _visible([entry.name]):
+            continue
+        seen.append(entry.name)
+        # A tar is read once from front to back: the pattern's first match is taken as it comes by.
+        if member is not None and fnmatch(PurePosixPath(entry.name).name, member):
+            return _buffered(cast("IO[bytes]", archive.extractfile(entry))), f"{entry.name} in {name}"
+    if member is None:
+        raise DataError(f"{name} is a tar archive; say which member to read, of: {_listed(seen)}.")
+    raise _no_member(name, seen, member)
+
+
+def _choose(archive: str, names: list[str], member: str | None) -> str:
+    if member is not None and (matching := [n for n in names if fnmatch(PurePosixPath(n).name, member)]):
+        return matching[0]
+    packed = [n for n in names if n.lower().endswith(_PACKED)]
+    if len(packed) == 1 and (member is not None or len(names) == 1):
+        return packed[0]
+    if len(names) == 1:
+        return names[0]
+    raise _no_member(archive, names, member)
+
+
+def _no_member(archive: str, names: list[str], member: str | None) -> DataError:
+    if not names:
+        return DataError(f"{archive} is an archive without files; it must hold the file to read.")
+    which = "more than one file" if member is None else f"no file that matches {member!r}"
+    return DataError(f"{archive} holds {which}; say which member to read, of: {_listed(names)}.")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")  # noqa: PLR2004
+
+
+def _visible(names: list[str]) -> list[str]:
+    """Leave out folders and what archivers add for themselves."""
+    return [
+        n
+        for n in names
+        if not n.endswith("/") and not n.startswith("__MACOSX/") and not PurePosixPath(n).name.startswith(".")
+    ]
+
+
+def _buffered(stream: IO[bytes]) -> io.BufferedReader:
+    return io.BufferedReader(cast("io.RawIOBase", stream), _BUFFER)
+
+
+def _damaged(name: str, place: str, error: Exception) -> DataError:
+    return DataError(f"{name} is damaged or cut short {place} ({error}); fetch or pack it again.")
+
+
+def member_names(path: Path) -> list[str]:
+    """Return the names of the files in a zip archive, and none for any other file."""
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return []
+    with zipfile.ZipFile(path) as archive:
+        return _visible(archive.namelist())
+
+
+def lines(file: Opened, encoding: str, *, strict: bool = True) -> Iterator[str]:
+    """Yield the lines of a file, split at line feeds only, so that the n-th is line n of the file.
+
+    Bytes that the encoding does not know are an error when strict; otherwise they become lone surrogates,
+    which no valid text holds.
+    """
+    encoding = _checked_encoding(encoding)
+    errors = "strict" if strict else "surrogateescape"
+    number = 0
+    try:
+        for raw in iter(partial(file.stream.readline, LONGEST_LINE), b""):
+            number += 1
+            if len(raw) == LONGEST_LINE:
+                raise DataError(
+                    f"Line {number} of {file.name} is longer than {LONGEST_LINE // 2**20} MiB; one line holds one row."
+                )
+            if number % _LINES_PER_TICK == 0:
+                file.tick()
+            yield raw.decode(encoding, errors) if number > 1 else _without_mark(raw, file.name).decode(encoding, errors)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"Line {number} of {file.name} is not valid {encoding}: byte 0x{error.object[error.start]:02x} at place "
+            f'{error.start + 1} of the line. If the file was written so, read it with encoding="latin-1"; '
+            f"else convert it to UTF-8."
+        ) from error
+    except _DAMAGE as error:
+        raise _damaged(file.name, f"after line {number}", error) from error
+    file.tick()
+
+
+def _without_mark(line: bytes, name: str) -> bytes:
+    if line.startswith(_UTF16):
+        raise DataError(f"{name} is written in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8.")
+    return line.removeprefix(codecs.BOM_UTF8)
+
+
+def _checked_encoding(encoding: str) -> str:
+    try:
+        known = codecs.lookup(encoding).name
+        fits = '\n,"{'.encode(known) == b'\n,"{'
+    except LookupError as error:
+        raise InputError(f"There is no encoding {encoding!r}; use utf-8 or latin-1, for example.") from error
+    if not fits:
+        raise InputError(f"Lines cannot be found in the encoding {encoding!r}; convert the file to UTF-8 first.")
+    return known

@@ -1,0 +1,57 @@
+"""Read rows from JSON lines: one object a line."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from canarybank.progress import SILENT, Progress
+from canarybank.users.files import lines, opened
+from canarybank.users.rows import PLAIN, Columns, Fault, Row, Skip, as_row, malformed, missing_columns
+
+__all__ = ["JsonLines"]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLines:
+    """One JSON object on each line, whose keys are the columns."""
+
+    name: str = "jsonl"
+    columns: Columns = PLAIN
+    encoding: str = "utf-8"
+    member: str | None = None
+
+    def rows(
+        self, path: Path, *, strict: bool = True, progress: Progress = SILENT, work: str = "read"
+    ) -> Iterator[Row | Skip]:
+        """Yield every row of the file, each with its line."""
+        user, text, label = self.columns.user, self.columns.text, self.columns.label
+        labelled = label is not None
+        with opened(path, self.member, progress, work) as file:
+            for line, content in enumerate(lines(file, self.encoding, strict=strict), 1):
+                try:
+                    found = json.loads(content)
+                    item = as_row(line, found[user], found[text], found[label] if labelled else None, labelled=labelled)
+                except (ValueError, RecursionError) as error:
+                    if content.isspace():
+                        item = Skip(line, Fault.BLANK)
+                    else:
+                        item = malformed(line, _broken(line, file.name, content, error), strict=strict)
+                except (KeyError, TypeError):
+                    item = malformed(line, _unlike(line, file.name, found, self.columns), strict=strict)
+                yield item
+
+
+def _broken(line: int, name: str, content: str, error: Exception) -> str:
+    if line == 1 and content.lstrip().startswith("["):
+        return f"{name} holds one JSON array, not one object a line; convert it first: jq -c '.[]'."
+    what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+    where = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
+    return f"Line {line} of {name} is broken JSON: {what}{where}. Mend or remove the line."
+
+
+def _unlike(line: int, name: str, found: object, columns: Columns) -> str:
+    where = f"Line {line} of {name}"
+    if not isinstance(found, dict):
+        return f"{where} is a JSON {type(found).__name__}, not an object with the columns {list(columns.names)}."
+    return str(missing_columns(where, columns, list(found)))

@@ -1,0 +1,76 @@
+"""Read rows from Parquet."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canarybank.errors import DataError
+from canarybank.progress import SILENT, Progress
+from canarybank.users.files import opened
+from canarybank.users.rows import PLAIN, Columns, Row, Skip, as_row, missing_columns
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Parquet"]
+
+_ROWS_AT_ONCE = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class Parquet:
+    """A Parquet file, read some rows at a time; line numbers are row numbers."""
+
+    name: str = "parquet"
+    columns: Columns = PLAIN
+    encoding: str | None = None
+    member: str | None = None
+
+    def rows(
+        self, path: Path, *, strict: bool = True, progress: Progress = SILENT, work: str = "read"
+    ) -> Iterator[Row | Skip]:
+        """Yield every row of the file, each with its number."""
+        del strict  # every fault of a Parquet file concerns the whole file
+        import polars as pl
+
+        labelled = self.columns.label is not None
+        with _plain_file(path, self.member) as plain:
+            try:
+                frame = pl.scan_parquet(plain, glob=False)
+                _check_schema(str(path), frame.collect_schema(), self.columns)
+                total = int(frame.select(pl.len()).collect().item())
+                with progress.stage(f"{work} {path.name}", total, "rows") as stage:
+                    for start in range(0, total, _ROWS_AT_ONCE):
+                        part = frame.select(self.columns.names).slice(start, _ROWS_AT_ONCE).collect()
+                        stage.advance(part.height)
+                        for line, values in enumerate(part.iter_rows(), start + 1):
+                            yield as_row(line, *values, labelled=labelled)
+            except pl.exceptions.PolarsError as error:
+                raise DataError(f"{path} cannot be read as Parquet ({error}); write or fetch it again.") from error
+
+
+def _check_schema(name: str, schema: "pl.Schema", columns: Columns) -> None:
+    import polars as pl
+
+    if error := missing_columns(name, columns, list(schema)):
+        raise error
+    kinds: tuple[Any, ...] = (pl.String, pl.Categorical, pl.Enum)
+    if schema[columns.text] not in kinds:
+        raise DataError(f"The column {columns.text!r} of {name} holds {schema[columns.text]}, not text.")
+
+
+@contextmanager
+def _plain_file(path: Path, member: str | None) -> Iterator[Path]:
+    """Give the file itself, or an unpacked copy for as long as it is read: Parquet is read from its end."""
+    with opened(path, member) as file:
+        if file.name == str(path) and file.stream.peek(4)[:4] == b"PAR1":
+            yield path
+            return
+        with tempfile.NamedTemporaryFile(suffix=".parquet") as copy:
+            shutil.copyfileobj(file.stream, copy, 2**20)
+            copy.flush()
+            yield Path(copy.name)

@@ -1,0 +1,145 @@
+"""Say what a reader yields: a row that can be used, or the reason why one cannot."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from canarybank.errors import DataError, InputError
+
+__all__ = ["PLAIN", "Columns", "Fault", "Row", "Skip", "as_row", "malformed", "missing_columns"]
+
+# Above this, neighbouring whole numbers share one float, so that two users could become one.
+_EXACT_FLOATS = 2.0**53
+
+
+class Fault(StrEnum):
+    """Why a row is skipped and counted."""
+
+    BLANK = "blank line"
+    MALFORMED = "malformed line"
+    NO_USER = "no user id"
+    BAD_USER = "user id is neither text nor a whole number"
+    NOT_TEXT = "text is not a string"
+    EMPTY = "empty text"
+    NUL = "NUL character"
+    ENCODING = "characters that are not valid Unicode"
+    NO_LABEL = "no usable label"
+    WORDS = "too few words"
+    LABEL = "label not asked for"
+
+
+class Row(NamedTuple):
+    """One record as read: where it began, whose it is, what it says, and its label where there is one."""
+
+    line: int
+    user: str
+    text: str
+    label: str | None = None
+
+
+class Skip(NamedTuple):
+    """One row that cannot be used: where it began, why not, and whose it is where that is known."""
+
+    line: int
+    fault: Fault
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The names of the columns that hold the user, the text and, where there is one, the label."""
+
+    user: str = "user"
+    text: str = "text"
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(set(self.names)) != len(self.names):
+            raise InputError(f"One column cannot play two roles, but the names are {list(self.names)}.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names in the order user, text, label; without the label where there is none."""
+        return (self.user, self.text) if self.label is None else (self.user, self.text, self.label)
+
+
+PLAIN = Columns()
+
+
+def as_row(line: int, user: object, text: object, label: object = None, *, labelled: bool = False) -> Row | Skip:
+    """Return the values of one row as a row, or the first reason why it cannot be one."""
+    name = user if type(user) is str else _whole(user)
+    fault = _no_name(user) if name is None else _string_fault(name, Fault.NO_USER)
+    if fault or name is None:
+        return Skip(line, fault or Fault.BAD_USER)
+    if type(text) is not str:
+        return Skip(line, Fault.EMPTY if text is None else Fault.NOT_TEXT, name)
+    if fault := _string_fault(text, Fault.EMPTY):
+        return Skip(line, fault, name)
+    if not labelled:
+        return Row(line, name, text)
+    known = label if type(label) is str else _plain(label)
+    if known is None or _string_fault(known, Fault.NO_LABEL):
+        return Skip(line, Fault.NO_LABEL, name)
+    return Row(line, name, text, known)
+
+
+def malformed(line: int, message: str, *, strict: bool) -> Skip:
+    """Raise the message when strict, and otherwise count the line as malformed."""
+    if strict:
+        raise DataError(message)
+    return Skip(line, Fault.MALFORMED)
+
+
+def missing_columns(where: str, wanted: Columns, found: list[str]) -> DataError | None:
+    """Return the error to raise when a wanted column is not there, or is there twice."""
+    for name in wanted.names:
+        if name not in found:
+            existing = ", ".join(repr(column) for column in found) or "none"
+            return DataError(
+                f"{where} has no column {name!r}. The columns that exist are: {existing}. "
+                f"Say which of them hold the user, the text and the label."
+            )
+        if found.count(name) > 1:
+            return DataError(f"{where} has {found.count(name)} columns named {name!r}; rename all but one.")
+    return None
+
+
+def _string_fault(text: str, blank: Fault) -> Fault | None:
+    if not text or text.isspace():
+        return blank
+    if "\0" in text:
+        return Fault.NUL
+    if text.isascii():
+        return None
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return Fault.ENCODING
+    return None
+
+
+def _no_name(user: object) -> Fault:
+    absent = user is None or (isinstance(user, float) and math.isnan(user))
+    return Fault.NO_USER if absent else Fault.BAD_USER
+
+
+def _whole(value: object) -> str | None:
+    """Return a whole number as text, 7 and 7.0 alike, and None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_FLOATS:
+        return str(int(value))
+    return None
+
+
+def _plain(value: object) -> str | None:
+    """Return a number or truth value as text, and None for anything else."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and not value.is_integer():
+        return repr(value) if math.isfinite(value) else None
+    return _whole(value)

@@ -1,0 +1,159 @@
+"""Name where users come from: a file and its format, or the built-in users."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from canarybank.errors import DataError, InputError
+from canarybank.progress import SILENT, Progress
+from canarybank.users.chitchat import Chitchat
+from canarybank.users.delimited import Delimited
+from canarybank.users.files import member_names
+from canarybank.users.jsonlines import JsonLines
+from canarybank.users.parquet import Parquet
+from canarybank.users.rows import Columns, Row, Skip
+
+__all__ = ["FORMATS", "Format", "Source", "infer_format", "read", "source"]
+
+
+class Format(Protocol):
+    """A way to write users and their texts into a file."""
+
+    @property
+    def name(self) -> str:
+        """Return what the format is called."""
+
+    @property
+    def columns(self) -> Columns:
+        """Return the names of the columns that are read."""
+
+    def rows(self, path: Path, *, strict: bool, progress: Progress, work: str) -> Iterator[Row | Skip]:
+        """Yield every row of the file, in its order, in bounded memory."""
+
+
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        "csv": Delimited(),
+        "tsv": Delimited("tsv", delimiter="\t"),
+        "jsonl": JsonLines(),
+        "parquet": Parquet(),
+        "yelp": JsonLines("yelp", Columns("user_id", "text", "stars"), member="*review*.json"),
+        "sentiment140": Delimited(
+            "sentiment140",
+            header=("target", "id", "date", "flag", "user", "text"),
+            columns=Columns("user", "text", "target"),
+            encoding="latin-1",
+            member="training*.csv",
+        ),
+        "chitchat": Chitchat(),
+    }
+)
+
+# The first pattern that matches the lower-case name wins; packing suffixes are taken off before.
+_NAMES = (
+    ("*yelp*review*", "yelp"),
+    ("yelp_dataset*", "yelp"),
+    ("yelp-json*", "yelp"),
+    ("training.1600000.processed.noemoticon*", "sentiment140"),
+    ("trainingandtestdata*", "sentiment140"),
+    ("*.csv", "csv"),
+    ("*.tsv", "tsv"),
+    ("*.tab", "tsv"),
+    ("*.jsonl", "jsonl"),
+    ("*.ndjson", "jsonl"),
+    ("*.json", "jsonl"),
+    ("*.parquet", "parquet"),
+    ("*.pq", "parquet"),
+)
+_PACKING = (".gz", ".zip", ".tgz", ".tar")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file of users that can be read again and again.
+
+    When strict, a line that is no row (broken JSON, too many fields, invalid bytes) is an error; otherwise it
+    is skipped and counted. Rows whose content cannot be used (no user, empty text) are always counted.
+    """
+
+    path: Path
+    format: Format
+    strict: bool = True
+
+    @property
+    def labelled(self) -> bool:
+        """Say whether rows carry labels."""
+        return self.format.columns.label is not None
+
+    def rows(self, progress: Progress = SILENT, work: str = "read") -> Iterator[Row | Skip]:
+        """Yield every row; a file without any is an error."""
+        empty = True
+        for row in self.format.rows(self.path, strict=self.strict, progress=progress, work=work):
+            empty = False
+            yield row
+        if empty:
+            raise DataError(f"{self.path} holds no rows; it must hold at least one.")
+
+
+def source(
+    path: str | Path,
+    format: Format | str | None = None,  # noqa: A002, the word that readers of files expect
+    *,
+    columns: Columns | None = None,
+    encoding: str | None = None,
+    member: str | None = None,
+    strict: bool = True,
+) -> Source:
+    """Return the source at a path, or the built-in one called ``chitchat``.
+
+    Without a format the file's name decides; columns, encoding and archive member replace the format's own.
+    """
+    chosen = _format(path, format)
+    changes = {"columns": columns, "encoding": encoding, "member": member}
+    given = {key: value for key, value in changes.items() if value is not None}
+    for key in given:
+        if isinstance(chosen, Chitchat) or getattr(chosen, key, ...) is ...:
+            raise InputError(f"The format {chosen.name} has no choice of {key}; leave it out.")
+    if encoding is not None and isinstance(chosen, Parquet):
+        raise InputError("Parquet files say their own encoding; leave it out.")
+    return Source(Path(path), replace(chosen, **given) if given else chosen, strict)  # type: ignore[type-var]
+
+
+def read(
+    path: str | Path,
+    format: Format | str | None = None,  # noqa: A002, as in source()
+    *,
+    columns: Columns | None = None,
+    encoding: str | None = None,
+    member: str | None = None,
+    strict: bool = True,
+    progress: Progress = SILENT,
+) -> Iterator[Row | Skip]:
+    """Yield the rows of a file, in its order, in bounded memory; a row that cannot be used comes as a ``Skip``."""
+    return source(path, format, columns=columns, encoding=encoding, member=member, strict=strict).rows(progress)
+
+
+def infer_format(path: str | Path) -> str:
+    """Return the name of the format that a file's name, or the name of a file inside the archive, tells."""
+    path = Path(path)
+    for name in (path.name, *member_names(path)):
+        bare = name.lower()
+        while bare.endswith(_PACKING):
+            bare = bare.rpartition(".")[0]
+        for pattern, known in _NAMES:
+            if fnmatch(bare.rpartition("/")[2], pattern):
+                return known
+    raise DataError(f"The name of {path} does not tell its format; say which it is, of: {', '.join(sorted(FORMATS))}.")
+
+
+def _format(path: str | Path, given: Format | str | None) -> Format:
+    if given is None:
+        given = str(path) if str(path) == Chitchat().name else infer_format(path)
+    if not isinstance(given, str):
+        return given
+    if given not in FORMATS:
+        raise InputError(f"There is no format {given!r}; use one of: {', '.join(sorted(FORMATS))}.")
+    return FORMATS[given]
