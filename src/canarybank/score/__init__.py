@@ -1,0 +1,8 @@
+"""Turn a release into a score, and a score into exact tail probabilities."""
+
+from canarybank.score.interval import Interval
+from canarybank.score.linear import LinearScore, mixture, unmix
+from canarybank.score.moments import Moments
+from canarybank.score.tails import Bounds, both_tails, tail
+
+__all__ = ["Bounds", "Interval", "LinearScore", "Moments", "both_tails", "mixture", "tail", "unmix"]
