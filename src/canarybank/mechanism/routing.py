@@ -1,36 +1,117 @@
 """Route records: find the k nearest bank entries of each, exactly."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canarybank.errors import InputError
 from canarybank.mechanism.bank import Bank
-from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, squared_distances
+from canarybank.mechanism.mechanism import whole
+from canarybank.mechanism.scan import Floats, Scan, parts, precision
+from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
 
-__all__ = ["nearest", "route"]
+__all__ = ["first_of_each", "nearest", "rank", "route"]
+
+FOLD = 32
+CROWD = 4
 
 
 def route(records: ArrayLike, bank: ArrayLike | Bank, k: int) -> NDArray[np.int64]:
     """Return the k nearest bank entries of each record, nearest first, ties to the lowest index, shape (n, k).
 
-    Nearest is by Euclidean distance in float64.
+    Nearest is by Euclidean distance as float64 has it: the sum of squared differences of the values as they were
+    given (float64 values stay so, all others are taken as float32). The result is a function of these values alone:
+    the fast float32 search settles only what its error margin settles, and the rest is ranked by that definition,
+    so neither chunks nor threads nor the BLAS can change it.
     """
     entries = bank.vectors if isinstance(bank, Bank) else check_vectors(bank, "bank entry")
-    return nearest(check_vectors(records, "record"), entries, k)[0]
+    return nearest(check_vectors(records, "record"), entries, k)
 
 
-def nearest(records: Vectors, entries: Vectors, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the k nearest entries of each record and their squared distances in float64, both of shape (n, k)."""
+def nearest(records: Vectors, entries: Vectors, k: int) -> NDArray[np.int64]:
+    """Return the k nearest entries of each record, nearest first, ties to the lowest index, shape (n, k)."""
     check_dimensions(records, entries)
-    if not 1 <= k <= len(entries):
+    if whole("k", k) > len(entries):
         raise InputError(
-            f"k is {k}, but there are {len(entries)} entries to choose from; k must lie between 1 and that."
+            f"k is {k}, but the bank has only {len(entries)} entries to choose from; lower k or enlarge the bank."
         )
-    positions = np.empty((len(records), k), dtype=np.int64)
-    distances = np.empty((len(records), k))
-    columns = np.arange(len(entries))
-    for i in range(len(records)):
-        squared = squared_distances(records, entries, np.full(len(entries), i), columns)
-        positions[i] = np.argsort(squared, kind="stable")[:k]
-        distances[i] = squared[positions[i]]
-    return positions, distances
+    kept = _first_copies(entries, k)
+    few = entries if len(kept) == len(entries) else entries[kept]
+    lengths = norms(records)
+    return kept[_search(records, lengths, few, k, precision(lengths, few))]
+
+
+def rank(rows: NDArray[np.int64], ids: NDArray[np.int64], distances: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+    """Return the k nearest ids of each row that occurs, ties to the lowest id; rows in ascending order."""
+    order = np.lexsort((ids, distances, rows))
+    return ids[order[first_of_each(rows[order], k)]]
+
+
+def first_of_each(rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """Return where the first k items of each row stand in ascending ``rows``, all of which have at least k."""
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    return starts[:, None] + np.arange(k)
+
+
+def _first_copies(entries: Vectors, k: int) -> NDArray[np.int64]:
+    # Of equal entries only the first k can ever be among the k nearest: without the others, hosts of ties are few.
+    plain = np.ascontiguousarray(entries + 0.0)  # -0.0 and 0.0 are equal but differ in bytes
+    rows = plain.view(np.dtype((np.void, plain.itemsize * plain.shape[1]))).ravel()
+    group = np.unique(rows, return_inverse=True)[1]
+    order = np.argsort(group, kind="stable")
+    sizes = np.bincount(group)
+    copy = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.sort(order[copy < k])
+
+
+def _search(
+    records: Vectors, lengths: NDArray[np.float64], entries: Vectors, k: int, dtype: type[np.floating[Any]]
+) -> NDArray[np.int64]:
+    fold = max(1, min(FOLD, len(entries) // (8 * k)))
+    scan = Scan.of(entries, dtype, multiple=fold)
+    result = np.empty((len(records), k), dtype=np.int64)
+    crowded = np.zeros(len(records), dtype=bool)
+    slices = list(parts(len(records), len(scan.squares)))
+    room = np.empty((slices[0].stop, len(scan.squares)), dtype=dtype)
+    for part in slices:
+        margin = scan.margin(lengths[part])
+        rows, columns, values = _shortlist(scan.scores(records[part], room), margin, k, fold)
+        result[part] = columns[first_of_each(rows, k)]
+        unsettled = _unsettled(rows, values, margin)
+        if dtype is np.float32:
+            crowded[part] = unsettled & (np.bincount(rows) > CROWD * k)
+            unsettled &= ~crowded[part]
+        among = unsettled[rows]
+        rows, columns = rows[among], columns[among]
+        distances = squared_distances(records[part], entries, rows, columns)
+        result[part][unsettled] = rank(rows, columns, distances, k)
+    if crowded.any():
+        result[crowded] = _search(records[crowded], lengths[crowded], entries, k, np.float64)
+    return result
+
+
+def _shortlist(
+    scores: Floats, margin: NDArray[np.float64], k: int, fold: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    # All pairs (row, column) that can be among a row's k nearest, by row and then by score. At least k entries score no
+    # more than the k-th smallest of the minima over disjoint groups; an entry more than two margins above is farther.
+    count, width = scores.shape
+    minima = scores.reshape(count, fold, width // fold).min(axis=1)
+    bound = np.partition(minima, k - 1, axis=1)[:, k - 1]
+    flat = np.flatnonzero(scores <= (bound + 2 * margin).astype(scores.dtype)[:, None])
+    rows, columns = np.divmod(flat, width)
+    values = scores.ravel()[flat].astype(np.float64)
+    order = np.lexsort((values, rows))
+    columns, values = columns[order], values[order]
+    kth = values[first_of_each(rows, k)[:, -1]]
+    kept = values <= (kth + 2 * margin)[rows]
+    return rows[kept], columns[kept], values[kept]
+
+
+def _unsettled(rows: NDArray[np.int64], values: NDArray[np.float64], margin: NDArray[np.float64]) -> NDArray[np.bool_]:
+    # Listed scores that all differ by more than two margins stand in the order of distance.
+    close = (np.diff(rows) == 0) & (np.diff(values) <= 2 * margin[rows[1:]])
+    unsettled = np.zeros(len(margin), dtype=bool)
+    unsettled[rows[1:][close]] = True
+    return unsettled

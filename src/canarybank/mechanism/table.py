@@ -1,14 +1,16 @@
 """Keep every record's nearest base entries, so that swapping probes in costs a merge and not a new search."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canarybank.errors import InputError
 from canarybank.mechanism.bank import Bank
-from canarybank.mechanism.routing import nearest
-from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, squared_distances
+from canarybank.mechanism.routing import nearest, rank
+from canarybank.mechanism.scan import Scan, parts, precision
+from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
 
 __all__ = ["RouteTable"]
 
@@ -27,6 +29,10 @@ class RouteTable:
     distances: NDArray[np.float64]
     """Squared Euclidean distances in float64, shape (n, k), in the order of ``positions``."""
 
+    def __post_init__(self) -> None:
+        for column in (self.positions, self.distances):
+            column.setflags(write=False)
+
     @classmethod
     def build(cls, records: ArrayLike, bank: Bank, k: int) -> "RouteTable":
         """Search the base of a bank once for each record's k nearest entries."""
@@ -36,8 +42,10 @@ class RouteTable:
                 f"k is {k}, but the bank has {len(bank.base)} entries that are not reserved; "
                 "k must lie between 1 and that."
             )
-        columns, distances = nearest(vectors, bank.vectors[bank.base], k)
-        return cls(vectors, bank, bank.base[columns], distances)
+        positions = bank.base[nearest(vectors, bank.vectors[bank.base], k)]
+        rows = np.repeat(np.arange(len(vectors)), k)
+        distances = squared_distances(vectors, bank.vectors, rows, positions.ravel())
+        return cls(vectors, bank, positions, distances.reshape(positions.shape))
 
     @property
     def k(self) -> int:
@@ -51,7 +59,7 @@ class RouteTable:
         """
         self._check_shares_base(bank)
         places = np.asarray(bank.reserved, dtype=np.int64)
-        return self.merge(bank.vectors[places], places) if len(places) else self.positions
+        return self.merge(bank.vectors[places], places) if len(places) else self.positions.copy()
 
     def merge(self, entries: ArrayLike, places: ArrayLike) -> NDArray[np.int64]:
         """Return each record's k nearest among the base and these further entries, numbered by ``places``.
@@ -60,13 +68,38 @@ class RouteTable:
         """
         vectors, numbers = check_vectors(entries, "merged entry"), np.asarray(places, dtype=np.int64)
         check_dimensions(self.records, vectors)
-        n, r = len(self.records), len(vectors)
-        rows, columns = np.divmod(np.arange(n * r), r)
-        distances = squared_distances(self.records, vectors, rows, columns).reshape(n, r)
-        values = np.concatenate((self.distances, distances), axis=1)
-        ids = np.concatenate((self.positions, np.broadcast_to(numbers, (n, r))), axis=1)
-        order = np.lexsort((ids, values), axis=1)[:, : self.k]
-        return np.take_along_axis(ids, order, axis=1)
+        rows, columns = self._within_reach(vectors)
+        result = self.positions.copy()
+        touched = np.unique(rows)
+        if len(touched):
+            distances = squared_distances(self.records, vectors, rows, columns)
+            result[touched] = rank(
+                np.concatenate((np.repeat(touched, self.k), rows)),
+                np.concatenate((self.positions[touched].ravel(), numbers[columns])),
+                np.concatenate((self.distances[touched].ravel(), distances)),
+                self.k,
+            )
+        return result
+
+    def _within_reach(self, entries: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        # All pairs (record, entry) but those that are certainly farther than the record's k-th base entry.
+        scan = Scan.of(entries, precision(self._lengths, entries))
+        most = np.finfo(scan.squares.dtype).max
+        threshold = np.minimum(self._reach + scan.margin(self._lengths), most).astype(scan.squares.dtype)
+        found = [
+            np.flatnonzero(scan.scores(self.records[part]) <= threshold[part, None]) + part.start * len(entries)
+            for part in parts(len(self.records), len(entries))
+        ]
+        rows, columns = np.divmod(np.concatenate(found), len(entries))
+        return rows, columns
+
+    @cached_property
+    def _lengths(self) -> NDArray[np.float64]:
+        return norms(self.records)
+
+    @cached_property
+    def _reach(self) -> NDArray[np.float64]:
+        return self.distances[:, -1] - np.square(self._lengths)
 
     def _check_shares_base(self, bank: Bank) -> None:
         if bank.vectors.shape != self.bank.vectors.shape or set(bank.reserved) != set(self.bank.reserved):

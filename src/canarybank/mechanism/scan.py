@@ -1,0 +1,80 @@
+"""Score many records against many entries by matrix product, with a bound on what rounding did to each score.
+
+The score of a record x and an entry b is |b|² - 2 x·b: their squared distance less |x|², so it ranks entries
+as the distance does. One matrix product gives all of them, in an order of summation that is the BLAS's own;
+the margin makes whatever is concluded from them independent of that order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canarybank.mechanism.vectors import Vectors, norms
+
+__all__ = ["Floats", "Scan", "parts", "precision"]
+
+Floats = NDArray[np.floating[Any]]
+
+CHUNK_VALUES = 1 << 23
+LARGEST_SINGLE_NORM = 1e18
+LARGEST_SINGLE_DIMENSION = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """Entries made ready to be scored against records in one precision."""
+
+    doubled: Floats
+    squares: Floats
+    largest: float
+
+    @classmethod
+    def of(cls, entries: Vectors, dtype: type[np.floating[Any]], *, multiple: int = 1) -> "Scan":
+        """Prepare entries; fill up to a multiple of some count with entries at infinite distance."""
+        length = norms(entries)
+        filled = -len(entries) % multiple
+        squares = np.append(np.square(length), np.full(filled, np.inf)).astype(dtype)
+        doubled = np.zeros((len(squares), entries.shape[1]), dtype=dtype)
+        np.multiply(entries, -2, out=doubled[: len(entries)], casting="same_kind")
+        return cls(doubled, squares, float(length.max()))
+
+    def scores(self, records: Vectors, out: Floats | None = None) -> Floats:
+        """Return the scores of all pairs, shape (records, entries), in the first rows of ``out`` where that is given."""
+        place = None if out is None else out[: len(records)]
+        result: Floats = np.matmul(records.astype(self.doubled.dtype, copy=False), self.doubled.T, out=place)
+        result += self.squares
+        return result
+
+    def margin(self, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bound, for records of these norms, how far any score is from the defined squared distance less |x|².
+
+        With unit roundoffs u here and v in float64, dimension d, and B the largest entry norm: casting, the product
+        in any order, fused or not, and adding |b|² change a score by at most (d+4)u(2|x|B + B²) to first order; the
+        definition's own rounding and that of |x|² add (2d+4)v(|x|+B)²; underflow, flushed to zero or not, adds the
+        smallest normal number at most for each operation and casting. Each term is taken with a quarter to spare:
+        that covers higher orders and the rounding of a threshold.
+        """
+        terms = self.doubled.shape[1] + 8
+        kind = np.finfo(self.doubled.dtype)
+        reach = lengths + self.largest
+        rounding = terms * float(kind.eps) / 2 * (2 * lengths + self.largest) * self.largest
+        defined = terms * float(np.finfo(np.float64).eps) * np.square(reach)
+        underflow = 4 * terms * float(kind.tiny) * (1 + reach)
+        bound: NDArray[np.float64] = 1.25 * (rounding + defined + underflow)
+        return bound
+
+
+def precision(lengths: NDArray[np.float64], entries: Vectors) -> type[np.floating[Any]]:
+    """Return float32 where no score can overflow it and its margin stays small, else float64."""
+    largest = max(lengths.max(), norms(entries).max())
+    fits = largest < LARGEST_SINGLE_NORM and entries.shape[1] < LARGEST_SINGLE_DIMENSION
+    return np.float32 if fits else np.float64
+
+
+def parts(rows: int, columns: int) -> Iterator[slice]:
+    """Cut rows into slices whose score tables hold some eight million values each."""
+    step = max(1, CHUNK_VALUES // columns)
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
