@@ -41,7 +41,7 @@ def sigma_for_epsilon(target: float, *, q: float, delta: float, rounds: int = 1)
         if high > math.log(LARGEST_SIGMA):
             raise BudgetError(_out_of_reach(target, q, delta, count))
         low, high = high, high + 0.5
-    root = math.exp(float(brentq(excess, low, high, xtol=2e-6)))
+    root = math.exp(float(brentq(excess, low, high, xtol=1e-5)))
     while epsilon(Mechanism(sigma=_rounded_up(root), q=q, delta=delta), count) > target:
         root *= 1 + 1e-5
     return _rounded_up(root)
