@@ -42,7 +42,7 @@ class Scan:
         return cls(doubled, squares, float(length.max()))
 
     def scores(self, records: Vectors, out: Floats | None = None) -> Floats:
-        """Return the scores of all pairs, shape (records, entries), in the first rows of ``out`` where that is given."""
+        """Return the scores of all pairs, shape (records, entries); ``out`` may offer rows to put them in."""
         place = None if out is None else out[: len(records)]
         result: Floats = np.matmul(records.astype(self.doubled.dtype, copy=False), self.doubled.T, out=place)
         result += self.squares

@@ -70,7 +70,7 @@ class RouteTable:
         check_dimensions(self.records, vectors)
         rows, columns = self._within_reach(vectors)
         result = self.positions.copy()
-        touched = np.unique(rows)
+        touched = rows[np.diff(rows, prepend=-1) > 0]
         if len(touched):
             distances = squared_distances(self.records, vectors, rows, columns)
             result[touched] = rank(
@@ -107,5 +107,6 @@ class RouteTable:
                 f"{bank!r} does not reserve the same positions as the table's {self.bank!r}, or is of another size; "
                 "build a new table for it."
             )
-        if bank is not self.bank and not np.array_equal(bank.vectors[bank.base], self.bank.vectors[bank.base]):
+        differs = (bank.vectors != self.bank.vectors).any(axis=1)
+        if differs[bank.base].any():
             raise InputError("The bank differs from the table's outside the reserved positions; build a new table.")
