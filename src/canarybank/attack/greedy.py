@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canarybank.attack.objective import Objective, scoring
 from canarybank.errors import InputError
-from canarybank.mechanism.routing import nearest
+from canarybank.mechanism import route
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, squared_distances
 
 __all__ = ["select_probes"]
@@ -47,11 +47,13 @@ def select_probes(
         objective: ``"norm"`` or ``"mueff"``.
         covariance: The frozen covariance of the background over all of the pool, needed by ``"mueff"`` alone.
     """
-    records, candidates = check_vectors(canary, "canary record"), check_vectors(pool, "pool entry")
+    records, entries = check_vectors(canary, "canary record"), check_vectors(base, "base entry")
+    candidates = check_vectors(pool, "pool entry")
     check_dimensions(records, candidates, "pool entries")
     _require_count(count, len(candidates))
     score = scoring(objective, covariance, len(candidates))
-    votes = _Votes(nearest(records, check_vectors(base, "base entry"), k)[1], _distances(records, candidates))
+    everyone = np.broadcast_to(np.arange(len(candidates)), (len(records), len(candidates)))
+    votes = _Votes(_distances(records, entries, route(records, entries, k)), _distances(records, candidates, everyone))
     for _ in range(count):
         winner = score.winner(score.scores(*votes.trials()), votes.free)
         votes.add(winner)
@@ -107,10 +109,10 @@ class _Votes:
         return enters
 
 
-def _distances(records: Vectors, candidates: Vectors) -> Floats:
-    """Return the squared distance of every record from every candidate, by the definition that routing uses."""
-    rows, columns = np.divmod(np.arange(len(records) * len(candidates)), len(candidates))
-    return squared_distances(records, candidates, rows, columns).reshape(len(records), len(candidates))
+def _distances(records: Vectors, entries: Vectors, columns: NDArray[np.int64]) -> Floats:
+    """Return the squared distance of each record from the entries in its row of columns, as routing defines it."""
+    rows = np.repeat(np.arange(len(records)), columns.shape[1])
+    return squared_distances(records, entries, rows, columns.ravel()).reshape(columns.shape)
 
 
 def _require_count(count: int, pool: int) -> None:

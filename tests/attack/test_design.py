@@ -1,0 +1,168 @@
+"""Freeze all eight attacks on bare vectors, and hold each to what its name says."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from canarybank.attack import ATTACKS, Attack, Canary, Design, Pool, design, pool_covariance, select_probes
+from canarybank.errors import CohortError, InputError
+from canarybank.mechanism import Bank, Routed, contributions, route
+from canarybank.score import LinearScore, Moments
+from canarybank.users import Auxiliary, Evaluation, Users
+
+EIGHT = list(ATTACKS.values())
+
+
+def freeze(world: Any, attack: Attack, **changes: Any) -> Design:
+    options = {"pool": world.source(attack), "eligible": 200, "pool_size": 40, "seed": 9} | changes
+    canary = options.pop("canary", None) or world.canary(attack)
+    bank, routed = options.pop("bank", world.bank), options.pop("routed", world.routed)
+    return design(attack, canary, bank, routed, world.mechanism, **options)
+
+
+@pytest.mark.parametrize("attack", EIGHT, ids=list(ATTACKS))
+def test_the_score_is_that_of_the_frozen_bank(world: Any, attack: Attack) -> None:
+    made = freeze(world, attack)
+    mechanism, users = world.mechanism, world.routed.cohort.users
+    mine = route(made.canary.vectors, made.bank, 3)
+    votes = np.bincount(mine.ravel(), minlength=made.bank.size) / mine.size
+    votes *= min(1.0, mechanism.clip / np.linalg.norm(votes))
+    np.testing.assert_allclose(made.contribution, votes[made.inspected], rtol=1e-12)
+    table = contributions(route(users.vectors, made.bank, 3), users.owners, len(users), made.bank.size, mechanism.clip)
+    moments = Moments.estimate(table[:, made.inspected], mechanism, 200)
+    expected = LinearScore(made.contribution, moments)
+    np.testing.assert_allclose(made.score.weights, expected.weights, rtol=1e-12)
+    assert made.mu_eff == pytest.approx(expected.mu_eff, rel=1e-12)
+    assert 0 < made.mu_eff <= 1 / mechanism.sigma
+    np.testing.assert_array_equal(made.restrict(table).toarray(), table.toarray()[:, made.inspected])
+
+
+@pytest.mark.parametrize("attack", EIGHT, ids=list(ATTACKS))
+def test_the_same_seed_freezes_the_same_bits(world: Any, attack: Attack) -> None:
+    first, second = freeze(world, attack), freeze(world, attack)
+    assert first.selected == second.selected
+    assert first.bank.hash == second.bank.hash
+    for name in ("inspected", "contribution"):
+        assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
+    assert first.score.weights.tobytes() == second.score.weights.tobytes()
+    assert first.score.offset == second.score.offset
+
+
+@pytest.mark.parametrize("attack", [a for a in EIGHT if a.active], ids=[a.name for a in EIGHT if a.active])
+def test_probes_stand_at_reserved_positions_in_their_order(world: Any, attack: Attack) -> None:
+    made = freeze(world, attack)
+    assert made.pool is not None
+    assert len(set(made.selected)) == len(made.selected)
+    assert list(made.inspected) == list(world.bank.reserved[: len(made.selected)])
+    assert np.array_equal(made.bank.vectors[made.inspected], made.pool.vectors[list(made.selected)])
+    rest = np.setdiff1d(np.arange(world.bank.size), made.inspected)
+    assert np.array_equal(made.bank.vectors[rest], world.bank.vectors[rest])
+
+
+def test_ordinary_leaves_the_bank_and_inspects_the_canary_s_votes(world: Any) -> None:
+    made = freeze(world, ATTACKS["ordinary"])
+    assert made.bank is world.bank
+    assert made.selected == ()
+    assert list(made.inspected) == sorted(set(route(world.real.vectors, world.bank, 3).ravel()))
+    assert (made.contribution > 0).all()
+
+
+def test_exact_plants_every_record_and_leaves_spare_positions(world: Any) -> None:
+    made = freeze(world, ATTACKS["exact"])
+    assert made.selected == tuple(range(8))
+    assert len(made.inspected) == 8
+    assert np.array_equal(made.bank.vectors[made.inspected], world.real.vectors)
+    assert (route(world.real.vectors, made.bank, 1)[:, 0] == made.inspected).all()
+
+
+def test_paraphrases_are_spread_and_nonces_drawn(world: Any) -> None:
+    made = freeze(world, ATTACKS["paraphrase"])
+    assert made.pool is not None
+    assert made.pool.sources is not None
+    counts = np.bincount([made.pool.sources[j] for j in made.selected], minlength=8)
+    assert sorted(counts) == [1, 1, 1, 1, 2, 2, 2, 2]
+    assert freeze(world, ATTACKS["nonce"]).selected != freeze(world, ATTACKS["nonce"], seed=10).selected
+
+
+@pytest.mark.parametrize("name", ["paraphrase-norm", "paraphrase-mueff", "nonce-norm", "nonce-mueff"])
+def test_optimised_attacks_select_greedily(world: Any, name: str) -> None:
+    made = freeze(world, ATTACKS[name])
+    assert made.pool is not None
+    expected = select_probes(
+        made.canary.vectors,
+        world.bank.vectors[world.bank.base],
+        made.pool.vectors,
+        count=12,
+        k=3,
+        objective=name.split("-")[1],
+        covariance=pool_covariance(made.pool, world.routed, world.bank, world.mechanism, 200),
+    )
+    assert list(made.selected) == expected
+
+
+def test_a_nonce_attack_is_nearly_perfect_and_ordinary_is_not(world: Any) -> None:
+    assert freeze(world, ATTACKS["nonce-norm"]).mu_eff > 0.8
+    assert freeze(world, ATTACKS["nonce-norm"]).mu_eff > freeze(world, ATTACKS["ordinary"]).mu_eff
+
+
+def test_a_ready_pool_serves_as_its_source_does(world: Any) -> None:
+    attack = ATTACKS["paraphrase-mueff"]
+    made = freeze(world, attack)
+    assert freeze(world, attack, pool=made.pool).selected == made.selected
+
+
+def test_texts_travel_with_the_probes(world: Any) -> None:
+    named = dataclasses.replace(world.bank, texts=tuple(f"entry {i}" for i in range(world.bank.size)))
+    canary = dataclasses.replace(world.real, texts=tuple("abcdefgh"))
+    made = freeze(world, ATTACKS["exact"], bank=named, canary=canary)
+    assert made.bank.texts is not None
+    assert [made.bank.texts[i] for i in made.inspected] == list("abcdefgh")
+    with pytest.raises(InputError, match="the pool has none"):
+        freeze(world, ATTACKS["exact"], bank=named)
+
+
+def test_only_auxiliary_users_design(world: Any) -> None:
+    evaluation = dataclasses.replace(world.routed, cohort=Evaluation(world.routed.cohort.users))
+    for routed in (evaluation, world.routed.cohort, None):
+        with pytest.raises(CohortError, match="auxiliary users alone"):
+            freeze(world, ATTACKS["ordinary"], routed=routed)
+
+
+def test_a_canary_among_the_auxiliary_users_is_refused(world: Any) -> None:
+    with pytest.raises(CohortError, match="'aux-3' is also an auxiliary user"):
+        freeze(world, ATTACKS["ordinary"], canary=Canary.of(world.routed.cohort.users, 3))
+
+
+def test_designs_that_cannot_be_are_refused(world: Any) -> None:
+    with pytest.raises(InputError, match="needs a nonce canary, 'real' is real"):
+        freeze(world, ATTACKS["nonce"], canary=world.real)
+    with pytest.raises(InputError, match="selects from a pool of nonces; give pool="):
+        freeze(world, ATTACKS["nonce"], pool=None)
+    with pytest.raises(InputError, match="returned a list; it must return a Pool"):
+        freeze(world, ATTACKS["nonce"], pool=lambda *_: [])
+    for name in ("paraphrase", "paraphrase-norm", "paraphrase-mueff", "nonce"):
+        with pytest.raises(InputError, match="from a pool of 11"):
+            freeze(world, ATTACKS[name], pool_size=11)
+    with pytest.raises(InputError, match=r"another base"):
+        freeze(world, ATTACKS["paraphrase-mueff"], bank=Bank(world.bank.vectors).reserve(12, seed=6))
+    with pytest.raises(InputError, match="dimension"):
+        freeze(world, ATTACKS["paraphrase"], pool=Pool(np.ones((40, 5)), sources=[i % 8 for i in range(40)]))
+
+
+def test_positions_must_be_reserved_and_suffice_for_the_records(world: Any) -> None:
+    for count, message in ((0, "reserves no positions"), (7, "8 records but the bank reserves 7")):
+        bank = Bank(world.bank.vectors).reserve(count, seed=5)
+        routed = Routed.build(world.routed.cohort, bank, 3)
+        with pytest.raises(InputError, match=message):
+            freeze(world, ATTACKS["exact"], bank=bank, routed=routed)
+
+
+def test_auxiliary_users_do_influence_what_mueff_selects(world: Any) -> None:
+    attack = ATTACKS["paraphrase-mueff"]
+    made = freeze(world, attack)
+    assert made.pool is not None
+    crowd = Users.from_vectors({f"crowd-{i}": made.pool.vectors[list(made.selected[:8])] for i in range(60)})
+    routed = Routed.build(Auxiliary(crowd), world.bank, 3)
+    assert freeze(world, attack, routed=routed).selected != made.selected
