@@ -3,6 +3,20 @@
 from canarybank.score.interval import Interval
 from canarybank.score.linear import LinearScore, mixture, unmix
 from canarybank.score.moments import Moments
+from canarybank.score.rounds import Rates, RoundLaw
+from canarybank.score.summed import SummedLaw
 from canarybank.score.tails import Bounds, both_tails, tail
 
-__all__ = ["Bounds", "Interval", "LinearScore", "Moments", "both_tails", "mixture", "tail", "unmix"]
+__all__ = [
+    "Bounds",
+    "Interval",
+    "LinearScore",
+    "Moments",
+    "Rates",
+    "RoundLaw",
+    "SummedLaw",
+    "both_tails",
+    "mixture",
+    "tail",
+    "unmix",
+]

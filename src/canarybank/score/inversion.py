@@ -35,8 +35,8 @@ REACH = 2.0  # half width of a panel in units of 1 / largest frequency
 class Tilt:
     """One tilted inversion, ready for any threshold, meant for those in [start, stop].
 
-    ``spectrum`` holds (D/pi) phi_h(w) / (h + i w) but for the factor exp(i w lag) of the tilted noise. An empty one means
-    that the frequencies needed are too many, and that only the Chernoff bound is at hand.
+    ``spectrum`` holds (D/pi) phi_h(w) / (h + i w) but for the factor exp(i w lag) of the tilted noise. An empty one
+    means that the frequencies needed are too many, and that only the Chernoff bound is at hand.
     """
 
     h: float

@@ -1,0 +1,167 @@
+"""Evaluate a frozen attack exactly: epsilon at its threshold, and the supremum over all thresholds."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
+
+from canarybank.errors import InputError
+from canarybank.score import Bounds, Interval, Rates
+
+__all__ = ["Branch", "Law", "Supremum", "epsilon_at", "supremum"]
+
+SLACK = 1e-14  # above the rounding of a difference, a quotient and a logarithm
+FIRST_POINTS = 257
+PARTS = 8
+MOST_POINTS = 2**17
+
+
+class Branch(Enum):
+    """The event that leaks: the score above the threshold, its complement, or none."""
+
+    ABOVE = "above"
+    BELOW = "below"
+    NONE = "none"
+
+
+class Law(Protocol):
+    """The law of a score under both hypotheses: `canarybank.score`'s `RoundLaw` and `SummedLaw` are such."""
+
+    @property
+    def blind(self) -> bool:
+        """Say whether both hypotheses have the same law."""
+
+    @property
+    def resolution(self) -> float:
+        """Return the distance of thresholds below which the ends of the rates get no tighter."""
+
+    def rates(self, llr: ArrayLike, /) -> Rates:
+        """Return certified ends of the four rates of "score > threshold"."""
+
+    def point(self, llr: ArrayLike, /) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return point values of the false and the true positive rate."""
+
+    def reach(self, mass: float) -> tuple[float, float]:
+        """Return thresholds outside of which at most ``mass`` lies on each side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supremum:
+    """The supremum of epsilon over all thresholds.
+
+    ``interval`` holds it for certain, ``point`` is its point value; ``threshold`` attains the interval's lower end by
+    the event ``branch``.
+    """
+
+    interval: Interval
+    point: float
+    threshold: float
+    branch: Branch
+
+
+def epsilon_at(law: Law, threshold: float, delta: float) -> Interval:
+    """Return ends of max(0, log((TPR - delta) / FPR), log((TNR - delta) / FNR)) for the rule "score > threshold"."""
+    _check_delta(delta)
+    rates = law.rates(np.array([threshold], dtype=np.float64))
+    lower = max(float(_least(*pair, delta)[0]) for pair in _pairs(rates))
+    upper = max(float(_most(pair[0].upper, pair[1].lower, delta)[0]) for pair in _pairs(rates))
+    return Interval(max(0.0, lower), max(0.0, upper))
+
+
+def supremum(law: Law, delta: float, *, tolerance: float = 5e-7) -> Supremum:
+    """Return the supremum of `epsilon_at` over all real thresholds, certified over the continuum.
+
+    Between two neighbouring thresholds the rates are monotone, so that the larger numerator and the smaller denominator
+    of the two bound epsilon from above. Cells whose bound exceeds the best lower end by more than the tolerance
+    are divided until there are none, or until the law's own ends get no tighter.
+    """
+    _check_delta(delta)
+    if law.blind:
+        return Supremum(Interval(0.0, 0.0), 0.0, law.reach(delta)[1], Branch.NONE)
+    points = np.linspace(*law.reach(0.5 * delta), FIRST_POINTS)
+    rates = law.rates(points)
+    while True:
+        best = max(0.0, *(float(_least(*pair, delta).max()) for pair in _pairs(rates)))
+        cells = _cells(rates, delta)
+        inner = cells[1:-1] > best + tolerance
+        inner &= np.diff(points) > np.maximum(law.resolution, 4.0 * np.spacing(np.abs(points[1:])))
+        if not inner.any() or len(points) > MOST_POINTS:
+            break
+        points, rates = _refined(law, points, rates, inner)
+    return _summary(law, delta, points, rates, cells)
+
+
+def _summary(law: Law, delta: float, points: NDArray[np.float64], rates: Rates, cells: NDArray[np.float64]) -> Supremum:
+    above, below = (_least(*pair, delta) for pair in _pairs(rates))
+    branch = Branch.ABOVE if above.max() >= below.max() else Branch.BELOW
+    ends = above if branch is Branch.ABOVE else below
+    i = int(np.argmax(ends))
+    best = max(0.0, float(ends[i]))
+    live = np.flatnonzero(cells[1:-1] >= best)
+    low, high = (points[live[0]], points[live[-1] + 1]) if live.size else (points[i], points[i])
+    return Supremum(
+        interval=Interval(best, max(best, float(cells.max()))),
+        point=_best_point(law, delta, branch, float(low), float(high), float(points[i])) if best > 0.0 else 0.0,
+        threshold=float(points[i]),
+        branch=branch if best > 0.0 else Branch.NONE,
+    )
+
+
+def _best_point(law: Law, delta: float, branch: Branch, low: float, high: float, start: float) -> float:
+    def loss(threshold: float) -> float:
+        fpr, tpr = (float(rate) for rate in law.point(threshold))
+        top, bottom = (tpr, fpr) if branch is Branch.ABOVE else (1.0 - fpr, 1.0 - tpr)
+        return -float(np.log((top - delta) / bottom)) if top > delta and bottom > 0.0 else 0.0
+
+    found = [-loss(start), 0.0]
+    if high > low:
+        found.append(-float(minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-5}).fun))
+    return max(found)
+
+
+def _pairs(rates: Rates) -> tuple[tuple[Bounds, Bounds], tuple[Bounds, Bounds]]:
+    """Return numerator and denominator of both branches: above, below."""
+    return (rates.tpr, rates.fpr), (rates.tnr, rates.fnr)
+
+
+def _least(top: Bounds, bottom: Bounds, delta: float) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.log((top.lower - delta) / bottom.upper) - SLACK
+    return np.where(top.lower > delta, value, -np.inf)
+
+
+def _most(top: NDArray[np.float64], bottom: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.log((top - delta) / bottom) + SLACK
+    return np.where(top > delta, value, -np.inf)
+
+
+def _cells(rates: Rates, delta: float) -> NDArray[np.float64]:
+    """Bound epsilon on every cell between neighbouring points, and on the two unbounded ones."""
+    ones, zeros = np.ones(1), np.zeros(1)
+    above = _most(np.concatenate((ones, rates.tpr.upper)), np.concatenate((rates.fpr.lower, zeros)), delta)
+    below = _most(np.concatenate((rates.tnr.upper, ones)), np.concatenate((zeros, rates.fnr.lower)), delta)
+    return np.maximum(above, below)
+
+
+def _refined(
+    law: Law, points: NDArray[np.float64], rates: Rates, chosen: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], Rates]:
+    """Divide the chosen cells into equal parts, and evaluate the law at the new points only."""
+    left, width = points[:-1][chosen], np.diff(points)[chosen]
+    new = np.unique(left[:, None] + width[:, None] * (np.arange(1, PARTS) / PARTS))
+    order = np.argsort(np.concatenate((points, new)), kind="stable")
+    fresh = law.rates(new)
+    merged = [
+        Bounds(*(np.concatenate((a, b))[order] for a, b in zip(old, more, strict=True)))
+        for old, more in zip(rates, fresh, strict=True)
+    ]
+    return np.concatenate((points, new))[order], Rates(*merged)
+
+
+def _check_delta(delta: float) -> None:
+    if not 0.0 < delta < 1.0:
+        raise InputError(f"Delta must lie in (0, 1), not {delta}.")
