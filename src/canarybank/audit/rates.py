@@ -1,0 +1,127 @@
+"""Bound true rates from counts, one-sided and exactly, and turn rates into epsilon."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainccinv, betaincinv
+
+from canarybank.errors import InputError
+
+__all__ = [
+    "Array",
+    "Ends",
+    "clopper_pearson",
+    "count_epsilons",
+    "ends",
+    "pooled_ends",
+    "probability",
+    "rate_epsilon",
+    "stratified_epsilon",
+    "whole_counts",
+]
+
+Array: TypeAlias = NDArray[np.float64]
+Ends: TypeAlias = Callable[[ArrayLike, ArrayLike, float], tuple[Array, Array]]
+
+
+@overload
+def clopper_pearson(successes: int, trials: int, gamma: float) -> tuple[float, float]: ...
+@overload
+def clopper_pearson(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tuple[Array, Array]: ...
+def clopper_pearson(successes: Any, trials: Any, gamma: float) -> Any:
+    """Return the two one-sided Clopper–Pearson bounds of a rate, each at its own gamma.
+
+    For X ~ Bin(trials, p) and every p: P(lower(X) > p) <= gamma, and P(upper(X) < p) <= gamma. Together they hold
+    with probability at least 1 - 2 gamma. Arrays broadcast, and give arrays.
+    """
+    probability("gamma", gamma)
+    x, n = whole_counts("successes", successes), whole_counts("trials", trials)
+    x, n = np.broadcast_arrays(x, n)
+    if np.any(n < 1):
+        raise InputError(
+            f"There must be at least one trial, not {_first(n, n < 1)}; without trials no rate is bounded."
+        )
+    if np.any(x > n):
+        raise InputError(
+            f"{_first(x, x > n)} successes cannot come from {_first(n, x > n)} trials; check which is which."
+        )
+    lower, upper = ends(x, n, gamma)
+    return (float(lower), float(upper)) if lower.ndim == 0 else (lower, upper)
+
+
+def ends(x: ArrayLike, n: ArrayLike, gamma: float) -> tuple[Array, Array]:
+    """Return what ``clopper_pearson`` returns, unchecked, and for expected counts too, which need not be whole."""
+    x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
+    some, short = x > 0, x < n
+    lower = np.where(some, betaincinv(np.where(some, x, 1.0), n - x + 1, gamma), 0.0)
+    upper = np.where(short, betainccinv(x + 1, np.where(short, n - x, 1.0), gamma), 1.0)
+    return lower, upper
+
+
+def pooled_ends(x: ArrayLike, n: ArrayLike, gamma: float) -> tuple[Array, Array]:
+    """Return the two one-sided bounds of the mean rate of n independent trials whose rates may all differ.
+
+    For X a sum of n independent Bernoulli variables with mean rate p: P(lower(X) > p) <= gamma and
+    P(upper(X) < p) <= gamma, for gamma <= 1/4. Such a sum is more concentrated than Bin(n, p) beyond its mean ± 1
+    (Hoeffding 1956), where every Clopper–Pearson cut-off lies but two: one success when less than one is expected,
+    and one failure likewise. There P(X >= 1) <= n p gives gamma / n.
+    """
+    lower, upper = ends(x, n, gamma)
+    x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
+    return np.where(x == 1, gamma / n, lower), np.where(x == n - 1, 1 - gamma / n, upper)
+
+
+def rate_epsilon(above: ArrayLike, below: ArrayLike, delta: float) -> Array:
+    """Return log((above - delta) / below), the epsilon forced by above <= exp(epsilon) below + delta; -inf for none."""
+    excess = np.asarray(above, np.float64) - delta
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(excess > 0, np.log(excess) - np.log(np.asarray(below, np.float64)), -np.inf)
+
+
+def count_epsilons(
+    tp: ArrayLike, fp: ArrayLike, n1: ArrayLike, n0: ArrayLike, *, delta: float, gamma: float, each: Ends = ends
+) -> tuple[Array, Array]:
+    """Return what counts force on epsilon forward, log((TPR_L - delta)/FPR_U), and reverse, log((TNR_L - delta)/FNR_U).
+
+    Every end is one-sided at gamma. TNR_L and FNR_U come from the counts of negatives, which is 1 - FPR_U and
+    1 - TPR_L without their rounding; so only two events can make either of the two fail, each of probability gamma.
+    """
+    tp, fp, n1, n0 = (np.asarray(v, np.float64) for v in (tp, fp, n1, n0))
+    forward = rate_epsilon(each(tp, n1, gamma)[0], each(fp, n0, gamma)[1], delta)
+    reverse = rate_epsilon(each(n0 - fp, n0, gamma)[0], each(n1 - tp, n1, gamma)[1], delta)
+    return forward, reverse
+
+
+def stratified_epsilon(
+    tp: ArrayLike, fp: ArrayLike, n1: ArrayLike, n0: ArrayLike, *, q: float, delta: float, gamma: float
+) -> Array:
+    """Return log((1-q) + (q TPR_L - delta)/FPR_U), each end at gamma; -inf where q TPR_L <= delta."""
+    spent, fpr = q * ends(tp, n1, gamma)[0] - delta, ends(fp, n0, gamma)[1]
+    with np.errstate(divide="ignore"):
+        return np.log(np.where(spent > 0, (1 - q) + spent / fpr, 0.0))
+
+
+def probability(name: str, value: float) -> float:
+    """Return a number strictly between 0 and 1, or say that it is none."""
+    if not (isinstance(value, int | float | np.number) and 0 < value < 1):
+        raise InputError(f"{name} must lie strictly between 0 and 1, not be {value!r}.")
+    return float(value)
+
+
+def whole_counts(name: str, values: ArrayLike) -> NDArray[np.int64]:
+    """Return counts as integers, or say which of them is no count."""
+    given = np.asarray(values)
+    if given.dtype == np.bool_ or given.dtype.kind not in "iuf":
+        raise InputError(f"{name} must be whole numbers, not {values!r}.")
+    wrong = ~((given >= 0) & (given == np.floor(given)) & (given < 2**63))
+    if np.any(wrong):
+        raise InputError(
+            f"{name} must be whole numbers of at least 0, not {_first(given, wrong)}; give counts, not rates."
+        )
+    return given.astype(np.int64)
+
+
+def _first(values: NDArray[Any], where: NDArray[np.bool_]) -> Any:
+    return values[where].flat[0].item() if values.ndim else values.item()
