@@ -166,3 +166,12 @@ def test_auxiliary_users_do_influence_what_mueff_selects(world: Any) -> None:
     crowd = Users.from_vectors({f"crowd-{i}": made.pool.vectors[list(made.selected[:8])] for i in range(60)})
     routed = Routed.build(Auxiliary(crowd), world.bank, 3)
     assert freeze(world, attack, routed=routed).selected != made.selected
+
+
+@pytest.mark.parametrize("name", ["paraphrase-norm", "paraphrase-mueff"])
+def test_what_stood_at_reserved_positions_does_not_steer_the_selection(world: Any, name: str) -> None:
+    crowded = world.bank.with_probes(world.real.vectors)
+    routed = Routed.build(world.routed.cohort, crowded, 3)
+    made = freeze(world, ATTACKS[name], bank=crowded, routed=routed)
+    assert made.selected == freeze(world, ATTACKS[name]).selected
+    assert made.bank.hash == freeze(world, ATTACKS[name]).bank.hash

@@ -127,7 +127,7 @@ def test_crowded_probes_that_rob_each_other_give_the_literal_sequence() -> None:
 
 @pytest.mark.parametrize("noise", [1e-9, 1e-2, 1.0, 7.3e4])
 @pytest.mark.parametrize("lattice", [False, True])
-def test_an_isotropic_covariance_selects_as_norm_does(noise: float, lattice: bool) -> None:  # noqa: FBT001, pytest passes it by name
+def test_an_isotropic_covariance_selects_as_norm_does(noise: float, lattice: bool) -> None:
     rng = np.random.default_rng(8)
     draw = (lambda n: rng.integers(-2, 3, (n, 2))) if lattice else (lambda n: rng.standard_normal((n, 4)))
     canary, base, pool = draw(30), draw(40), draw(50)
