@@ -1,0 +1,48 @@
+"""Write public text: requests and generators, prompts, cleaning, banks, paraphrases, and the response cache."""
+
+from canarybank.generate.bank import CandidateBank, bank_plan, make_bank
+from canarybank.generate.budget import Ceiling, Spending
+from canarybank.generate.cache import CachedGenerator, ResponseCache
+from canarybank.generate.cleaning import Cleaning, Rejection
+from canarybank.generate.describe import BankStatistics, describe_bank
+from canarybank.generate.distinct import Distinct, fold
+from canarybank.generate.hf import HFGenerator
+from canarybank.generate.llamacpp import LlamaCppGenerator
+from canarybank.generate.openai import OpenAIGenerator
+from canarybank.generate.paraphrase import Paraphrases, make_paraphrases, paraphrase_plan, trigram_similarity
+from canarybank.generate.prompts import Prompt, load_prompt, prompt_names
+from canarybank.generate.protocol import Generator, Request, Response, in_order
+from canarybank.generate.retry import Retry
+from canarybank.generate.scripted import ScriptedGenerator
+
+__all__ = [
+    "BankStatistics",
+    "CachedGenerator",
+    "CandidateBank",
+    "Ceiling",
+    "Cleaning",
+    "Distinct",
+    "Generator",
+    "HFGenerator",
+    "LlamaCppGenerator",
+    "OpenAIGenerator",
+    "Paraphrases",
+    "Prompt",
+    "Rejection",
+    "Request",
+    "Response",
+    "ResponseCache",
+    "Retry",
+    "ScriptedGenerator",
+    "Spending",
+    "bank_plan",
+    "describe_bank",
+    "fold",
+    "in_order",
+    "load_prompt",
+    "make_bank",
+    "make_paraphrases",
+    "paraphrase_plan",
+    "prompt_names",
+    "trigram_similarity",
+]

@@ -1,0 +1,192 @@
+"""Turn what a model wrote into a candidate text, or say why it cannot be one."""
+
+import itertools
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from canarybank.errors import InputError
+from canarybank.generate.distinct import words
+
+__all__ = ["Cleaning", "Rejection"]
+
+_TIMES = 2
+_RUN = 4
+
+
+class Rejection(StrEnum):
+    """Why a text was not taken; each has its own counter in the outcome."""
+
+    EMPTY = "empty"
+    REFUSAL = "refusal"
+    META = "meta"
+    LANGUAGE = "language"
+    TRUNCATED = "truncated"
+    SHORT = "too-short"
+    LONG = "too-long"
+    REPETITIVE = "repetitive"
+    DUPLICATE = "duplicate"
+    NEAR_DUPLICATE = "near-duplicate"
+    VERBATIM = "verbatim"
+    DISSIMILAR = "dissimilar"
+
+
+_QUOTES = {'"': '"', "“": "”", "«": "»", "‘": "’", "'": "'", "`": "`", "„": "“", "*": "*", "_": "_"}
+_NUMBERING = re.compile(r"^\s*(?:\(?\d{1,3}[.):]|[-*•–—]|#{1,6})\s+")
+_PREAMBLE = re.compile(
+    r"^\s*(?:(?:sure|certainly|of course|absolutely|okay|ok|great|alright)\b[^\n:]{0,120}:"
+    r"|here(?:'s|’s| is| are)\b[^\n:]{0,120}:"
+    r"|(?:\w+ ){0,3}(?:answer|candidate|continuation|example|in other words|message|original|output|paraphrase|"
+    r"paraphrased|reply|response|review|rewrite|rewritten|text|tweet|version)(?: \w+){0,3}\s*:)\s*",
+    re.IGNORECASE,
+)
+_REFUSAL = re.compile(
+    r"\b(?:i(?:'m| am) (?:sorry|afraid),? (?:but )?(?:i|that)(?: am|'m)? (?:can ?no?t|can'?t|unable|not able|cannot)"
+    r"|i (?:can ?not|can'?t|am unable to|am not able to|won'?t) "
+    r"(?:assist|help (?:you )?with|comply|fulfil|provide|write|generate)"
+    r"|as an? (?:ai|artificial|language|large language)\b|i(?:'m| am) an? (?:ai|language model|virtual assistant)"
+    r"|ai (?:language )?model|ai assistant)",
+    re.IGNORECASE,
+)
+_META = re.compile(
+    r"\[[^\]]{1,40}\]|<\|?[a-z_/]+\|?>|https?://|\b(?:paraphras|rephras|rewrit)\w*"
+    r"|\bthe (?:original|user|sentence|phrase|prompt)\b|\bfirst person\b|\bchat message\b|\bin other words\b"
+    r"|\b(?:happy|here|ready|glad) to (?:help|assist|chat|share)\b|\b(?:assist|help) you (?:with|today|find)\b"
+    r"|\btell me (?:more )?about what you\b|\bhow can i help\b|\byour (?:question|request|prompt)\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r".+?(?:[.!?…]+[\"'”’)]*(?=\s|$)|$)", re.DOTALL)
+_COMMON = frozenset(
+    words(
+        "a about all am an and are as at be because been but by can could did do does for from get go good had has "
+        "have he her him his how i if im in is it its just know like love me my no not now of on one or our out really she "
+        "so some that the them then there they this time to too up us was we well were what when which who why will with "
+        "would yeah yes you your ive dont id cant got going think"
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """The rules that a text must pass, in the order in which they are applied.
+
+    Stripped: chat preambles up to their colon, list numbering, quotes around the whole, space; of several
+    paragraphs the first is kept, and of its sentences at most ``sentences``, as many as fit in ``longest``
+    words. Rejected: nothing left; a refusal; talk about the task itself, placeholders and addresses; another
+    language (fewer than ``latin`` of the letters are Latin, or eight or more words of which fewer than
+    ``common`` are everyday English; None switches either off); a sentence that does not end (where
+    ``whole``); fewer than ``shortest`` or more than ``longest`` words; a word bigram three times, or a word
+    four times running.
+    """
+
+    shortest: int = 4
+    longest: int = 30
+    sentences: int | None = 2
+    whole: bool = True
+    latin: float | None = 0.9
+    common: float | None = 0.15
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shortest <= self.longest:
+            raise InputError(
+                f"Texts must be allowed 1 <= shortest <= longest words, not {self.shortest} to {self.longest}."
+            )
+        if self.sentences is not None and self.sentences < 1:
+            raise InputError(f"At least one sentence must be kept, not {self.sentences}; None keeps all.")
+
+    def clean(self, text: str, *, finished: bool = True) -> str | Rejection:
+        """Return the cleaned text, or the first rule that rejects it."""
+        text = stripped(text)
+        if not text:
+            return Rejection.EMPTY
+        if _REFUSAL.search(text):
+            return Rejection.REFUSAL
+        kept, ended = self._leading(text, finished=finished)
+        if _META.search(kept):
+            return Rejection.META
+        if self._foreign(kept):
+            return Rejection.LANGUAGE
+        return self._measured(kept, ended=ended) or kept
+
+    def _leading(self, text: str, *, finished: bool) -> tuple[str, bool]:
+        """Return the leading sentences that fit, and whether the last of them ended."""
+        kept: list[str] = []
+        count = 0
+        sentences = list(_sentences(text))
+        for i, sentence in enumerate(sentences[: self.sentences]):
+            cut = i == len(sentences) - 1 and not finished and not _ended(sentence)
+            count += len(words(sentence))
+            if kept and (cut or count > self.longest):
+                break
+            kept.append(sentence)
+        joined = unquoted(" ".join(kept))
+        return joined, finished or len(kept) < len(sentences) or _ended(kept[-1])
+
+    def _foreign(self, text: str) -> bool:
+        letters = [c for c in text if c.isalpha()]
+        if not letters:
+            return self.latin is not None
+        if self.latin is not None and sum(_is_latin(c) for c in letters) < self.latin * len(letters):
+            return True
+        found = words(text)
+        return (
+            self.common is not None
+            and len(found) >= 8  # noqa: PLR2004, a shorter text can do without a common word
+            and sum(word in _COMMON for word in found) < self.common * len(found)
+        )
+
+    def _measured(self, text: str, *, ended: bool) -> Rejection | None:
+        found = words(text)
+        if self.whole and not ended:
+            return Rejection.TRUNCATED
+        if len(found) < self.shortest:
+            return Rejection.SHORT
+        if len(found) > self.longest:
+            return Rejection.LONG
+        return Rejection.REPETITIVE if _repetitive(found) else None
+
+
+def stripped(text: str) -> str:
+    """Return the first paragraph's text without preamble, numbering, surrounding quotes and stray space."""
+    text = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
+    text = _PREAMBLE.sub("", text.strip(), count=1).strip()
+    paragraph = next((line for line in text.split("\n") if line.strip()), "")
+    before = None
+    while before != paragraph:
+        before = paragraph
+        paragraph = _NUMBERING.sub("", unquoted(_PREAMBLE.sub("", paragraph, count=1)))
+    return re.sub(r"\s+", " ", paragraph).strip()
+
+
+def unquoted(text: str) -> str:
+    """Drop the quotes around a whole text, and one that opens or closes it alone."""
+    text = text.strip()
+    while len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
+        text = text[1:-1].strip()
+    for mark in '"“”«»`*':
+        if text.count(mark) == 1:
+            text = text.strip(mark).strip()
+    return text
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for match in _SENTENCE.finditer(text):
+        if sentence := match.group().strip():
+            yield sentence
+
+
+def _ended(sentence: str) -> bool:
+    return sentence.rstrip("\"'”’)*").endswith((".", "!", "?", "…", ")")) or unicodedata.category(sentence[-1]) == "So"
+
+
+def _is_latin(letter: str) -> bool:
+    return letter < "\u0250" or "LATIN" in unicodedata.name(letter, "")
+
+
+def _repetitive(found: list[str]) -> bool:
+    pairs = Counter(itertools.pairwise(found))
+    running = (len(set(found[i : i + _RUN])) == 1 for i in range(len(found) - _RUN + 1))
+    return max(pairs.values(), default=0) > _TIMES or any(running)

@@ -1,0 +1,203 @@
+"""Run a Hugging Face model through transformers, in big batches on a GPU where there is one.
+
+Needs torch, transformers and numpy only, so that a bare GPU machine can write what another machine cleans.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canarybank.errors import InputError, MissingError
+from canarybank.generate.protocol import Request, Response
+from canarybank.store import hash_file, hash_json
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["HFGenerator"]
+
+_WEIGHTS = (".safetensors", ".bin", ".gguf")
+
+
+class HFGenerator:
+    """Answer with a Hugging Face model: a folder, a hub name, or a GGUF file (with the ``gguf`` package).
+
+    Requests are sorted by length and answered in left-padded batches, in bfloat16 on CUDA and float32
+    elsewhere. Each request's randomness is its own: the token drawn at a step depends on the request's seed and
+    on the model's logits alone, so batch-mates change an answer only through rounding in the logits. CPU and
+    CUDA draw differently. ``min_p`` drops tokens less likely than that share of the likeliest one's probability.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch: int = 512,
+        min_p: float = 0.05,
+        revision: str | None = None,
+    ) -> None:
+        if batch < 1:
+            raise InputError(f"A batch must hold at least one request, not {batch}.")
+        if not 0 <= min_p < 1:
+            raise InputError(f"min_p must lie in [0, 1), but it is {min_p}.")
+        self._source, self._device, self._dtype = str(model), device, dtype
+        self._batch, self._min_p, self._revision = batch, min_p, revision
+        self._lock = threading.Lock()
+        self._loaded: tuple[Any, Any] | None = None
+        self._fingerprint = ""
+
+    @property
+    def name(self) -> str:
+        """Return the model's name, or the last part of its path."""
+        return Path(self._source).stem if Path(self._source).exists() else self._source
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a fingerprint of the weights (a hub model: its name and revision) and of min_p."""
+        if not self._fingerprint:
+            self._fingerprint = hash_json(["transformers", _weights(Path(self._source), self._revision), self._min_p])
+        return self._fingerprint
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
+        """Answer the requests batch by batch, those of like length together."""
+        model, tokenizer = self._model()
+        prompts = [_tokens(tokenizer, request) for request in requests]
+        order = sorted(range(len(requests)), key=lambda i: (requests[i].tokens, len(prompts[i])))
+        for start in range(0, len(order), self._batch):
+            chosen = order[start : start + self._batch]
+            answers = self._answers(model, tokenizer, [prompts[i] for i in chosen], [requests[i] for i in chosen])
+            yield from zip(chosen, answers, strict=True)
+
+    def _model(self) -> tuple[Any, Any]:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = _load(self._source, self._device, self._dtype, self._revision)
+            return self._loaded
+
+    def _answers(self, model: Any, tokenizer: Any, prompts: list[list[int]], requests: list[Request]) -> list[Response]:
+        import torch
+
+        width = max(map(len, prompts))
+        pad = tokenizer.pad_token_id
+        ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompts], device=model.device)
+        mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=model.device)
+        with torch.inference_mode():
+            out = model.generate(
+                input_ids=ids,
+                attention_mask=mask,
+                max_new_tokens=max(r.tokens for r in requests),
+                do_sample=False,
+                temperature=None,
+                top_p=None,
+                top_k=None,
+                pad_token_id=pad,
+                eos_token_id=sorted(_ends(model, tokenizer)),
+                logits_processor=[_sampler(requests, self._min_p, model.device)],
+            )
+        ends = _ends(model, tokenizer)
+        rows = out[:, width:].tolist()
+        return [_response(tokenizer, row, p, r, ends) for row, p, r in zip(rows, prompts, requests, strict=True)]
+
+
+def _sampler(requests: Sequence[Request], min_p: float, device: Any) -> Any:
+    """Return a logits processor whose arg max is a sample: by adding Gumbel noise from each request's own seed."""
+    import torch
+
+    generators = [torch.Generator(device=device).manual_seed(r.seed) for r in requests]
+    temperatures = torch.tensor([r.temperature for r in requests], device=device)[:, None]
+    top_p = torch.tensor([r.top_p for r in requests], device=device)[:, None]
+    greedy = temperatures == 0
+
+    def process(_: "torch.Tensor", scores: "torch.Tensor") -> "torch.Tensor":
+        scaled = scores.float() / temperatures.clamp(min=1e-3)
+        noise = torch.stack([_exponential(scaled.shape[-1], g, device) for g in generators])
+        noisy = _truncated(scaled, top_p, min_p) - noise.log()
+        return torch.where(greedy, scores.float(), noisy)
+
+    return process
+
+
+def _exponential(size: int, generator: "torch.Generator", device: Any) -> "torch.Tensor":
+    import torch
+
+    return torch.empty(size, device=device).exponential_(generator=generator).clamp(min=1e-30)
+
+
+def _truncated(scaled: "torch.Tensor", top_p: "torch.Tensor", min_p: float) -> "torch.Tensor":
+    """Drop tokens outside the smallest set of mass top_p, and those less likely than min_p times the likeliest."""
+    import torch
+
+    probabilities = torch.softmax(scaled, dim=-1)
+    ordered, places = probabilities.sort(dim=-1, descending=True)
+    outside_sorted = ordered.cumsum(dim=-1) - ordered >= top_p
+    outside = torch.zeros_like(outside_sorted).scatter(-1, places, outside_sorted)
+    unlikely = probabilities < min_p * ordered[:, :1]
+    return scaled.masked_fill(outside | unlikely, float("-inf"))
+
+
+def _tokens(tokenizer: Any, request: Request) -> list[int]:
+    text = tokenizer.apply_chat_template(
+        request.messages()[: 2 if request.system else 1], tokenize=False, add_generation_prompt=True
+    )
+    return list(tokenizer(text + request.opening, add_special_tokens=False)["input_ids"])
+
+
+def _ends(model: Any, tokenizer: Any) -> frozenset[int]:
+    found = model.generation_config.eos_token_id
+    more = found if isinstance(found, list) else [found]
+    return frozenset(int(i) for i in (*more, tokenizer.eos_token_id) if i is not None)
+
+
+def _response(tokenizer: Any, row: list[int], prompt: list[int], request: Request, ends: frozenset[int]) -> Response:
+    row = row[: request.tokens]
+    length = next((i for i, token in enumerate(row) if token in ends), None)
+    text = tokenizer.decode(row[:length], skip_special_tokens=True)
+    return Response(
+        text=request.opening + text,
+        prompt_tokens=len(prompt),
+        completion_tokens=len(row) if length is None else length + 1,
+        finished=length is not None,
+    )
+
+
+def _load(source: str, device: str | None, dtype: str | None, revision: str | None) -> tuple[Any, Any]:
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError:
+        raise MissingError(
+            "Hugging Face models run through torch and transformers, which are not here; "
+            "install them by: pip install 'canarybank[transformers]'"
+        ) from None
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    kind = getattr(torch, dtype) if dtype else torch.bfloat16 if device.startswith("cuda") else torch.float32
+    path = Path(source)
+    where = {"pretrained_model_name_or_path": source} | ({} if revision is None else {"revision": revision})
+    if path.suffix == ".gguf":
+        where = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(**where)
+        model: Any = AutoModelForCausalLM.from_pretrained(**where, dtype=kind)
+        model = model.to(device).eval()
+    except ImportError as error:
+        raise MissingError(
+            f"The model {source!r} needs another package: {error}; for GGUF files: pip install gguf"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise MissingError(
+            f"The model {source!r} cannot be loaded ({str(error)[:200]}); download it to a folder and give its path."
+        ) from error
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def _weights(path: Path, revision: str | None) -> Any:
+    if path.is_file():
+        return hash_file(path)
+    if path.is_dir():
+        return sorted((f.name, hash_file(f)) for f in path.iterdir() if f.suffix in _WEIGHTS)
+    return [str(path), revision]

@@ -1,0 +1,152 @@
+"""Make pools of paraphrases: other wordings of records, with their similarity to the source."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canarybank import __version__
+from canarybank.errors import InputError
+from canarybank.generate.cleaning import Cleaning, Rejection
+from canarybank.generate.distinct import Distinct, fold
+from canarybank.generate.harvest import Check, Plan, harvest
+from canarybank.generate.prompts import Prompt, load_prompt
+from canarybank.generate.protocol import Generator, Request
+from canarybank.progress import SILENT, Progress
+
+__all__ = ["Paraphrases", "Similarity", "make_paraphrases", "paraphrase_plan", "trigram_similarity"]
+
+Similarity = Callable[[Sequence[str], Sequence[str]], ArrayLike]
+
+# A rewording may be short, and a record need not end in a full stop; drift is the similarity's to judge.
+_CLEANING = Cleaning(shortest=2, longest=60, sentences=None, common=None)
+
+
+@dataclass(frozen=True)
+class Paraphrases:
+    """Paraphrases of records: ``sources[j]`` is the record that text ``j`` rewrites, at ``similarities[j]`` to it."""
+
+    texts: tuple[str, ...]
+    sources: tuple[int, ...]
+    similarities: NDArray[np.float64]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Return how many answers were asked for, kept, and rejected by which rule."""
+        return dict(self.provenance.get("counters", {}))
+
+
+def make_paraphrases(
+    generator: Generator,
+    records: Sequence[str],
+    size: int,
+    *,
+    prompt: str | Path | Prompt = "paraphrase",
+    seed: int = 0,
+    similarity: Similarity | None = None,
+    minimum: float = 0.3,
+    cleaning: Cleaning | None = None,
+    tries: float = 8.0,
+    existing: Sequence[str] = (),
+    progress: Progress = SILENT,
+) -> Paraphrases:
+    """Return exactly ``size`` paraphrases, spread over the records as evenly as their answers allow, or fail.
+
+    No text folds to the same as a record, another paraphrase or a text of ``existing``; each has at least the
+    ``minimum`` similarity to its source, by ``similarity(sources, texts)`` (an encoder's cosine, say; without
+    one, the cosine of character trigrams). On average at most ``tries`` answers are asked for a paraphrase.
+    """
+    measure = similarity or trigram_similarity
+    plan = paraphrase_plan(
+        records, size, prompt=prompt, seed=seed, tries=tries, cleaning=cleaning, check=_check(records, measure, minimum)
+    )
+    taken, counters = harvest(generator, plan, size, Distinct(1.0, existing), progress)
+    provenance = {
+        "canarybank": __version__,
+        "cleaning": asdict(plan.cleaning),
+        "counters": counters,
+        "fingerprint": generator.fingerprint,
+        "generator": generator.name,
+        "minimum": minimum,
+        "prompt": plan.prompt.name,
+        "prompt_hash": plan.prompt.hash,
+        "seed": seed,
+        "similarity": getattr(measure, "__name__", type(measure).__name__),
+        "tries": tries,
+    }
+    return Paraphrases(
+        texts=tuple(text.text for text in taken),
+        sources=tuple(text.slot for text in taken),
+        similarities=np.array([text.value for text in taken]),
+        provenance=provenance,
+    )
+
+
+def paraphrase_plan(
+    records: Sequence[str],
+    size: int,
+    *,
+    prompt: str | Path | Prompt = "paraphrase",
+    seed: int = 0,
+    tries: float = 8.0,
+    cleaning: Cleaning | None = None,
+    check: Check | None = None,
+) -> Plan:
+    """Return what ``make_paraphrases`` asks for: a slot a record, each request by record and attempt."""
+    template = load_prompt(prompt)
+    if not records:
+        raise InputError("There are no records to paraphrase; give at least one.")
+    if tries < 1:
+        raise InputError(f"At least one answer must be asked for a paraphrase, not {tries}.")
+    if template.fields != {"record"}:
+        raise InputError(f"A paraphrase prompt fills {{record}}; {template.name!r} has {sorted(template.fields)}.")
+
+    def request(slot: int, attempt: int) -> Request:
+        record = " ".join(records[slot].replace('"', "'").split()) or "..."
+        return template.request({"record": record}, seed=seed, path=("paraphrase", slot, attempt))
+
+    attempts = math.ceil(tries * size / len(records))
+    return Plan(len(records), attempts, request, template, cleaning or _CLEANING, check, "paraphrases")
+
+
+def trigram_similarity(sources: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
+    """Return the cosine of the counts of character trigrams of each folded source and text."""
+    return np.array([_cosine(_trigrams(a), _trigrams(b)) for a, b in zip(sources, texts, strict=True)])
+
+
+def _check(records: Sequence[str], similarity: Similarity, minimum: float) -> Check:
+    folded = {fold(record) for record in records}
+
+    def check(slots: Sequence[int], texts: Sequence[str]) -> list[tuple[Rejection | None, float]]:
+        values = np.asarray(similarity([records[slot] for slot in slots], texts), dtype=np.float64)
+        if values.shape != (len(texts),):
+            raise InputError(
+                f"The similarity of {len(texts)} pairs has shape {values.shape}; it must give one for each."
+            )
+        return [(_verdict(text, float(value)), float(value)) for text, value in zip(texts, values, strict=True)]
+
+    def _verdict(text: str, value: float) -> Rejection | None:
+        if fold(text) in folded:
+            return Rejection.VERBATIM
+        return None if value >= minimum else Rejection.DISSIMILAR
+
+    return check
+
+
+def _trigrams(text: str) -> Counter[str]:
+    padded = f"  {fold(text)} "
+    return Counter(padded[i : i + 3] for i in range(len(padded) - 2))
+
+
+def _cosine(a: Counter[str], b: Counter[str]) -> float:
+    dot = sum(count * b[gram] for gram, count in a.items())
+    return float(dot / math.sqrt(sum(c * c for c in a.values()) * sum(c * c for c in b.values())))
