@@ -88,7 +88,7 @@ def supremum(law: Law, delta: float, *, tolerance: float = 5e-7) -> Supremum:
         cells = _cells(rates, delta)
         inner = cells[1:-1] > best + tolerance
         inner &= np.diff(points) > np.maximum(law.resolution, 4.0 * np.spacing(np.abs(points[1:])))
-        if not inner.any() or len(points) > MOST_POINTS:
+        if not inner.any() or len(points) + PARTS * int(inner.sum()) > MOST_POINTS:
             break
         points, rates = _refined(law, points, rates, inner)
     return _summary(law, delta, points, rates, cells)

@@ -1,0 +1,75 @@
+"""Measure what an attack could spend: systems, trials, thresholds, bounds, exact evaluation, the ladder."""
+
+from canarybank.audit.bounds import Bound, Branch, Method, epsilon_lower, pooled, stratified
+from canarybank.audit.ceiling import Ceiling, ceiling, perfect_rates, trials_needed, trials_needed_for
+from canarybank.audit.exact import Supremum, epsilon_at, supremum
+from canarybank.audit.forecast import ExpectedBound, expected_bound
+from canarybank.audit.foreign import SystemResult, audit_system
+from canarybank.audit.ladder import Ladder, Rung
+from canarybank.audit.ledger import AlphaLedger
+from canarybank.audit.rates import clopper_pearson
+from canarybank.audit.result import AuditResult, CanaryResult
+from canarybank.audit.run import audit
+from canarybank.audit.settings import Settings, TrialEngine
+from canarybank.audit.stages import Frozen, Prepared, evaluation_law, evaluation_trials, freeze, judge, prepare
+from canarybank.audit.summary import summarise
+from canarybank.audit.system import BankSystem, CallableSystem, System
+from canarybank.audit.target import Target, best_threshold
+from canarybank.audit.threshold import Threshold, ThresholdMode, analytic, calibrated
+from canarybank.audit.trials import Counts, Literal, Projected, Shard, Trials, count, count_shard, draw, plan
+
+__all__ = [
+    "AlphaLedger",
+    "AuditResult",
+    "BankSystem",
+    "Bound",
+    "Branch",
+    "CallableSystem",
+    "CanaryResult",
+    "Ceiling",
+    "Counts",
+    "ExpectedBound",
+    "Frozen",
+    "Ladder",
+    "Literal",
+    "Method",
+    "Prepared",
+    "Projected",
+    "Rung",
+    "Settings",
+    "Shard",
+    "Supremum",
+    "System",
+    "SystemResult",
+    "Target",
+    "Threshold",
+    "ThresholdMode",
+    "TrialEngine",
+    "Trials",
+    "analytic",
+    "audit",
+    "audit_system",
+    "best_threshold",
+    "calibrated",
+    "ceiling",
+    "clopper_pearson",
+    "count",
+    "count_shard",
+    "draw",
+    "epsilon_at",
+    "epsilon_lower",
+    "evaluation_law",
+    "evaluation_trials",
+    "expected_bound",
+    "freeze",
+    "judge",
+    "perfect_rates",
+    "plan",
+    "pooled",
+    "prepare",
+    "stratified",
+    "summarise",
+    "supremum",
+    "trials_needed",
+    "trials_needed_for",
+]

@@ -1,0 +1,73 @@
+"""Hold what an audit found: per canary, over canaries, and as a ladder."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from canarybank.audit.bounds import Bound
+from canarybank.audit.ladder import Ladder
+from canarybank.audit.ledger import AlphaLedger
+from canarybank.audit.threshold import Threshold
+from canarybank.audit.trials import Counts
+from canarybank.mechanism import Mechanism
+from canarybank.score import Interval
+
+__all__ = ["AuditResult", "CanaryResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryResult:
+    """What one canary's frozen rule showed on the evaluation cohort."""
+
+    canary: str
+    bank_hash: str
+    """The content hash of the bank with this canary's probes in it: what the server would commit to."""
+    inspected: tuple[int, ...]
+    selected: tuple[int, ...]
+    """The pool indices of the probes, in the order in which they fill the reserved positions."""
+    mu_eff: float
+    probe_norm: float
+    """The L2 norm of the canary's clipped contribution on the inspected coordinates; at most clip."""
+    threshold: Threshold
+    counts: Counts
+    bound: Bound
+    supremum: Interval
+    """The exact epsilon of this attack on the evaluation cohort, over all thresholds."""
+    rule: Interval
+    """The exact epsilon of the frozen threshold on the evaluation cohort."""
+    absent_rate: Interval
+    """The exact false positive rate of the frozen rule."""
+    eligible_rate: Interval
+    """The exact true positive rate of the frozen rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """What one attack showed, over its canaries.
+
+    ``headline`` is the one claim declared beforehand, at level alpha. ``pooled`` stands beside it as a claim of its
+    own at the same level; taking the larger of the two would be a third claim that nobody made.
+    """
+
+    attack: str
+    mechanism: Mechanism
+    eligible: int
+    trials: int
+    seed: int
+    headline: Bound
+    pooled: Bound | None
+    canaries: tuple[CanaryResult, ...]
+    ladder: Ladder
+    ledger: AlphaLedger
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        best = max(canary.supremum.lower for canary in self.canaries)
+        return (
+            f"AuditResult({self.attack}: epsilon >= {self.headline.epsilon:.3f} at {self.headline.confidence:.0%} by "
+            f"{self.headline.method}, {self.trials:,} trials a hypothesis, {len(self.canaries)} canaries; "
+            f"exact {best:.3f} of {self.ladder.mechanism.epsilon:.3f})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole result as plain values."""
+        return asdict(self)

@@ -1,0 +1,65 @@
+"""Hold what is declared before anything is evaluated."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from canarybank.audit.bounds import Method
+from canarybank.audit.target import Target
+from canarybank.audit.threshold import ThresholdMode
+from canarybank.errors import InputError
+from canarybank.mechanism import Mechanism
+
+__all__ = ["Settings", "TrialEngine", "one_of"]
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class TrialEngine(StrEnum):
+    """How trials on our own system are played."""
+
+    LITERAL = "literal"
+    PROJECTED = "projected"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The declaration of an audit: how many trials, at which level, by which method and rule, from which seed.
+
+    ``trials`` counts each hypothesis of each canary. ``alpha`` is the level of the attack's one headline claim; it is
+    split evenly over the canaries unless the method pools them.
+    """
+
+    trials: int = 1_000_000
+    alpha: float = 0.05
+    method: Method = Method.PAPER
+    threshold: ThresholdMode = ThresholdMode.CALIBRATED
+    engine: TrialEngine = TrialEngine.PROJECTED
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "method", one_of(Method, self.method, "method"))
+        object.__setattr__(self, "threshold", one_of(ThresholdMode, self.threshold, "threshold"))
+        object.__setattr__(self, "engine", one_of(TrialEngine, self.engine, "engine"))
+        if self.trials < 1:
+            raise InputError(f"An audit needs at least one trial of each hypothesis, not {self.trials}.")
+        if not 0 < self.alpha < 1:
+            raise InputError(f"alpha must lie strictly between 0 and 1, not at {self.alpha}.")
+        if self.seed < 0:
+            raise InputError(f"A seed is a whole number of at least 0, not {self.seed}.")
+
+    def share(self, canaries: int) -> float:
+        """Return the level of each bound: all of alpha where canaries are pooled, an even share of it elsewhere."""
+        return self.alpha if self.method is Method.POOLED else self.alpha / canaries
+
+    def target(self, mechanism: Mechanism, canaries: int) -> Target:
+        """Return what the threshold is chosen for."""
+        return Target(self.trials, mechanism.delta, self.share(canaries), self.method, canaries, mechanism.q)
+
+
+def one_of(kind: type[Choice], given: str, name: str) -> Choice:
+    """Return the choice of that name, or say which there are."""
+    try:
+        return kind(given)
+    except ValueError:
+        raise InputError(f"The {name} must be one of {', '.join(kind)}, not {given!r}.") from None

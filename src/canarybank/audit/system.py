@@ -1,0 +1,78 @@
+"""Say what an audit needs of the thing it audits: releases, with the canary absent or eligible."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from canarybank.errors import InputError
+from canarybank.mechanism import Mechanism, release
+
+__all__ = ["BankSystem", "CallableSystem", "System"]
+
+Releases = NDArray[np.float64]
+
+
+class System(Protocol):
+    """Anything that produces releases: ours, or somebody else's."""
+
+    def release(self, eligible: bool, size: int, rng: np.random.Generator) -> Releases:  # noqa: FBT001, our contract
+        """Return ``size`` independent releases on the inspected coordinates, one a row."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BankSystem:
+    """Our own mechanism with a frozen bank, restricted to the inspected coordinates.
+
+    The restriction changes nothing in law: noise is independent on every coordinate. ``participation`` is the
+    canary's probability of taking part when it is eligible; it is the mechanism's q unless a test says otherwise.
+    """
+
+    contributions: csr_array
+    canary: NDArray[np.float64]
+    mechanism: Mechanism
+    participation: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.contributions.shape[1] != len(self.canary):
+            raise InputError(
+                f"The users contribute on {self.contributions.shape[1]} coordinates and the canary on "
+                f"{len(self.canary)}; restrict both to the inspected coordinates."
+            )
+
+    def release(self, eligible: bool, size: int, rng: np.random.Generator) -> Releases:  # noqa: FBT001
+        """Sample participants, sum their contributions, add noise; an eligible canary tosses a coin of its own."""
+        releases = release(self.contributions, self.mechanism, rng, size)
+        if eligible:
+            chance = self.mechanism.q if self.participation is None else self.participation
+            releases[rng.random(size) < chance] += self.canary
+        return releases
+
+    def included(self) -> "BankSystem":
+        """Return the system whose eligible canary surely takes part."""
+        return replace(self, participation=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class CallableSystem:
+    """Somebody else's system, as a function of ``eligible``, ``size`` and a generator."""
+
+    function: Callable[[bool, int, np.random.Generator], Releases]
+    coordinates: int
+
+    def release(self, eligible: bool, size: int, rng: np.random.Generator) -> Releases:  # noqa: FBT001
+        """Call the function, and refuse what is not a table of finite releases."""
+        releases = np.asarray(self.function(eligible, size, rng), dtype=np.float64)
+        if releases.shape != (size, self.coordinates):
+            raise InputError(
+                f"The system returned releases of shape {releases.shape}; asked for {size} on {self.coordinates} "
+                f"coordinates it must return a table of shape {(size, self.coordinates)}."
+            )
+        if not np.isfinite(releases).all():
+            raise InputError(
+                "The system returned a release that is NaN or infinite; fix the system before auditing it."
+            )
+        return releases

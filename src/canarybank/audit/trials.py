@@ -1,0 +1,219 @@
+"""Play the hypothesis test many times and count how often the frozen rule says "present".
+
+Two engines draw the score of a trial, and both follow the same law. ``Literal`` samples participants, sums
+vectors, adds noise and scores the release: it is the reference, and it works with any system. ``Projected``
+uses that the score is linear: each user is one number, and a trial is one Bernoulli-weighted sum plus one
+Gaussian.
+
+Trials come in shards. A shard's stream is derived from the root seed and the shard's own address, so counts
+depend neither on the number of workers nor on the order in which shards finish; and the two hypotheses
+stand at different addresses, so they never share randomness.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canarybank import seeds
+from canarybank.audit.system import BankSystem, System
+from canarybank.engine import Engine, Threads
+from canarybank.errors import InputError
+from canarybank.progress import SILENT, Progress
+from canarybank.score import LinearScore, RoundLaw
+
+__all__ = ["SHARD", "Counts", "Literal", "Projected", "Shard", "Trials", "count", "count_shard", "draw", "plan"]
+
+SHARD = 1 << 17
+_LITERAL_BATCH = 1 << 12
+_PROJECTED_BATCH = 1 << 11
+_BYTE = 256
+
+Scores = NDArray[np.float64]
+Outcome = TypeVar("Outcome")
+
+
+class Trials(Protocol):
+    """A source of trial scores."""
+
+    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as System.release
+        """Return the scores of ``size`` independent trials with the canary absent or eligible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Draw whole releases from a system and score each."""
+
+    system: System
+    score: LinearScore
+
+    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
+        """Release and score in batches, so that memory stays bounded."""
+        batches = (min(_LITERAL_BATCH, size - done) for done in range(0, size, _LITERAL_BATCH))
+        return np.concatenate([self.score.llr(self.system.release(eligible, batch, rng)) for batch in batches])
+
+    def included(self) -> "Literal":
+        """Return the same trials with a canary that surely takes part, where the system is our own."""
+        if not isinstance(self.system, BankSystem):
+            raise InputError(
+                "Trials in which the canary surely takes part need our own system; for another system use a method "
+                "that counts eligible trials, such as 'paper' or 'clopper-pearson'."
+            )
+        return replace(self, system=self.system.included())
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """Draw scores from their scalar law: a Bernoulli-weighted sum of one number a user, plus one Gaussian."""
+
+    law: RoundLaw
+    participation: float | None = None
+    _tables: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_tables", _byte_tables(self.law.weights[self.law.weights != 0]))
+
+    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
+        """Sum the participating users' numbers batch by batch; add the noise and the canary."""
+        law = self.law
+        scores = rng.standard_normal(size)
+        scores *= law.noise
+        scores -= law.offset
+        for start in range(0, size, _PROJECTED_BATCH):
+            batch = scores[start : start + _PROJECTED_BATCH]
+            batch += _participation_sums(self._tables, law.q, len(batch), rng)
+        if eligible:
+            chance = law.q if self.participation is None else self.participation
+            scores[rng.random(size) < chance] += law.shift
+        return scores
+
+    def included(self) -> "Projected":
+        """Return the same trials with a canary that surely takes part."""
+        return replace(self, participation=1.0)
+
+
+def _byte_tables(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Tabulate, for every eight users, the sum of their weights under each of the 256 patterns of taking part."""
+    groups = -(-len(weights) // 8)
+    padded = np.zeros(groups * 8)
+    padded[: len(weights)] = weights
+    patterns = np.unpackbits(np.arange(_BYTE, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
+    return np.ascontiguousarray(padded.reshape(groups, 8) @ patterns.T)
+
+
+def _participation_sums(tables: NDArray[np.float64], q: float, size: int, rng: np.random.Generator) -> Scores:
+    """Toss every user's coin ``size`` times and return the sums of the weights of those who take part.
+
+    One random byte decides a coin unless it equals floor(256 q); that one case in 256 is decided by a fresh
+    uniform against the fraction that is left, so each coin falls with probability q to within 2**-61.
+    """
+    groups = len(tables)
+    coins = rng.integers(0, 1 << 64, size=(groups, size), dtype=np.uint64, endpoint=False).view(np.uint8)
+    whole, fraction = divmod(q * _BYTE, 1.0)
+    taking = coins < whole if whole < _BYTE else np.ones(coins.shape, dtype=bool)
+    if fraction > 0:
+        open_coins = np.flatnonzero(coins == whole)
+        taking.reshape(-1)[open_coins] = rng.random(len(open_coins)) < fraction
+    patterns = np.packbits(taking, axis=1)
+    total = np.zeros(size)
+    for table, pattern in zip(tables, patterns, strict=True):
+        total += table.take(pattern)
+    return total
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shard:
+    """A block of trials of one hypothesis: the unit of work, of seeding and of resumption."""
+
+    eligible: bool
+    block: int
+    size: int
+
+    def stream(self, seed: int, path: Sequence[str | int]) -> np.random.Generator:
+        """Return this shard's own random stream under a root seed and an address."""
+        return seeds.stream(seed, *path, "eligible" if self.eligible else "absent", self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How often the rule said "present": of n1 trials with an eligible canary, and of n0 without."""
+
+    tp: int
+    fp: int
+    n1: int
+    n0: int
+
+    @classmethod
+    def gather(cls, shards: Iterable[tuple[Shard, int]]) -> "Counts":
+        """Add up shards, in any order."""
+        totals = {True: [0, 0], False: [0, 0]}
+        for shard, positives in shards:
+            totals[shard.eligible][0] += positives
+            totals[shard.eligible][1] += shard.size
+        return cls(tp=totals[True][0], fp=totals[False][0], n1=totals[True][1], n0=totals[False][1])
+
+
+def plan(trials: int, size: int = SHARD) -> tuple[Shard, ...]:
+    """Cut ``trials`` of each hypothesis into shards of at most ``size``."""
+    if trials < 1:
+        raise InputError(f"An audit needs at least one trial of each hypothesis, not {trials}.")
+    blocks = range(0, trials, size)
+    return tuple(
+        Shard(eligible, block, min(size, trials - start))
+        for eligible in (False, True)
+        for block, start in enumerate(blocks)
+    )
+
+
+def count_shard(trials: Trials, threshold: float, seed: int, path: Sequence[str | int], shard: Shard) -> int:
+    """Play one shard and return how many scores exceed the threshold."""
+    return int(np.count_nonzero(trials.scores(shard.eligible, shard.size, shard.stream(seed, path)) > threshold))
+
+
+def count(
+    trials: Trials,
+    threshold: float,
+    number: int,
+    *,
+    seed: int,
+    path: Sequence[str | int] = (),
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+) -> Counts:
+    """Play ``number`` trials of each hypothesis and count the scores above the threshold."""
+    work = partial(count_shard, trials, threshold, seed, tuple(path))
+    return Counts.gather(_over_shards(work, number, engine, progress))
+
+
+def draw(
+    trials: Trials,
+    number: int,
+    *,
+    seed: int,
+    path: Sequence[str | int] = (),
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+) -> tuple[Scores, Scores]:
+    """Return the scores themselves, absent then eligible, for calibration and for figures."""
+    work = partial(_draw_shard, trials, seed, tuple(path))
+    scores = dict(_over_shards(work, number, engine, progress))
+    absent = [scores[shard] for shard in sorted(scores) if not shard.eligible]
+    eligible = [scores[shard] for shard in sorted(scores) if shard.eligible]
+    return np.concatenate(absent), np.concatenate(eligible)
+
+
+def _draw_shard(trials: Trials, seed: int, path: Sequence[str | int], shard: Shard) -> Scores:
+    return trials.scores(shard.eligible, shard.size, shard.stream(seed, path))
+
+
+def _over_shards(
+    work: Callable[[Shard], Outcome], number: int, engine: Engine | None, progress: Progress
+) -> Iterable[tuple[Shard, Outcome]]:
+    shards = plan(number)
+    with progress.stage("trials", total=2 * number, unit="trials") as stage:
+        for index, outcome in (engine or Threads()).run(work, shards):
+            stage.advance(shards[index].size)
+            yield shards[index], outcome

@@ -1,0 +1,58 @@
+from dataclasses import replace
+
+import pytest
+
+from canarybank.attack import ATTACKS
+from canarybank.audit import Counts, Settings, audit, pooled, summarise
+from canarybank.errors import CanarybankError
+
+
+@pytest.fixture(scope="module")
+def result(people, bank, mechanism, sizes):
+    return audit(people, bank, mechanism, "exact", trials=20_000, sizes=sizes, canaries=2)
+
+
+def test_the_headline_is_the_maximum_at_the_family_level(result):
+    best = max(result.canaries, key=lambda canary: canary.bound.epsilon)
+    assert result.headline.epsilon == best.bound.epsilon
+    assert (result.headline.confidence, best.bound.confidence) == (pytest.approx(0.95), pytest.approx(0.975))
+    assert "largest of 2 canaries" in result.headline.assumption
+
+
+def test_pooled_stands_beside_as_its_own_claim(result, mechanism):
+    counts = [canary.counts for canary in result.canaries]
+    columns = zip(*((c.tp, c.fp, c.n1, c.n0) for c in counts), strict=True)
+    assert result.pooled == pooled(*map(list, columns), delta=mechanism.delta, alpha=0.05)
+
+
+def test_the_ledger_gives_every_canary_its_share(result):
+    assert [share for _, share in result.ledger.entries] == [0.025, 0.025]
+    assert result.ledger.left == pytest.approx(0.0)
+
+
+def test_the_exact_rungs_come_from_the_best_canary(result):
+    assert result.ladder.attack.low == max(canary.supremum.lower for canary in result.canaries)
+    assert result.ladder.rule.low == max(canary.rule.lower for canary in result.canaries)
+
+
+def test_one_canary_keeps_its_own_bound(result, mechanism):
+    alone = summarise("exact", result.canaries[:1], mechanism, Settings(trials=20_000), eligible=25)
+    assert alone.headline == result.canaries[0].bound
+
+
+def test_more_false_positives_lower_the_pooled_bound(result, mechanism):
+    noisy = [replace(c, counts=Counts(c.counts.tp, c.counts.fp + 500, 20_000, 20_000)) for c in result.canaries]
+    worse = summarise("exact", noisy, mechanism, Settings(trials=20_000), eligible=25)
+    assert worse.pooled.epsilon <= result.pooled.epsilon
+
+
+def test_no_canary_is_refused(mechanism):
+    with pytest.raises(CanarybankError, match="at least one canary"):
+        summarise("exact", [], mechanism, Settings(), eligible=10)
+
+
+def test_plain_values_hold_the_whole_result(result):
+    values = result.to_dict()
+    assert values["attack"] in ATTACKS
+    assert values["headline"]["epsilon"] == result.headline.epsilon
+    assert len(values["canaries"]) == 2
