@@ -30,7 +30,7 @@ class Bank:
 
     def __post_init__(self) -> None:
         vectors = _float32(self.vectors, "bank entry")
-        if vectors is self.vectors and vectors.flags.writeable:
+        if vectors.flags.writeable and np.may_share_memory(vectors, self.vectors):
             vectors = vectors.copy()
         vectors.setflags(write=False)
         object.__setattr__(self, "vectors", vectors)

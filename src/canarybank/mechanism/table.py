@@ -67,7 +67,8 @@ class RouteTable:
         The places must not be base positions; they may lie beyond the bank. Ties go to the lowest number.
         """
         vectors, numbers = check_vectors(entries, "merged entry"), np.asarray(places, dtype=np.int64)
-        check_dimensions(self.records, vectors)
+        check_dimensions(self.records, vectors, "merged entries")
+        self._check_places(numbers, len(vectors))
         rows, columns = self._within_reach(vectors)
         result = self.positions.copy()
         touched = rows[np.diff(rows, prepend=-1) > 0]
@@ -100,6 +101,18 @@ class RouteTable:
     @cached_property
     def _reach(self) -> NDArray[np.float64]:
         return self.distances[:, -1] - np.square(self._lengths)
+
+    def _check_places(self, places: NDArray[np.int64], count: int) -> None:
+        if places.shape != (count,):
+            raise InputError(f"There are {places.size} places for {count} merged entries; each needs one of its own.")
+        if len(np.unique(places)) != count:
+            raise InputError("A place is given twice; each merged entry needs one of its own.")
+        taken = np.isin(places, self.bank.base)
+        if taken.any():
+            raise InputError(
+                f"The place {int(places[np.argmax(taken)])} is a base position, which keeps its own entry; "
+                "use reserved positions or numbers beyond the bank."
+            )
 
     def _check_shares_base(self, bank: Bank) -> None:
         if bank.vectors.shape != self.bank.vectors.shape or set(bank.reserved) != set(self.bank.reserved):
