@@ -7,7 +7,7 @@ the hypotheses exchanged: epsilon is that of adding or removing one user, so bot
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,6 +46,13 @@ class Method(StrEnum):
     def assumption(self) -> str:
         """Say what the bound stands on."""
         return _ASSUMPTIONS[self]
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """Return the method of that name, or say which there are."""
+        if name not in tuple(cls):
+            raise InputError(f"The method must be one of {', '.join(cls)}, not {str(name)!r}.")
+        return cls(name)
 
 
 class Branch(StrEnum):

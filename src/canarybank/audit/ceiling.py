@@ -80,7 +80,7 @@ def ceiling(
 
     ``alpha`` is the level of each bound: one canary's share, or all of it for ``pooled``. ``trials`` may be infinite.
     """
-    target = Target(trials, mechanism.delta, alpha, Method(method), canaries, mechanism.q)
+    target = Target(trials, mechanism.delta, alpha, Method.named(method), canaries, mechanism.q)
     rates, exact, mu = perfect_rates(mechanism), one_round_epsilon(mechanism), 1 / mechanism.sigma
     threshold = _endless(mechanism, exact) if trials == math.inf else best_threshold(rates, target)[0]
     fpr, tpr = (float(rate[0]) for rate in rates(np.array([threshold])))
@@ -113,7 +113,7 @@ def trials_needed(
 
     That many are enough, and no more than a millionth part too many.
     """
-    target = Target(1, mechanism.delta, alpha, Method(method), canaries, mechanism.q)
+    target = Target(1, mechanism.delta, alpha, Method.named(method), canaries, mechanism.q)
     return _least(perfect_rates(mechanism), epsilon, target, one_round_epsilon(mechanism))
 
 

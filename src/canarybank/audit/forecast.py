@@ -72,7 +72,7 @@ def expected_bound(
     ``alpha`` is the level of each bound: a canary's share, or all of it for ``pooled``.
     """
     pairs = _pairs(tpr, fpr, canaries)
-    target = Target(trials, delta, alpha, Method(method), len(pairs), q)
+    target = Target(trials, delta, alpha, Method.named(method), len(pairs), q)
     return ExpectedBound(**summary(target, pairs))
 
 

@@ -49,9 +49,7 @@ class Target:
 
     def __post_init__(self) -> None:
         probability("delta", self.delta), probability("alpha", self.alpha)
-        if self.method not in tuple(Method):
-            raise InputError(f"The method must be one of {', '.join(Method)}, not {self.method!r}.")
-        object.__setattr__(self, "method", Method(self.method))
+        object.__setattr__(self, "method", Method.named(self.method))
         if not (self.trials >= 1 and (self.trials == math.inf or self.trials == int(self.trials))):
             raise InputError(f"trials must be a whole number of at least 1, or infinite, not {self.trials!r}.")
         if self.canaries < 1:
