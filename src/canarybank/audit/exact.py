@@ -13,7 +13,8 @@ from canarybank.score import Bounds, Interval, Rates
 
 __all__ = ["Branch", "Law", "Supremum", "epsilon_at", "supremum"]
 
-SLACK = 1e-14  # above the rounding of a difference, a quotient and a logarithm
+SLACK = 1e-12  # above the rounding of two differences and two logarithms, of numbers that are not below 1e-300
+TINY = 1e-300
 FIRST_POINTS = 257
 PARTS = 8
 MOST_POINTS = 2**17
@@ -128,14 +129,14 @@ def _pairs(rates: Rates) -> tuple[tuple[Bounds, Bounds], tuple[Bounds, Bounds]]:
 
 
 def _least(top: Bounds, bottom: Bounds, delta: float) -> NDArray[np.float64]:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.log((top.lower - delta) / bottom.upper) - SLACK
+    with np.errstate(divide="ignore"):
+        value = np.log(np.maximum(top.lower - delta, TINY)) - np.log(np.maximum(bottom.upper, TINY)) - SLACK
     return np.where(top.lower > delta, value, -np.inf)
 
 
 def _most(top: NDArray[np.float64], bottom: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.log((top - delta) / bottom) + SLACK
+    with np.errstate(divide="ignore"):
+        value = np.log(np.maximum(top - delta, TINY)) - np.log(bottom) + SLACK
     return np.where(top > delta, value, -np.inf)
 
 

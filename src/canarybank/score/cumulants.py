@@ -60,13 +60,20 @@ class NoisySum:
     @cached_property
     def mean(self) -> float:
         """Return E[X]."""
-        return self.q * float(self.counts @ self.weights)
+        return self.q * float(self.counts @ self.weights) if np.isfinite(self.reach) else 0.0
 
     @cached_property
     def deviation(self) -> float:
         """Return the standard deviation of X."""
-        spread = self.q * (1.0 - self.q) * float(self.counts @ self.weights**2)
+        with np.errstate(over="ignore"):
+            spread = self.q * (1.0 - self.q) * float(self.counts @ self.weights**2)
         return float(np.sqrt(spread + self.noise**2))
+
+    @cached_property
+    def reach(self) -> float:
+        """Return the largest distance from zero that the sum without noise could have; infinite where it overflows."""
+        with np.errstate(over="ignore"):
+            return float(self.counts @ np.abs(self.weights))
 
     @cached_property
     def users(self) -> float:

@@ -10,6 +10,7 @@ __all__ = ["enumerated_tail", "outcomes"]
 
 BLOCK = 2**20
 DEEP = 37.0
+FARTHEST = 1e100
 
 
 def outcomes(law: NoisySum) -> float:
@@ -48,9 +49,10 @@ def _outcomes(law: NoisySum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def _block(
     law: NoisySum, sums: NDArray[np.float64], chances: NDArray[np.float64], thresholds: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    z = np.subtract.outer(thresholds, sums) / law.noise
-    reach = float(law.counts @ np.abs(law.weights))
-    slack = 2.0 * EPS * (np.abs(z) + (np.abs(thresholds)[:, None] + (len(law.counts) + 1.0) * reach) / law.noise)
+    with np.errstate(over="ignore"):
+        z = np.clip(np.subtract.outer(thresholds, sums) / law.noise, -FARTHEST, FARTHEST)
+        size = np.abs(thresholds)[:, None] + (len(law.counts) + 1.0) * law.reach
+        slack = np.minimum(2.0 * EPS * (np.abs(z) + size / law.noise), FARTHEST)
     lower = _gaussian(z + slack, -1.0) @ chances
     upper = _gaussian(z - slack, 1.0) @ chances
     relative = EPS * (8.0 + 4.0 * law.users + len(sums))

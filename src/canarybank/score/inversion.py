@@ -11,6 +11,7 @@ for every h > 0 and every t; one tilt therefore serves all thresholds whose best
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import factorial, pi
 
 import numpy as np
@@ -24,8 +25,9 @@ __all__ = ["DEEPEST", "Tilt"]
 DEEPEST = 690.0  # tails below exp(-690), 1e-300, get no lower end
 
 DIGITS = 40.0  # exp(-40): what aliasing and truncation may be, relative to the probability
+FARTHEST = 1e5
 MOST_TERMS = 2**18
-MOST_WORK = 5e7
+MOST_WORK = 5e8
 BLOCK = 2**21
 ORDER = 27  # of the Taylor panels: 2^27 / 27! is 1e-20
 REACH = 2.0  # half width of a panel in units of 1 / largest frequency
@@ -33,65 +35,93 @@ REACH = 2.0  # half width of a panel in units of 1 / largest frequency
 
 @dataclass(frozen=True, eq=False)
 class Tilt:
-    """One tilted inversion, ready for any threshold, meant for those in [start, stop].
+    """One tilted inversion, right for any threshold, accurate for those in [start, stop].
 
-    ``spectrum`` holds (D/pi) phi_h(w) / (h + i w) but for the factor exp(i w lag) of the tilted noise. An empty one
-    means that the frequencies needed are too many, and that only the Chernoff bound is at hand.
+    ``beyond`` is the further tilt whose Chernoff bound holds down the aliases on the right; ``step`` the distance of
+    frequencies. The spectrum is computed when a threshold first asks for it.
     """
 
+    law: NoisySum
     h: float
     start: float
     stop: float
-    cumulant: float
-    cumulant_error: float
-    lag: float
-    step: float
     beyond: float
+    cumulant: float
     beyond_cumulant: float
-    frequencies: NDArray[np.float64]
-    spectrum: NDArray[np.complex128]
-    fixed_error: float
-    phase_error: float
+    step: float
 
     @classmethod
     def build(cls, law: NoisySum, h: float, start: float, stop: float, beyond: float) -> "Tilt":
-        """Choose the frequencies for thresholds in [start, stop], and evaluate the tilted law on them.
-
-        ``beyond`` is the further tilt whose Chernoff bound holds down the aliases on the right.
-        """
+        """Choose the step that keeps aliases negligible for thresholds in [start, stop]."""
         cumulant, further = law.cumulant(h), law.cumulant(h + beyond)
         left = (DIGITS + max(0.0, h * stop - cumulant) + 2.0) / h
         right = (DIGITS + 2.0 + further - cumulant - beyond * start) / beyond
         # A step with few digits makes every multiple of it exact.
         step = float(np.float32(2.0 * pi / max(left, right)))
-        terms = np.sqrt(2.0 * DIGITS) / (law.noise * step) if step > 0.0 else np.inf
-        if terms > MOST_TERMS or terms * len(law.weights) > MOST_WORK:
-            frequencies = np.empty(0)
-        else:
-            frequencies = step * np.arange(int(terms) + 2, dtype=np.float64)
-        spectrum, fixed, phase = _spectrum(law, h, frequencies, step)
-        return cls(
-            h=h,
-            start=start,
-            stop=stop,
-            cumulant=cumulant,
-            cumulant_error=law.cumulant_error(h) + law.cumulant_error(h + beyond),
-            lag=h * law.noise**2,
-            step=step,
-            beyond=beyond,
-            beyond_cumulant=further,
-            frequencies=frequencies,
-            spectrum=spectrum,
-            fixed_error=fixed + _truncation(law.noise, frequencies),
-            phase_error=phase,
-        )
+        return cls(law, h, start, stop, beyond, cumulant, further, step)
+
+    @property
+    def resolved(self) -> bool:
+        """Say whether the frequencies are few enough; if not, only the Chernoff bound is at hand."""
+        terms = self._terms
+        return terms <= MOST_TERMS and terms * len(self.law.weights) <= MOST_WORK
+
+    @property
+    def _terms(self) -> float:
+        return float(np.sqrt(2.0 * DIGITS) / (self.law.noise * self.step)) if self.step > 0.0 else np.inf
+
+    @cached_property
+    def _frequencies(self) -> NDArray[np.float64]:
+        return self.step * np.arange(int(self._terms) + 2, dtype=np.float64)
+
+    @cached_property
+    def _pure(self) -> NDArray[np.float64]:
+        """Return the modulus that the spectrum would have if there were no users: what errors are measured against."""
+        half = np.where(self._frequencies == 0.0, 0.5, 1.0) * (self.step / pi)
+        return half * np.exp(-0.5 * (self.law.noise * self._frequencies) ** 2) / np.hypot(self.h, self._frequencies)
+
+    @cached_property
+    def _spectrum(self) -> NDArray[np.complex128]:
+        """Return (D/pi) phi_h(w) / (h + i w) but for the factor exp(i w lag) of the tilted noise."""
+        direction = self.h - 1j * self._frequencies
+        return np.asarray(self._pure * direction / np.abs(direction) * _product(self.law, self.h, self._frequencies))
+
+    @cached_property
+    def _lag(self) -> float:
+        return self.h * self.law.noise**2
+
+    @cached_property
+    def _cumulant_error(self) -> float:
+        return self.law.cumulant_error(self.h) + self.law.cumulant_error(self.h + self.beyond)
+
+    @cached_property
+    def _fixed_error(self) -> float:
+        """Bound truncation, and rounding as far as it does not grow with the threshold.
+
+        Every factor has modulus at most 1, so that the errors of factors add: those of coins, of phases, of products.
+        """
+        law = self.law
+        up, down = law.tilted_coins(self.h)
+        odds = np.abs(self.h * law.weights) - np.log(law.q) - (np.log1p(-law.q) if law.q < 1.0 else 0.0)
+        factors = float(law.counts @ (6.0 + 4.0 * up + 2.0 * up * down * (4.0 + 2.0 * odds)))
+        phases = 3.0 * float(law.counts @ (up * np.abs(law.weights)))
+        rest = 16.0 + len(self._frequencies) + 2.0 * (law.noise * self._frequencies) ** 2
+        truncation = 1.0001 * float(exp1(0.5 * (law.noise * self._frequencies[-1]) ** 2)) / (2.0 * pi)
+        return truncation + EPS * float(self._pure @ (factors + phases * self._frequencies + rest))
+
+    @cached_property
+    def _phase_error(self) -> float:
+        """Bound the rounding error for each unit of the threshold, one rounding of the threshold itself included."""
+        return 4.0 * EPS * float(self._pure @ self._frequencies)
 
     def upper_tail(self, thresholds: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return lower and upper ends of P(X > t) for finite thresholds t."""
+        # Far out the ends are those of a nearer threshold, whose tail is larger and already underflows.
+        thresholds = np.minimum(thresholds, (abs(self.cumulant) + FARTHEST) / self.h)
         exponent = self.cumulant - self.h * thresholds
-        slack = self.cumulant_error + 4.0 * EPS * (1.0 + abs(self.cumulant) + np.abs(self.h * thresholds))
+        slack = self._cumulant_error + 4.0 * EPS * (1.0 + abs(self.cumulant) + np.abs(self.h * thresholds))
         chernoff = np.minimum(1.0, np.exp(exponent + slack) + TINY)
-        if not self.frequencies.size:
+        if not self.resolved:
             return np.zeros_like(thresholds), chernoff
         value, error = self._sum(thresholds)
         lower = np.exp(exponent - slack) * (value - error - self._aliases(thresholds, exponent, slack))
@@ -109,21 +139,21 @@ class Tilt:
         return np.asarray(1.0001 * (left + right))
 
     def _sum(self, thresholds: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        places = thresholds - self.lag
-        error = self.fixed_error + self.phase_error * (np.abs(thresholds) + abs(self.lag))
-        reach = REACH / self.frequencies[-1]
+        places = thresholds - self._lag
+        error = self._fixed_error + self._phase_error * (np.abs(thresholds) + abs(self._lag))
+        reach = REACH / self._frequencies[-1]
         panels = np.floor((places - places.min()) / (2.0 * reach)) if places.size else places
         if places.size <= 4.0 * (panels.max(initial=0.0) + ORDER):
             return self._direct(places), error
-        extra = EPS * (2.0 * ORDER + len(self.frequencies)) * np.exp(REACH) + REACH**ORDER / factorial(ORDER)
-        return self._panels(places, panels, reach), error + extra * float(np.abs(self.spectrum).sum())
+        extra = EPS * (2.0 * ORDER + len(self._frequencies)) * np.exp(REACH) + REACH**ORDER / factorial(ORDER)
+        return self._panels(places, panels, reach), error + extra * float(np.abs(self._spectrum).sum())
 
     def _direct(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
         value = np.empty_like(places)
-        size = max(1, BLOCK // len(self.frequencies))
+        size = max(1, BLOCK // len(self._frequencies))
         for first in range(0, len(places), size):
-            phases = np.multiply.outer(places[first : first + size], self.frequencies)
-            value[first : first + size] = np.cos(phases) @ self.spectrum.real + np.sin(phases) @ self.spectrum.imag
+            phases = np.multiply.outer(places[first : first + size], self._frequencies)
+            value[first : first + size] = np.cos(phases) @ self._spectrum.real + np.sin(phases) @ self._spectrum.imag
         return value
 
     def _panels(self, places: NDArray[np.float64], panels: NDArray[np.float64], reach: float) -> NDArray[np.float64]:
@@ -131,10 +161,12 @@ class Tilt:
         used, panel = np.unique(panels, return_inverse=True)
         middles = places.min() + (2.0 * used + 1.0) * reach
         orders = np.arange(ORDER)
-        powers = (self.frequencies[:, None] * reach) ** orders * (-1j) ** orders
+        powers = (self._frequencies[:, None] * reach) ** orders * (-1j) ** orders
         powers /= np.array([float(factorial(n)) for n in orders])
-        around = self.spectrum * np.exp(-1j * np.multiply.outer(middles, self.frequencies))
-        series = (around @ powers).real
+        size = max(1, BLOCK // len(self._frequencies))
+        blocks = [middles[first : first + size] for first in range(0, len(middles), size)]
+        around = (self._spectrum * np.exp(-1j * np.multiply.outer(block, self._frequencies)) for block in blocks)
+        series = np.concatenate([(block @ powers).real for block in around])
         offset = (places - middles[panel]) / reach
         value = series[panel, -1]
         for n in range(ORDER - 2, -1, -1):
@@ -142,34 +174,9 @@ class Tilt:
         return np.asarray(value)
 
 
-def _truncation(noise: float, frequencies: NDArray[np.float64]) -> float:
-    if not frequencies.size:
-        return 0.0
-    return 1.0001 * float(exp1(0.5 * (noise * frequencies[-1]) ** 2)) / (2.0 * pi)
-
-
-def _spectrum(
-    law: NoisySum, h: float, frequencies: NDArray[np.float64], step: float
-) -> tuple[NDArray[np.complex128], float, float]:
-    """Return (D/pi) phi_h / (h + i w), and its rounding error apart from, and for each unit of, the threshold."""
+def _product(law: NoisySum, h: float, frequencies: NDArray[np.float64]) -> NDArray[np.complex128]:
+    """Return prod over users of (tails + heads exp(i w a)), with the coins tilted by h, at every frequency."""
     up, down = law.tilted_coins(h)
-    half = np.where(frequencies == 0.0, 0.5, 1.0) * (step / pi)
-    pure = half * np.exp(-0.5 * (law.noise * frequencies) ** 2) / np.hypot(h, frequencies)
-    spectrum = half * np.exp(-0.5 * (law.noise * frequencies) ** 2) / (h + 1j * frequencies)
-    spectrum = spectrum * _product(law, up, down, frequencies)
-    # A factor has modulus at most 1, so that errors of factors add: those of its coins, its phase and its product.
-    log_odds = np.abs(h * law.weights) - np.log(law.q) + (-np.log1p(-law.q) if law.q < 1.0 else 0.0)
-    factors = float(law.counts @ (4.0 + 4.0 * up + 2.0 * up * down * (4.0 + 2.0 * log_odds)))
-    phases = 3.0 * float(law.counts @ (up * np.abs(law.weights)))
-    rest = 16.0 + len(frequencies) + 2.0 * (law.noise * frequencies) ** 2
-    fixed = EPS * float(pure @ (factors + phases * frequencies + rest))
-    return spectrum, fixed, 4.0 * EPS * float(pure @ frequencies)
-
-
-def _product(
-    law: NoisySum, up: NDArray[np.float64], down: NDArray[np.float64], frequencies: NDArray[np.float64]
-) -> NDArray[np.complex128]:
-    """Return prod over users of (tails + heads exp(i w a)) at every frequency."""
     product = np.ones(len(frequencies), dtype=np.complex128)
     size = max(1, BLOCK // (len(frequencies) + 1))
     for first in range(0, len(law.weights), size):

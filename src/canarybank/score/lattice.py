@@ -104,7 +104,7 @@ def rounded_down(survival: Bounds) -> NDArray[np.float64]:
     From lower ends of P(score > cell end). Mass below the first cell is left out, as if it were at minus infinity.
     """
     falling = np.maximum.accumulate(survival.lower[::-1])[::-1]
-    return falling - np.append(falling[1:], 0.0)
+    return np.asarray(falling - np.append(falling[1:], 0.0))
 
 
 def rounded_up(survival: Bounds) -> tuple[NDArray[np.float64], float]:
@@ -144,9 +144,11 @@ def exceedance(masses: Sequence[NDArray[np.float64]]) -> Bounds:
     A transform of size n errs by at most 2 log2(n) EPS of its Euclidean norm; spectra of sub-probabilities have modulus
     at most 1, so that the errors of factors add; and a sum of n entries is at most sqrt(n) times their norm.
     """
+    if not masses:
+        return Bounds(np.ones(1), np.ones(1))
     total = convolve(masses)
     above = np.cumsum(total[::-1])[::-1]
-    norms = [float(np.sqrt(mass @ mass)) for mass in masses] or [0.0]
+    norms = [float(np.sqrt(mass @ mass)) for mass in masses]
     depth = 2.0 * np.log2(len(total) + 2.0) + 6.0
     error = 2.0 * EPS * depth * np.sqrt(len(total)) * (sum(norms) + 2.0 * max(norms))
     error = error + EPS * (len(total) + 8.0) * np.cumsum(np.abs(total[::-1]))[::-1]

@@ -17,6 +17,7 @@ from canarybank.score.tails import Bounds, complement
 __all__ = ["SummedLaw"]
 
 MARGIN = 1e-6  # of a cell: more than the rounding of a threshold's place on the lattice
+NEGLIGIBLE = 1e-18
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,16 +130,18 @@ class _Curve:
     masses: NDArray[np.float64]
     places: NDArray[np.float64]
     last: RoundLaw
+    reach: tuple[float, float]
     survival: Survival
 
     @classmethod
     def of(cls, lattice: Lattice, last: RoundLaw, survival: Survival) -> "_Curve":
         masses = convolve(lattice.each(lambda cells: split(cells.areas(survival), cells.step)))
-        return cls(masses, lattice.base + lattice.step * np.arange(len(masses), dtype=np.float64), last, survival)
+        places = lattice.base + lattice.step * np.arange(len(masses), dtype=np.float64)
+        return cls(masses, places, last, last.reach(NEGLIGIBLE), survival)
 
     def __call__(self, threshold: float) -> float:
         llr = unmix(threshold - self.places, self.last.q)
-        low, high = self.last.reach(1e-18)
-        inside = (llr > low) & (llr < high)
+        inside = (llr > self.reach[0]) & (llr < self.reach[1])
         bounds = self.survival(self.last, llr[inside])
-        return float(self.masses[llr <= low].sum() + self.masses[inside] @ (0.5 * (bounds.lower + bounds.upper)))
+        sure = self.masses[llr <= self.reach[0]].sum()
+        return float(sure + self.masses[inside] @ (0.5 * (bounds.lower + bounds.upper)))

@@ -1,4 +1,10 @@
-"""Compute both tails of a Bernoulli-weighted sum plus a Gaussian as certified intervals."""
+"""Compute both tails of a Bernoulli-weighted sum plus a Gaussian as certified intervals.
+
+The smaller tail of a threshold is computed, the other is its complement. A ladder of tilts covers each side of the
+mean: the first rung, of about two standard deviations' worth, takes the place of a plain inversion near the mean (whose
+accuracy is absolute, not relative), the next ones go as deep as 1e-300. Where the coins have few outcomes, these are
+added up instead.
+"""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -77,7 +83,9 @@ class Tails:
         flat = self.law.scale(given.ravel())
         above = flat >= self.law.mean
         small = _pair(flat.size)
-        for chosen, side, places in ((above, self._right, flat), (~above, self._left, -flat)):
+        # A finite threshold that overflows in the unit of the noise stays at [0, 1].
+        known = np.isfinite(flat) | ~np.isfinite(given.ravel())
+        for chosen, side, places in ((above & known, self._right, flat), (~above & known, self._left, -flat)):
             if chosen.any():
                 small.lower[chosen], small.upper[chosen] = side.tail(places[chosen])
         large = complement(small)
@@ -94,13 +102,17 @@ class _Side:
     def __init__(self, law: NoisySum) -> None:
         self.law = law
         self.tilts: list[Tilt] = []
-        count = outcomes(law)
-        self.enumerable = count <= FEW_OUTCOMES or (count <= MANY_OUTCOMES and not self._resolvable)
+
+    @cached_property
+    def _enumerable(self) -> bool:
+        count = outcomes(self.law)
+        return bool(np.isfinite(self.law.reach)) and (
+            count <= FEW_OUTCOMES or (count <= MANY_OUTCOMES and not self._resolvable)
+        )
 
     @cached_property
     def _resolvable(self) -> bool:
-        reach = float(self.law.counts @ np.abs(self.law.weights))
-        return bool(reach <= WIDEST) and bool(self._first.frequencies.size)
+        return self.law.reach <= WIDEST and self._first.resolved
 
     @cached_property
     def _first(self) -> Tilt:
@@ -145,7 +157,7 @@ class _Side:
         return bounds
 
     def _finite(self, thresholds: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        if self.enumerable:
+        if self._enumerable:
             return enumerated_tail(self.law, thresholds)
         if not self._resolvable:
             return np.zeros_like(thresholds), self._rough(thresholds)
@@ -158,7 +170,7 @@ class _Side:
         return bounds
 
     def _rough(self, thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound the tail by Cantelli's inequality, and by Chernoff's where its tilt could be found."""
+        """Bound the tail by Cantelli's inequality."""
         with np.errstate(all="ignore"):
             ratio = (thresholds - self.law.mean) / self.law.deviation
             bound = np.nan_to_num(1.0 / (1.0 + np.square(ratio * (1.0 - 1e-9))) + 1e-9, nan=1.0)
