@@ -1,0 +1,202 @@
+"""Keep a run's banks and releases: in a folder, durable step by step, or in memory.
+
+The folder of a run::
+
+    run.json                 what was declared: parameters, fingerprints, the first bank's hash; never changed
+    ledger.log               the account of releases
+    responses.log            the generator's answers, so that nothing is asked twice
+    rounds/000/bank.npy      the bank's vectors, probes included, in bank order
+    rounds/000/bank.jsonl    the candidates with their lineage, in bank order, probes left out
+    rounds/000/probes.jsonl  the probes' positions and texts, where there are any
+    rounds/000/bank.json     the bank's hash and its files' hashes: written last, so what it names is whole
+    rounds/000/release.npy   the noisy histogram over that bank; release.insecure.npy of a run with an insecure seed
+    rounds/006/              the bank after the last round, never released over
+    population.*             the final population, as parquet, JSON lines and CSV
+    evolution.json           the summary: written last of all
+
+Nothing here is made of users' records but the releases.
+"""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canarybank.errors import StoreError
+from canarybank.evolve.layout import Probes, lay_out
+from canarybank.evolve.population import Population
+from canarybank.evolve.tables import json_lines, read_json_lines
+from canarybank.mechanism import Bank
+from canarybank.store import (
+    altered_files,
+    canonical_json,
+    file_errors,
+    hash_file,
+    parse_json,
+    read_json,
+    sweep_temporaries,
+    write_atomic,
+    write_json,
+)
+
+__all__ = ["Archive", "FolderArchive", "MemoryArchive", "Published"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """A round's bank as it was published, the population in it, and the probes beside that.
+
+    ``rejected`` counts the generator's answers that did not become candidates of this bank, by reason.
+    """
+
+    population: Population
+    probes: Probes | None
+    bank: Bank
+    rejected: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, population: Population, probes: Probes | None, rejected: Mapping[str, int] | None = None
+    ) -> "Published":
+        """Lay a population and the probes out as a bank."""
+        return cls(population, probes, lay_out(population, probes), dict(rejected or {}))
+
+
+class Archive(Protocol):
+    """Where a run keeps its steps; what was put in can be taken out by a later process."""
+
+    def bank(self, round_number: int) -> Published | None:
+        """Return a round's bank, or None where it was not published yet."""
+
+    def put_bank(self, round_number: int, published: Published) -> None:
+        """Keep a round's bank: durable once this returns."""
+
+    def release(self, round_number: int) -> Floats | None:
+        """Return a round's release, or None where none is durable."""
+
+    def put_release(self, round_number: int, release: Floats) -> None:
+        """Keep a round's release: durable once this returns."""
+
+
+class MemoryArchive:
+    """Keep a run's steps for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._banks: dict[int, Published] = {}
+        self._releases: dict[int, Floats] = {}
+
+    def bank(self, round_number: int) -> Published | None:
+        """Return a round's bank, or None."""
+        return self._banks.get(round_number)
+
+    def put_bank(self, round_number: int, published: Published) -> None:
+        """Keep a round's bank."""
+        self._banks[round_number] = published
+
+    def release(self, round_number: int) -> Floats | None:
+        """Return a round's release, or None."""
+        return self._releases.get(round_number)
+
+    def put_release(self, round_number: int, release: Floats) -> None:
+        """Keep a round's release."""
+        self._releases[round_number] = release
+
+
+class FolderArchive:
+    """Keep a run's steps in a folder; ``insecure_seed`` stamps what it writes."""
+
+    def __init__(self, folder: Path | str, insecure_seed: int | None = None) -> None:
+        self.folder = Path(folder)
+        self._stamp: dict[str, Any] = {} if insecure_seed is None else {"insecure_seed": insecure_seed}
+
+    def bank(self, round_number: int) -> Published | None:
+        """Return a round's bank, checked against its hashes, or None where its last file is not written."""
+        place = self._place(round_number)
+        if not (place / "bank.json").exists():
+            return None
+        record = read_json(place / "bank.json")
+        if altered := altered_files(place, record["files"]):
+            raise StoreError(f"In {str(place)!r} files were changed since they were written: {altered}; restore them.")
+        published = _read_bank(place, tuple(record["reserved"]), record["rejected"])
+        if published.bank.hash != record["hash"]:
+            raise StoreError(f"The bank in {str(place)!r} has not the hash that was published; restore its files.")
+        return published
+
+    def put_bank(self, round_number: int, published: Published) -> None:
+        """Write a round's bank, the file that vouches for the others last."""
+        place, bank, probes = self._place(round_number), published.bank, published.probes
+        write_atomic(place / "bank.npy", _npy(bank.vectors))
+        write_atomic(place / "bank.jsonl", json_lines(published.population.candidates))
+        names = ["bank.npy", "bank.jsonl"]
+        if probes is not None:
+            write_atomic(place / "probes.jsonl", _probe_lines(probes))
+            names.append("probes.jsonl")
+        record = {"round": round_number, "hash": bank.hash, "size": bank.size, "reserved": list(bank.reserved)}
+        files = {name: hash_file(place / name) for name in names}
+        rejected = dict(published.rejected)
+        write_json(place / "bank.json", {**record, "rejected": rejected, "files": files, **self._stamp})
+
+    def release(self, round_number: int) -> Floats | None:
+        """Return a round's release, or None where none is durable."""
+        path = self._release_path(round_number)
+        if not path.exists():
+            return None
+        return np.asarray(_read_npy(path), dtype=np.float64)
+
+    def put_release(self, round_number: int, release: Floats) -> None:
+        """Write a round's release, durably; what a killed process left of an earlier draw goes first.
+
+        That remnant may hold a whole release which nobody was shown; two of them must never lie side by side.
+        """
+        path = self._release_path(round_number)
+        sweep_temporaries(path.parent, older_than=0)
+        write_atomic(path, _npy(release))
+
+    def _place(self, round_number: int) -> Path:
+        return self.folder / "rounds" / f"{round_number:03d}"
+
+    def _release_path(self, round_number: int) -> Path:
+        return self._place(round_number) / ("release.insecure.npy" if self._stamp else "release.npy")
+
+
+def _read_bank(place: Path, reserved: tuple[int, ...], rejected: dict[str, int]) -> Published:
+    vectors = np.asarray(_read_npy(place / "bank.npy"), dtype=np.float32)
+    candidates = read_json_lines(_read_text(place / "bank.jsonl"), place / "bank.jsonl")
+    base = np.setdiff1d(np.arange(len(vectors)), np.asarray(reserved, dtype=np.int64))
+    probes = None
+    if reserved:
+        lines = _read_text(place / "probes.jsonl").splitlines()
+        texts = tuple(str(parse_json(line, place)["text"]) for line in lines)
+        probes = Probes(reserved, vectors[list(reserved)], texts)
+    return Published.of(Population(candidates, vectors[base]), probes, rejected)
+
+
+def _probe_lines(probes: Probes) -> str:
+    pairs = zip(probes.positions, probes.texts, strict=True)
+    return "".join(canonical_json({"position": position, "text": text}) + "\n" for position, text in pairs)
+
+
+def _npy(array: NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _read_npy(path: Path) -> NDArray[Any]:
+    try:
+        with file_errors(path, "read"):
+            array: NDArray[Any] = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
+    except ValueError as error:
+        raise StoreError(f"{str(path)!r} is no numpy array ({error}); restore it from a copy.") from error
+    return array
+
+
+def _read_text(path: Path) -> str:
+    with file_errors(path, "read"):
+        return path.read_text(encoding="utf-8")

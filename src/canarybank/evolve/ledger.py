@@ -1,0 +1,158 @@
+"""Keep account of every release before it is made, and stop before the budget is passed.
+
+A ledger opens with a declaration: the mechanism, the budget, and the seed where the run is an insecure one. Then each
+release has two records: an entry, written before anything is drawn, and its seal, the hash of the release, written
+once the release is durable. An entry without a seal and without a durable release was never seen by anyone, so it is
+drawn anew under the same entry; an entry with a seal is never drawn again.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from canarybank.errors import BudgetError, ConfigError, InputError, StoreError
+from canarybank.evolve.differences import differences
+from canarybank.mechanism import Mechanism, epsilon
+from canarybank.mechanism.budget import composition_bound
+from canarybank.store import Log
+
+__all__ = ["Entry", "Ledger", "Spent"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a number of releases of one mechanism spend together, for adding or removing one user.
+
+    ``epsilon`` is exact up to its accountant's discretisation, from the privacy loss distribution; ``bound`` is what
+    adding up the rounds one by one proves.
+    """
+
+    releases: int
+    epsilon: float
+    bound: float
+    delta: float
+
+    @classmethod
+    def by(cls, mechanism: Mechanism, releases: int) -> "Spent":
+        """Return what so many releases of a mechanism spend; none spend nothing."""
+        if releases == 0:
+            return cls(0, 0.0, 0.0, mechanism.delta)
+        return cls(releases, epsilon(mechanism, releases), composition_bound(mechanism, releases), mechanism.delta)
+
+    def __str__(self) -> str:
+        return (
+            f"epsilon {self.epsilon:.4f} at delta {self.delta:g} after {self.releases} releases, for adding or "
+            f"removing one user (from the privacy loss distribution; adding up rounds: {self.bound:.4f})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One release in the account: its round, the bank it is over, the mechanism, the total with it, and its seal."""
+
+    round: int
+    bank: str
+    mechanism: Mechanism
+    spent: Spent
+    seal: str | None = None
+
+
+class Ledger:
+    """The account of a run's releases, in a file that only grows, or in memory without a path."""
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        *,
+        budget: float | None = None,
+        insecure_seed: int | None = None,
+        path: Path | str | None = None,
+    ) -> None:
+        if budget is not None and not 0 < budget < math.inf:
+            raise InputError(f"A privacy budget must be a positive, finite epsilon, not {budget!r}.")
+        self.mechanism, self.budget = mechanism, budget
+        self._log = None if path is None else Log(path)
+        self._entries: list[Entry] = []
+        declaration = {
+            "version": VERSION,
+            "mechanism": asdict(mechanism),
+            "budget": budget,
+            "insecure_seed": insecure_seed,
+        }
+        self._open({"kind": "declaration", **declaration})
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Return the entries, one for each release that was made or is about to be."""
+        return tuple(self._entries)
+
+    @property
+    def spent(self) -> Spent:
+        """Return what the entries spend together."""
+        return self._entries[-1].spent if self._entries else Spent.by(self.mechanism, 0)
+
+    def entry(self, round_number: int) -> Entry | None:
+        """Return a round's entry, or None where it has none yet."""
+        return self._entries[round_number] if round_number < len(self._entries) else None
+
+    def record(self, round_number: int, bank: str) -> Entry:
+        """Enter a release that is about to be made, durably, or refuse it where it would pass the budget."""
+        if round_number != len(self._entries):
+            raise StoreError(
+                f"Round {round_number} cannot be entered after {len(self._entries)} entries; every round has one."
+            )
+        after = Spent.by(self.mechanism, len(self._entries) + 1)
+        if self.budget is not None and after.epsilon > self.budget:
+            raise BudgetError(self._refusal(after))
+        entry = Entry(round_number, bank, self.mechanism, after)
+        self._append({"kind": "entry", **asdict(entry)})
+        self._entries.append(entry)
+        return entry
+
+    def seal(self, round_number: int, release: str) -> Entry:
+        """Write down the hash of a round's release, once that release is durable."""
+        sealed = replace(self._entries[round_number], seal=release)
+        self._append({"kind": "seal", "round": round_number, "release": release})
+        self._entries[round_number] = sealed
+        return sealed
+
+    def _refusal(self, after: Spent) -> str:
+        return (
+            f"Release {after.releases} would bring epsilon to {after.epsilon:.6f} at delta {after.delta:g}, past the "
+            f"declared budget of {self.budget:g}; it was not made. {after.releases - 1} releases are made and stay; "
+            "a new run with more noise or fewer rounds fits the budget."
+        )
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        if self._log is not None:
+            self._log.append(record)
+
+    def _open(self, declaration: dict[str, Any]) -> None:
+        records = self._log.records() if self._log is not None else ()
+        if not records:
+            self._append(declaration)
+            return
+        if changed := differences(records[0], declaration):
+            raise ConfigError(
+                "This run's ledger was opened with other privacy parameters, and they never change within a run: "
+                f"{'; '.join(changed)}. Restore them to resume, or start a new run in another folder."
+            )
+        for record in records[1:]:
+            self._read(record)
+
+    def _read(self, record: Mapping[str, Any]) -> None:
+        try:
+            if record["kind"] == "entry" and record["round"] == len(self._entries):
+                spent = Spent(**record["spent"])
+                self._entries.append(Entry(record["round"], record["bank"], self.mechanism, spent))
+                return
+            if record["kind"] == "seal" and self._entries[record["round"]].seal is None:
+                self._entries[record["round"]] = replace(self._entries[record["round"]], seal=str(record["release"]))
+                return
+        except (KeyError, IndexError, TypeError):
+            pass
+        raise StoreError(f"The ledger holds a record out of order: {dict(record)}; restore the file from a copy.")

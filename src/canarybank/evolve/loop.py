@@ -1,0 +1,258 @@
+"""Run Private Evolution: publish, release, keep, give feedback, generate, and again."""
+
+import contextlib
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canarybank.encode import Encoder
+from canarybank.errors import BudgetError, ConfigError, StoreError
+from canarybank.evolve.archive import Archive, FolderArchive, MemoryArchive, Published
+from canarybank.evolve.differences import differences
+from canarybank.evolve.draw import Voters
+from canarybank.evolve.feedback import Feedback, Voted
+from canarybank.evolve.layout import Probes, split
+from canarybank.evolve.ledger import Entry, Ledger
+from canarybank.evolve.offspring import Taking, offspring
+from canarybank.evolve.plan import Plan
+from canarybank.evolve.population import Population, encoded
+from canarybank.evolve.randomness import round_randomness
+from canarybank.evolve.result import Evolution, Round
+from canarybank.evolve.selection import Keep
+from canarybank.generate import CachedGenerator, CandidateBank, Generator, ResponseCache
+from canarybank.mechanism import Bank, Mechanism
+from canarybank.progress import SILENT, Progress, Stage
+from canarybank.store import canonical_json, hash_array, lock_folder, parse_json, read_json, write_json
+from canarybank.users import Users
+
+__all__ = ["Run", "evolve"]
+
+DEFAULT = Plan(Mechanism(), 1)
+Start = Population | Bank | CandidateBank | Sequence[str]
+
+
+def evolve(
+    users: Users,
+    start: Start,
+    mechanism: Mechanism,
+    encoder: Encoder,
+    generator: Generator,
+    rounds: int,
+    *,
+    keep: Keep = DEFAULT.keep,
+    new: int | None = None,
+    feedback: Feedback = DEFAULT.feedback,
+    taking: Taking = DEFAULT.taking,
+    cap: int | None = DEFAULT.cap,
+    budget: float | None = None,
+    seed: int = 0,
+    insecure_seed: int | None = None,
+    probes: Probes | None = None,
+    folder: Path | str | None = None,
+    progress: Progress = SILENT,
+) -> Evolution:
+    """Run Private Evolution for ``rounds`` releases and return all that it made.
+
+    ``users`` come with vectors from the same encoder. ``start`` is the first population: texts with labels or
+    without, a bank (what stands at its reserved positions are the probes), or a population with lineage. ``Plan``
+    says what the further choices mean.
+    With a folder every step is durable before the next begins, and the same call resumes a run that ended early;
+    a resume never repeats a release. Together the releases are (epsilon, delta)-private for adding or removing one
+    user, with the epsilon of ``Evolution.spent``; a release that would pass ``budget`` is not made, and
+    ``BudgetError`` is raised.
+    """
+    plan = Plan(mechanism, rounds, keep, new, feedback, taking, cap, budget, seed, insecure_seed)
+    with Run(users, start, plan, encoder, generator, probes=probes, folder=folder, progress=progress) as run:
+        return run.finish()
+
+
+class Run:
+    """A run under way, one round at a time; as a context it holds its folder's lock."""
+
+    def __init__(
+        self,
+        users: Users,
+        start: Start,
+        plan: Plan,
+        encoder: Encoder,
+        generator: Generator,
+        *,
+        probes: Probes | None = None,
+        folder: Path | str | None = None,
+        progress: Progress = SILENT,
+    ) -> None:
+        self.plan, self.folder = plan, None if folder is None else Path(folder)
+        self._voters, self._encoder, self._progress = Voters(users, plan.cap), encoder, progress
+        first = _first(start, probes, encoder)
+        self._voters.check(first.bank)
+        plan.check(first)
+        self._held = contextlib.ExitStack()
+        try:
+            self._open(first, generator)
+        except BaseException:
+            self._held.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Return the account of this run's releases."""
+        return self._ledger
+
+    @property
+    def done(self) -> int:
+        """Return how many rounds are complete: released, and the next bank published."""
+        return self._done
+
+    def finish(self) -> Evolution:
+        """Run the rounds that are left and return the whole run."""
+        try:
+            for _ in range(self.done, self.plan.rounds):
+                self.advance()
+        except BudgetError:
+            self.conclude()
+            raise
+        return self.conclude()
+
+    def advance(self) -> Round:
+        """Run the next round: release over its bank, then build and publish the bank after it."""
+        number = self._done
+        published = self._bank(number)
+        _, new = self.plan.sizes(len(published.population), len(published.probes or ()))
+        entry = self._entered(number, published.bank)
+        spent = f"epsilon {entry.spent.epsilon:.4f} (adding up rounds: {entry.spent.bound:.4f})"
+        name = f"round {number + 1} of {self.plan.rounds}, {spent} at delta {entry.spent.delta:g}"
+        with self._progress.stage(name, new, "texts") as stage:
+            release = self._released(entry, published.bank)
+            done = Round.of(number, published, release, self.plan.keep, entry.spent)
+            self._archive.put_bank(number + 1, self._next(done, published, new, stage))
+        self._done += 1
+        return done
+
+    def conclude(self) -> Evolution:
+        """Return the run as far as it has come, and write its population and summary where it has a folder."""
+        result = Evolution.gather(self._archive, self._ledger, self.plan.keep, self.plan.insecure_seed, self.folder)
+        if self.folder is not None:
+            names = [path.name for path in result.write(self.folder)]
+            write_json(self.folder / "evolution.json", self._summary(result, names))
+        return result
+
+    def _open(self, first: Published, generator: Generator) -> None:
+        declaration = self.plan.declaration(first, self._encoder, generator)
+        path: dict[str, Path | None] = {"ledger": None, "responses": None}
+        self._archive: Archive = MemoryArchive()
+        if self.folder is not None:
+            self._held.enter_context(lock_folder(self.folder, "evolve"))
+            _declare(self.folder / "run.json", declaration)
+            path = {name: self.folder / f"{name}.log" for name in path}
+            self._archive = FolderArchive(self.folder, self.plan.insecure_seed)
+        plan = self.plan
+        self._ledger = Ledger(plan.mechanism, budget=plan.budget, insecure_seed=plan.insecure_seed, path=path["ledger"])
+        self._generator = CachedGenerator(generator, ResponseCache(path["responses"]))
+        if self._archive.bank(0) is None:
+            self._archive.put_bank(0, first)
+        self._done = next(t for t in count() if self._archive.bank(t + 1) is None)
+        if [entry.round for entry in self._ledger.entries if entry.seal][: self._done] != list(range(self._done)):
+            raise StoreError(
+                f"{self._done} rounds are complete, but the ledger does not account for the release of each; "
+                "restore the ledger from a copy: without it nobody knows what was spent."
+            )
+
+    def _bank(self, number: int) -> Published:
+        published = self._archive.bank(number)
+        if published is None:
+            raise StoreError(
+                f"The bank of round {number} is missing although later steps are there; restore its files."
+            )
+        return published
+
+    def _entered(self, number: int, bank: Bank) -> Entry:
+        """Return the round's entry in the ledger, made now where there is none, or refuse what cannot be entered."""
+        entry = self._ledger.entry(number)
+        if entry is None and self._archive.release(number) is not None:
+            raise StoreError(f"Round {number} has a release that the ledger does not know; restore the ledger.")
+        if entry is None:
+            entry = self._ledger.record(number, bank.hash)
+        if entry.bank != bank.hash:
+            raise StoreError(f"The ledger's entry of round {number} is over another bank; restore the round's files.")
+        return entry
+
+    def _released(self, entry: Entry, bank: Bank) -> NDArray[np.float64]:
+        """Return the release under an entry: the durable one, or one drawn now, made durable and then sealed."""
+        release = self._archive.release(entry.round)
+        if release is None:
+            release = self._drawn(entry, bank)
+        if entry.seal is None:
+            entry = self._ledger.seal(entry.round, hash_array(release))
+        if entry.seal != hash_array(release):
+            raise StoreError(f"The release of round {entry.round} is not the one in the ledger; restore its file.")
+        return release
+
+    def _drawn(self, entry: Entry, bank: Bank) -> NDArray[np.float64]:
+        if entry.seal is not None:
+            raise StoreError(
+                f"The release of round {entry.round} was made and its file is gone; another in its place would be a "
+                "second release under one entry. Restore the file from a copy, or start a new run."
+            )
+        randomness = round_randomness(entry.round, self.plan.insecure_seed)
+        release = self._voters.release(bank, self.plan.mechanism, randomness)
+        self._archive.put_release(entry.round, release)
+        return release
+
+    def _next(self, done: Round, published: Published, new: int, stage: Stage) -> Published:
+        candidates, kept = done.population.candidates, done.kept_candidates
+        voted = Voted(done.number, candidates, done.votes, kept, new, self.plan.seed)
+        born = offspring(voted, self.plan.feedback, self._generator, self.plan.taking, stage)
+        vectors = encoded(self._encoder, [candidate.text for candidate in born.candidates])
+        population = done.population.followed_by(kept, born.candidates, vectors)
+        return Published.of(population, published.probes, born.rejected)
+
+    def _summary(self, result: Evolution, files: list[str]) -> dict[str, Any]:
+        spent = result.spent
+        return {
+            "rounds": len(result.rounds),
+            "complete": len(result.rounds) == self.plan.rounds,
+            "releases": spent.releases,
+            "epsilon": spent.epsilon,
+            "epsilon_by_adding_up_rounds": spent.bound,
+            "delta": spent.delta,
+            "neighbours": "adding or removing one user",
+            "population": files,
+            "insecure_seed": self.plan.insecure_seed,
+        }
+
+
+def _first(start: Start, probes: Probes | None, encoder: Encoder) -> Published:
+    if isinstance(start, Bank):
+        population, planted = split(start)
+        if planted is not None and probes is not None:
+            raise ConfigError("The first bank holds probes already; give probes once, in the bank or beside it.")
+        return Published.of(population, probes or planted)
+    if isinstance(start, Population):
+        return Published.of(start, probes)
+    texts, labels = (start.texts, start.labels) if isinstance(start, CandidateBank) else (start, None)
+    return Published.of(Population.start(texts, encoded(encoder, texts), labels), probes)
+
+
+def _declare(path: Path, declaration: dict[str, Any]) -> None:
+    """Write down what a run does, or hold a resumed run to what was written."""
+    plain = parse_json(canonical_json(declaration), path)
+    if not path.exists():
+        write_json(path, plain)
+    elif changed := differences(read_json(path), plain):
+        raise ConfigError(
+            f"The run in {str(path.parent)!r} was started with other settings: {'; '.join(changed)}. "
+            "Restore them to resume it, or start a new run in another folder."
+        )

@@ -1,0 +1,86 @@
+"""Hold what a run is asked to do, and state it so that a resume can be held to it."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from canarybank.encode import Encoder
+from canarybank.errors import InputError
+from canarybank.evolve.archive import Published
+from canarybank.evolve.feedback import Feedback, InContext, describe
+from canarybank.evolve.offspring import Taking
+from canarybank.evolve.selection import Keep
+from canarybank.generate import Generator
+from canarybank.mechanism import Mechanism
+from canarybank.mechanism.mechanism import whole
+
+__all__ = ["Plan"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does: ``rounds`` releases of ``mechanism``, with selection and feedback after each.
+
+    Every user votes with at most ``cap`` records. ``new`` candidates are generated a round; None keeps the population's
+    size. ``budget`` is the epsilon that the run stays within, at the mechanism's delta. ``seed`` draws public choices
+    only: examples and prompts. ``insecure_seed`` makes releases repeatable, and worthless for privacy.
+    """
+
+    mechanism: Mechanism
+    rounds: int
+    keep: Keep = field(default_factory=Keep)
+    new: int | None = None
+    feedback: Feedback = field(default_factory=InContext)
+    taking: Taking = field(default_factory=Taking)
+    cap: int | None = 64
+    budget: float | None = None
+    seed: int = 0
+    insecure_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        whole("rounds", self.rounds)
+        for name in ("new", "cap"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name))
+        for name in ("seed", "insecure_seed"):
+            if getattr(self, name) is not None and getattr(self, name) < 0:
+                raise InputError(f"A seed must be a whole number of at least 0, but {name} is {getattr(self, name)}.")
+
+    def sizes(self, candidates: int, probes: int) -> tuple[int, int]:
+        """Return how many of a bank's candidates stay, and how many new ones join them."""
+        kept = self.keep.of(candidates + probes)
+        new = self.new if self.new is not None else candidates - kept
+        if kept > candidates or new < 1:
+            raise InputError(
+                f"Of {candidates} candidates {kept} cannot stay and {new} join them; keep fewer or add some."
+            )
+        return kept, new
+
+    def check(self, first: Published) -> None:
+        """Refuse, before anything is released, a run in which some round's bank could not be voted on or laid out."""
+        candidates, probes = len(first.population), len(first.probes or ())
+        for number in range(self.rounds + 1):
+            size, last = candidates + probes, max(first.bank.reserved, default=-1)
+            if last >= size:
+                raise InputError(f"A probe stands at {last}, but the bank of round {number} has {size} entries only.")
+            if self.mechanism.k > size:
+                raise InputError(f"k is {self.mechanism.k}, but the bank of round {number} has {size} entries only.")
+            candidates = sum(self.sizes(candidates, probes))
+
+    def declaration(self, first: Published, encoder: Encoder, generator: Generator) -> dict[str, Any]:
+        """Return everything that decides what the run does, as plain JSON values; tries may change in a resume."""
+        taking = asdict(self.taking)
+        del taking["tries"]
+        names = ("rounds", "new", "cap", "budget", "seed", "insecure_seed")
+        return {
+            "version": VERSION,
+            "mechanism": asdict(self.mechanism),
+            **{name: getattr(self, name) for name in names},
+            "keep": asdict(self.keep),
+            "feedback": describe(self.feedback),
+            "taking": taking,
+            "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint},
+            "generator": {"name": generator.name, "fingerprint": generator.fingerprint},
+            "first_bank": first.bank.hash,
+        }

@@ -1,0 +1,120 @@
+"""Hold the evolving population: candidates with where they came from, and their vectors."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canarybank.encode import Encoder
+from canarybank.errors import DataError, InputError
+
+__all__ = ["Candidate", "Population", "encoded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One text of the population and its lineage.
+
+    ``born`` is the number of the first round whose bank held it, 0 for the first population; ``parents`` are the ids
+    of the candidates that its prompt showed; ``prompt`` names that prompt.
+    """
+
+    id: str
+    text: str
+    label: str = ""
+    born: int = 0
+    parents: tuple[str, ...] = ()
+    prompt: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the candidate as plain JSON values."""
+        return asdict(self) | {"parents": list(self.parents)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Candidate":
+        """Read a candidate from plain JSON values."""
+        try:
+            named = {name: str(values[name]) for name in ("id", "text", "label", "prompt")}
+            return cls(**named, born=int(values["born"]), parents=tuple(map(str, values["parents"])))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"This is no recorded candidate ({error!r}); it was made by something else.") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Candidates in order, each with its vector; probes are never among them."""
+
+    candidates: tuple[Candidate, ...]
+    vectors: NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "candidates", tuple(self.candidates))
+        vectors = np.ascontiguousarray(self.vectors, dtype=np.float32).view()
+        if not self.candidates:
+            raise InputError("A population needs at least one candidate, and this one is empty.")
+        if vectors.ndim != 2 or len(vectors) != len(self.candidates):  # noqa: PLR2004, a table has two axes
+            raise InputError(
+                f"{len(self.candidates)} candidates need a table of as many vectors, not one of shape {vectors.shape}."
+            )
+        if len(set(self.ids)) != len(self.ids):
+            twice = next(name for name in self.ids if self.ids.count(name) > 1)
+            raise InputError(f"Two candidates have the id {twice!r}; lineage needs every id to be unique.")
+        vectors.setflags(write=False)
+        object.__setattr__(self, "vectors", vectors)
+
+    @classmethod
+    def start(cls, texts: Sequence[str], vectors: ArrayLike, labels: Sequence[str] | None = None) -> "Population":
+        """Return a first population of these texts, born in round 0 of no parents."""
+        if isinstance(texts, str) or (labels is not None and len(labels) != len(texts)):
+            raise InputError("Give a list of texts, and as many labels as texts or none at all.")
+        kinds = labels if labels is not None else [""] * len(texts)
+        pairs = enumerate(zip(texts, kinds, strict=True))
+        return cls(
+            tuple(Candidate(candidate_id(0, i), text, label) for i, (text, label) in pairs),
+            np.asarray(vectors, dtype=np.float32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def __repr__(self) -> str:
+        return f"Population({len(self)} candidates, born in rounds {sorted({c.born for c in self.candidates})})"
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Return the candidates' ids, in order."""
+        return tuple(candidate.id for candidate in self.candidates)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return the candidates' texts, in order."""
+        return tuple(candidate.text for candidate in self.candidates)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the candidates' labels, in order."""
+        return tuple(candidate.label for candidate in self.candidates)
+
+    def followed_by(self, kept: Sequence[int], new: Iterable[Candidate], vectors: ArrayLike) -> "Population":
+        """Return the next population: these kept candidates in this order, then the new ones with their vectors."""
+        chosen = [self.candidates[i] for i in kept]
+        table = np.concatenate([self.vectors[list(kept)], np.asarray(vectors, dtype=np.float32)])
+        return Population((*chosen, *new), table)
+
+
+def candidate_id(round_number: int, index: int) -> str:
+    """Return the id of the index-th candidate born in a round."""
+    return f"r{round_number}-{index:05d}"
+
+
+def encoded(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
+    """Encode texts and check that one vector of the encoder's dimension came back for each."""
+    vectors = np.asarray(encoder.encode(texts), dtype=np.float32)
+    if vectors.shape != (len(texts), encoder.dimension):
+        raise InputError(
+            f"The encoder {encoder.name!r} gave an array of shape {vectors.shape} for {len(texts)} texts, but it must "
+            f"be ({len(texts)}, {encoder.dimension}); fix the encoder."
+        )
+    return vectors
