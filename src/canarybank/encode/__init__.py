@@ -1,0 +1,26 @@
+"""Turn text into unit vectors: the Encoder protocol, its back ends, and the vector cache."""
+
+from canarybank.encode.cache import ShelfUsage, VectorCache
+from canarybank.encode.cached import CachedEncoder, encode_blocks
+from canarybank.encode.hashing import HashingEncoder
+from canarybank.encode.load import ENCODERS, load_encoder
+from canarybank.encode.protocol import Encoder, Precision, unit_vectors
+from canarybank.encode.sentence import SentenceEncoder
+from canarybank.encode.vectors import GivenVectors
+from canarybank.encode.wordllama import WordLlamaEncoder
+
+__all__ = [
+    "ENCODERS",
+    "CachedEncoder",
+    "Encoder",
+    "GivenVectors",
+    "HashingEncoder",
+    "Precision",
+    "SentenceEncoder",
+    "ShelfUsage",
+    "VectorCache",
+    "WordLlamaEncoder",
+    "encode_blocks",
+    "load_encoder",
+    "unit_vectors",
+]

@@ -1,0 +1,67 @@
+"""Encode texts by hashing their words: no model, no meaning, no dependency; the public test double.
+
+Each lower-cased word adds plus or minus one at a coordinate that its hash names, and each pair of neighbouring
+letters a quarter of that, so texts that share words lie near each other. A vector depends on its text alone,
+exactly, on any machine.
+"""
+
+import hashlib
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from canarybank.encode.protocol import Vectors, check_texts, unit_vectors
+from canarybank.errors import InputError
+from canarybank.store import hash_json
+
+__all__ = ["HashingEncoder"]
+
+_WORD = re.compile(r"\w+")
+_PAIR_WEIGHT = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class HashingEncoder:
+    """An encoder for tests: deterministic unit vectors from hashed words."""
+
+    dimension: int = 64
+
+    def __post_init__(self) -> None:
+        if self.dimension < 1:
+            raise InputError(f"A vector needs at least one coordinate, not {self.dimension}.")
+
+    @property
+    def name(self) -> str:
+        """Return ``hashing``."""
+        return "hashing"
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the sha256 of the scheme and the dimension."""
+        return hash_json({"encoder": "hashing", "scheme": 1, "dimension": self.dimension})
+
+    def encode(self, texts: Sequence[str], /) -> Vectors:
+        """Return one float32 unit vector a text, in order."""
+        checked = check_texts(texts)
+        rows = np.zeros((len(checked), self.dimension))
+        for row, text in zip(rows, checked, strict=True):
+            for feature, weight in _features(text):
+                number = _number(feature)
+                row[(number >> 1) % self.dimension] += weight if number & 1 else -weight
+        return unit_vectors(rows)
+
+
+def _features(text: str) -> Iterator[tuple[str, float]]:
+    for word in _WORD.findall(text.lower()):
+        yield word, 1.0
+        for first, second in itertools.pairwise(word):
+            yield f"{first}{second}/", _PAIR_WEIGHT
+
+
+@lru_cache(maxsize=1 << 16)
+def _number(feature: str) -> int:
+    return int.from_bytes(hashlib.sha256(feature.encode("utf-8", "surrogatepass")).digest()[:8], "little")

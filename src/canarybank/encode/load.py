@@ -1,0 +1,54 @@
+"""Load an encoder by name or path."""
+
+import difflib
+from pathlib import Path
+
+from canarybank.encode.hashing import HashingEncoder
+from canarybank.encode.models import HUB_NAMES
+from canarybank.encode.protocol import Encoder, Precision
+from canarybank.encode.sentence import SentenceEncoder
+from canarybank.encode.vectors import GivenVectors
+from canarybank.encode.wordllama import WordLlamaEncoder
+from canarybank.errors import InputError
+
+__all__ = ["ENCODERS", "load_encoder"]
+
+ENCODERS = ("hashing", "minilm", *HUB_NAMES, "wordllama")
+_VECTOR_FILES = {".npz", ".parquet"}
+
+
+def load_encoder(
+    name: str | Path = "wordllama",
+    *,
+    device: str | None = None,
+    batch_size: int | None = None,
+    precision: Precision | str = Precision.FLOAT32,
+) -> Encoder:
+    """Load one of ``ENCODERS``, a npz or parquet file of vectors, or a sentence-transformers model by folder or name.
+
+    Device, batch size and precision concern models that run on torch; left out, the device is the best one here.
+    """
+    name = str(name)
+    if name in {"wordllama", "hashing"} or Path(name).suffix in _VECTOR_FILES:
+        if Precision.of(precision) is not Precision.FLOAT32:
+            raise InputError(
+                f"The encoder {name!r} computes in float32 only, not {precision}; leave the precision out."
+            )
+        return _light(name)
+    _refuse_typo(name)
+    return SentenceEncoder(name, device=device, batch_size=batch_size, precision=precision)
+
+
+def _light(name: str) -> Encoder:
+    if name == "wordllama":
+        return WordLlamaEncoder()
+    return HashingEncoder() if name == "hashing" else GivenVectors(name)
+
+
+def _refuse_typo(name: str) -> None:
+    if not name:
+        raise InputError(f"An encoder needs a name or a path; the built-in names are {', '.join(ENCODERS)}.")
+    if name in ENCODERS or "/" in name or Path(name).expanduser().is_dir():
+        return
+    if close := difflib.get_close_matches(name, ENCODERS, n=1, cutoff=0.75):
+        raise InputError(f"There is no encoder {name!r}; did you mean {close[0]!r}?")

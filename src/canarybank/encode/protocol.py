@@ -1,0 +1,94 @@
+"""Say what an encoder is, and hold what every back end does alike."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canarybank.errors import InputError
+
+__all__ = ["Encoder", "Precision", "Vectors", "check_texts", "readable", "unit_vectors"]
+
+Vectors = NDArray[np.float32]
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Anything that turns texts into unit vectors.
+
+    The fingerprint is the sha256 of all that decides the vectors: encoders with one fingerprint give the same vectors
+    to within the tolerance that their module states, so they share a cache. An encoder may also have an attribute
+    ``block``, the number of texts in one call that suits it (1,024 where there is none).
+    """
+
+    @property
+    def name(self) -> str:
+        """Return the name that people know the encoder by."""
+
+    @property
+    def dimension(self) -> int:
+        """Return the length of a vector."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the sha256 of all that decides the vectors."""
+
+    def encode(self, texts: Sequence[str], /) -> Vectors:
+        """Return one float32 unit vector a text, in order."""
+
+
+class Precision(StrEnum):
+    """The number format that a model computes in; vectors come out as float32 all the same."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+    @classmethod
+    def of(cls, value: "str | Precision") -> "Precision":
+        """Return the precision of that name."""
+        try:
+            return cls(value)
+        except ValueError as error:
+            raise InputError(f"There is no precision {value!r}; choose one of {', '.join(cls)}.") from error
+
+
+def check_texts(texts: Sequence[str]) -> list[str]:
+    """Return the texts as a list, or say which of them is no text."""
+    if isinstance(texts, str):
+        raise InputError("Encode takes a sequence of texts, not one text; put it in a list.")
+    checked = list(texts)
+    if not all(isinstance(text, str) for text in checked):
+        position, kind = next((i, type(text).__name__) for i, text in enumerate(checked) if not isinstance(text, str))
+        raise InputError(f"Text {position} is of type {kind}, not a string; convert it or drop it first.")
+    return checked
+
+
+def readable(texts: list[str]) -> list[str]:
+    """Return the texts with halves of broken surrogate pairs replaced by U+FFFD, which no tokenizer refuses."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        return [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts]
+    return texts
+
+
+def unit_vectors(values: ArrayLike) -> Vectors:
+    """Scale each row to length one, as float32.
+
+    A zero row has no direction; an empty text or one without a known token gives it. It becomes the vector whose
+    entries are all 1/sqrt(dimension), so that such texts are alike and repeat. NaN and infinity are an error.
+    """
+    rows = np.asarray(values, dtype=np.float32)
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    if not np.isfinite(lengths).all():
+        bad = int(np.argmin(np.isfinite(lengths)))
+        raise InputError(f"The encoder gave text {bad} a vector with NaN or infinity; try float32 precision.")
+    empty = lengths == 0
+    if empty.any():
+        rows = np.where(empty[:, None], np.float32(1), rows)
+        lengths = np.where(empty, np.sqrt(rows.shape[1]), lengths)
+    scaled: Vectors = (rows / lengths[:, None]).astype(np.float32)
+    return scaled

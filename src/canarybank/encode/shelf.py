@@ -1,0 +1,157 @@
+"""Keep one encoder's vectors in a folder that processes share without a lock.
+
+A shelf is a set of segments: immutable files that hold the sha256 of some texts and the vectors of those texts, each
+written whole under a name that nobody else uses. So there is nothing to lock. A reader maps the segments that it
+finds; a killed writer leaves at most a temporary; two processes that encode the same text leave two rows for it,
+of which the segment that sorts first, the older, is read. Each segment carries checksums; one that does not fit
+is renamed to ``*.corrupt``, and its texts are absent again. A segment's time of change is when it was last used.
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canarybank.encode.protocol import Vectors
+from canarybank.errors import InputError, StoreError
+from canarybank.store import Segment, set_aside, sweep_temporaries, write_segment
+
+__all__ = ["CORRUPT", "SEGMENT_SUFFIX", "Shelf", "text_keys"]
+
+SEGMENT_SUFFIX = ".vectors"
+CORRUPT = "corrupt"
+_KEY_BYTES = 32
+_SMALL_BYTES = 4 << 20
+_COMPACT_FROM = 64
+
+
+def text_keys(texts: Sequence[str]) -> list[bytes]:
+    """Return the sha256 of each text's UTF-8 bytes."""
+    sha256 = hashlib.sha256
+    try:
+        return [sha256(text.encode()).digest() for text in texts]
+    except UnicodeEncodeError:
+        return [sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
+
+
+class Shelf:
+    """One encoder's cached vectors, for one thread of this process."""
+
+    def __init__(self, folder: Path, encoder: str, fingerprint: str, dimension: int) -> None:
+        self.folder, self.dimension = folder, dimension
+        self._meta = {"encoder": encoder, "fingerprint": fingerprint, "dimension": dimension}
+        self._index: dict[bytes, int] = {}
+        self._segments: list[Segment] = []
+        self._starts: list[int] = [0]
+        self._seen: set[str] = set()
+        self._used: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def refresh(self) -> None:
+        """Take in the segments that other processes have added."""
+        try:
+            paths = sorted(path for path in self.folder.iterdir() if path.suffix == SEGMENT_SUFFIX)
+        except FileNotFoundError:
+            return
+        for path in paths:
+            if path.name not in self._seen:
+                self._take_in(path)
+
+    def absent(self, keys: Sequence[bytes]) -> list[int]:
+        """Return where in the keys each one without a vector stands for the first time."""
+        first: dict[bytes, int] = {}
+        for position, key in enumerate(keys):
+            if key not in self._index:
+                first.setdefault(key, position)
+        return list(first.values())
+
+    def get(self, keys: Sequence[bytes]) -> Vectors | None:
+        """Return the vectors of the keys, or None where some are absent, or prove corrupt and so become absent."""
+        try:
+            rows = np.fromiter(map(self._index.__getitem__, keys), dtype=np.int64, count=len(keys))
+        except KeyError:
+            return None
+        order = np.argsort(rows, kind="stable")
+        cuts = np.searchsorted(rows[order], self._starts)
+        gathered = np.empty((len(keys), self.dimension), dtype=np.float32)
+        is_whole = True
+        for number in np.flatnonzero(np.diff(cuts)).tolist():
+            vectors = self._vectors(number)
+            if vectors is None:
+                is_whole = False
+                continue
+            part = order[cuts[number] : cuts[number + 1]]
+            gathered[part] = vectors[rows[part] - self._starts[number]]
+        return gathered if is_whole else None
+
+    def put(self, keys: Sequence[bytes], vectors: Vectors) -> None:
+        """Write the vectors of these keys to the disk as a segment, and take it in."""
+        if vectors.shape != (len(keys), self.dimension) or vectors.dtype != np.float32:
+            raise InputError(
+                f"The encoder {self._meta['encoder']!r} gave {vectors.dtype} {vectors.shape} for {len(keys)} texts; "
+                f"it must give float32 {(len(keys), self.dimension)}."
+            )
+        sweep_temporaries(self.folder)
+        self._take_in(self._write(np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, _KEY_BYTES), vectors))
+
+    def compact(self) -> None:
+        """Join the small segments into one where there are many; what this process has taken in stays valid."""
+        small = [number for number, segment in enumerate(self._segments) if segment.size < _SMALL_BYTES]
+        if len(small) < _COMPACT_FROM:
+            return
+        sound = [
+            (self._segments[number], vectors) for number in small if (vectors := self._vectors(number)) is not None
+        ]
+        keys = np.concatenate([segment["keys"] for segment, _ in sound])
+        self._seen.add(self._write(keys, np.concatenate([vectors for _, vectors in sound])).name)
+        for segment, _ in sound:
+            with contextlib.suppress(OSError):
+                segment.path.unlink()
+
+    def _write(self, keys: NDArray[np.uint8], vectors: Vectors) -> Path:
+        path = self.folder / f"{time.time_ns():020d}-{os.getpid()}-{secrets.token_hex(4)}{SEGMENT_SUFFIX}"
+        write_segment(path, {"keys": keys, "vectors": vectors}, {**self._meta, "rows": len(keys)})
+        return path
+
+    def _take_in(self, path: Path) -> None:
+        self._seen.add(path.name)
+        try:
+            segment = Segment(path)
+            keys = segment["keys"].tobytes()
+        except StoreError as error:
+            # Another process may have joined or pruned the segment since it was listed.
+            if not isinstance(error.__cause__, FileNotFoundError):
+                set_aside(path, CORRUPT)
+            return
+        if segment.meta["fingerprint"] != self._meta["fingerprint"]:
+            set_aside(path, CORRUPT)
+            return
+        start = self._starts[-1]
+        for row, place in enumerate(range(0, len(keys), _KEY_BYTES), start=start):
+            self._index.setdefault(keys[place : place + _KEY_BYTES], row)
+        self._segments.append(segment)
+        self._starts.append(start + len(keys) // _KEY_BYTES)
+
+    def _vectors(self, number: int) -> Vectors | None:
+        segment = self._segments[number]
+        try:
+            vectors: Vectors = segment["vectors"]
+        except StoreError:
+            set_aside(segment.path, CORRUPT)
+            start, stop = self._starts[number], self._starts[number + 1]
+            self._index = {key: row for key, row in self._index.items() if not start <= row < stop}
+            return None
+        if number not in self._used:
+            self._used.add(number)
+            # A shared cache may be read-only; then its owner decides what is old.
+            with contextlib.suppress(OSError):
+                os.utime(segment.path)
+        return vectors
