@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_delta, one_round_epsilon
+from canarybank.mechanism.one_round import _log_add, _log_remove
 
 mechanisms = st.builds(
     Mechanism,
@@ -17,7 +18,12 @@ mechanisms = st.builds(
 
 
 def naive_delta(mechanism: Mechanism, epsilon: float) -> mpmath.mpf:
-    """Evaluate both directions as they stand in a textbook, in 120 digits."""
+    """Take the worse of the two directions."""
+    return max(naive_directions(mechanism, epsilon))
+
+
+def naive_directions(mechanism: Mechanism, epsilon: float) -> tuple[mpmath.mpf, mpmath.mpf]:
+    """Evaluate both directions, removing and adding, as they stand in a textbook, in 120 digits."""
     with mpmath.workdps(120):
         mu, q, e = 1 / mpmath.mpf(mechanism.sigma), mpmath.mpf(mechanism.q), mpmath.mpf(epsilon)
 
@@ -30,10 +36,10 @@ def naive_delta(mechanism: Mechanism, epsilon: float) -> mpmath.mpf:
         z = where_loss_is(e)
         removed = (1 - q) * upper(z) + q * upper(z - mu) - mpmath.exp(e) * upper(z)
         if mpmath.exp(-e) <= 1 - q:
-            return removed
+            return removed, mpmath.mpf(0)
         z = where_loss_is(-e)
         added = upper(-z) - mpmath.exp(e) * ((1 - q) * upper(-z) + q * upper(mu - z))
-        return max(removed, added)
+        return removed, added
 
 
 @settings(deadline=None)
@@ -44,6 +50,15 @@ def test_delta_equals_the_textbook_in_many_digits(mechanism: Mechanism, epsilon:
     assert 0 <= found <= 1
     # The relative error grows with the exponent z²/2 of the tail, some 1e3 where delta is near 1e-300.
     assert found == pytest.approx(float(expected), rel=2e-11, abs=1e-300)
+
+
+@settings(deadline=None)
+@given(mechanisms, st.floats(0, 40) | st.floats(0, 1e-3))
+def test_each_direction_equals_the_textbook(mechanism: Mechanism, epsilon: float) -> None:
+    removed, added = naive_directions(mechanism, epsilon)
+    assert math.exp(_log_remove(mechanism, epsilon)) == pytest.approx(float(removed), rel=2e-11, abs=1e-300)
+    # Where exp(-epsilon) is all but 1 - q, adding the user has hardly any weight, and few digits of it.
+    assert math.exp(_log_add(mechanism, epsilon)) == pytest.approx(float(added), rel=2e-11, abs=1e-14)
 
 
 def test_delta_equals_the_integral_over_all_outcomes() -> None:
@@ -87,8 +102,6 @@ def test_without_sampling_it_is_the_gaussian_mechanism() -> None:
 
 def test_both_directions_count() -> None:
     # Adding the user weighs as much as removing it at epsilon 0, and nothing once epsilon exceeds -log(1 - q).
-    from canarybank.mechanism.one_round import _log_add, _log_remove
-
     mechanism = Mechanism(q=0.4)
     assert _log_add(mechanism, 0.0) == pytest.approx(_log_remove(mechanism, 0.0))
     assert _log_add(mechanism, -math.log1p(-0.4)) == -math.inf

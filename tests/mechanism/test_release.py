@@ -55,7 +55,7 @@ def test_noise_is_normal_and_uncorrelated() -> None:
 
 def test_each_user_takes_part_with_probability_q_independently() -> None:
     # False alarm below 3e-6: exact binomial intervals at 1e-6 for singles, pairs of users, pairs of rows.
-    taking_part = np.round(release(np.eye(50), QUIET, rng(3), 2000))
+    taking_part = np.round(release(np.eye(50), QUIET, rng(3), 20_000))
     assert set(np.unique(taking_part)) == {0, 1}
     assert within(taking_part.sum(), stats.binom(taking_part.size, 0.3), 1e-6)
     users = taking_part[:, 0::2] * taking_part[:, 1::2]
