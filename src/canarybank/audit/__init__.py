@@ -2,6 +2,7 @@
 
 from canarybank.audit.bounds import Bound, Branch, Method, epsilon_lower, pooled, stratified
 from canarybank.audit.ceiling import Ceiling, ceiling, perfect_rates, trials_needed, trials_needed_for
+from canarybank.audit.claims import attack_bound, canary_bound, headline, pooled_bound
 from canarybank.audit.exact import Supremum, epsilon_at, supremum
 from canarybank.audit.forecast import ExpectedBound, expected_bound
 from canarybank.audit.foreign import SystemResult, audit_system
@@ -47,10 +48,12 @@ __all__ = [
     "TrialEngine",
     "Trials",
     "analytic",
+    "attack_bound",
     "audit",
     "audit_system",
     "best_threshold",
     "calibrated",
+    "canary_bound",
     "ceiling",
     "clopper_pearson",
     "count",
@@ -62,10 +65,12 @@ __all__ = [
     "evaluation_trials",
     "expected_bound",
     "freeze",
+    "headline",
     "judge",
     "perfect_rates",
     "plan",
     "pooled",
+    "pooled_bound",
     "prepare",
     "stratified",
     "summarise",

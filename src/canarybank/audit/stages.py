@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from scipy.sparse import csr_array
 
 from canarybank.attack import Design
-from canarybank.audit.bounds import Bound, Method, epsilon_lower, stratified
+from canarybank.audit.bounds import Method
+from canarybank.audit.claims import canary_bound
 from canarybank.audit.exact import epsilon_at, supremum
 from canarybank.audit.result import CanaryResult
 from canarybank.audit.settings import Settings, TrialEngine
@@ -119,22 +120,12 @@ def judge(
         probe_norm=float((design.contribution**2).sum() ** 0.5),
         threshold=threshold,
         counts=counts,
-        bound=_bound(counts, mechanism, settings, canaries),
+        bound=canary_bound(counts, mechanism, settings, canaries),
         supremum=supremum(law, mechanism.delta).interval,
         rule=epsilon_at(law, threshold.value, mechanism.delta),
         absent_rate=_interval(law.absent(threshold.value)),
         eligible_rate=_interval(law.eligible(threshold.value)),
     )
-
-
-def _bound(counts: Counts, mechanism: Mechanism, settings: Settings, canaries: int) -> Bound:
-    share = settings.alpha / canaries
-    ends = (counts.tp, counts.fp, counts.n1, counts.n0)
-    if settings.method is Method.STRATIFIED:
-        return stratified(*ends, q=mechanism.q, delta=mechanism.delta, alpha=share)
-    # A pooled claim is made over all canaries at once; what is shown of each alone is the plain bound at its share.
-    single = Method.CLOPPER_PEARSON if settings.method is Method.POOLED else settings.method
-    return epsilon_lower(*ends, delta=mechanism.delta, alpha=share, method=single)
 
 
 def _evaluated(design: Design, evaluation: Routed[Evaluation], mechanism: Mechanism) -> csr_array:

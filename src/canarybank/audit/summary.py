@@ -1,9 +1,9 @@
 """Sum an attack up over its canaries: the headline, the pooled claim beside it, and the ladder."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from canarybank.audit.bounds import Bound, Method, pooled
+from canarybank.audit.bounds import Bound, Method
+from canarybank.audit.claims import headline, pooled_bound
 from canarybank.audit.forecast import expected_bound
 from canarybank.audit.ladder import Ladder, Rung
 from canarybank.audit.ledger import AlphaLedger
@@ -32,8 +32,8 @@ def summarise(
     """
     if not canaries:
         raise InputError("An audit needs at least one canary.")
-    beside = _pooled(canaries, mechanism, settings)
-    headline = beside if settings.method is Method.POOLED and beside else _largest(canaries, settings)
+    beside = pooled_bound([canary.counts for canary in canaries], mechanism, settings)
+    claim = headline([canary.bound for canary in canaries], beside, settings)
     claims = ["pooled"] if settings.method is Method.POOLED else [f"{attack}/{c.canary}" for c in canaries]
     return AuditResult(
         attack=attack,
@@ -41,41 +41,18 @@ def summarise(
         eligible=eligible,
         trials=settings.trials,
         seed=settings.seed,
-        headline=headline,
+        headline=claim,
         pooled=beside,
         canaries=tuple(canaries),
-        ladder=_ladder(canaries, headline, mechanism, settings, accounted),
+        ladder=_ladder(canaries, claim, mechanism, settings, accounted),
         ledger=AlphaLedger.split(settings.alpha, claims),
         notes=notes,
     )
 
 
-def _largest(canaries: Sequence[CanaryResult], settings: Settings) -> Bound:
-    """Return the largest of the canaries' bounds, as the one claim that all of alpha buys."""
-    best = max((canary.bound for canary in canaries), key=lambda bound: bound.epsilon)
-    if len(canaries) == 1:
-        return best
-    union = f"{best.assumption}; the largest of {len(canaries)} canaries' bounds, alpha split evenly over them"
-    return replace(best, confidence=1 - settings.alpha, assumption=union)
-
-
-def _pooled(canaries: Sequence[CanaryResult], mechanism: Mechanism, settings: Settings) -> Bound | None:
-    if settings.method is Method.STRATIFIED:
-        return None
-    counts = [canary.counts for canary in canaries]
-    return pooled(
-        [c.tp for c in counts],
-        [c.fp for c in counts],
-        [c.n1 for c in counts],
-        [c.n0 for c in counts],
-        delta=mechanism.delta,
-        alpha=settings.alpha,
-    )
-
-
 def _ladder(
     canaries: Sequence[CanaryResult],
-    headline: Bound,
+    claim: Bound,
     mechanism: Mechanism,
     settings: Settings,
     accounted: float | None,
@@ -111,5 +88,5 @@ def _ladder(
             forecast.q95,
             f"median and 5% to 95% range of the bound at {settings.trials:,} trials a hypothesis",
         ),
-        observed=Rung("observed", headline.epsilon, headline.epsilon, headline.epsilon, str(headline)),
+        observed=Rung("observed", claim.epsilon, claim.epsilon, claim.epsilon, str(claim)),
     )

@@ -1,0 +1,59 @@
+"""Make the claims that counts buy: each canary's bound, the bound over all canaries, and the declared headline."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from canarybank.audit.bounds import Bound, Method, epsilon_lower, pooled, stratified
+from canarybank.audit.settings import Settings
+from canarybank.audit.trials import Counts
+from canarybank.errors import InputError
+from canarybank.mechanism import Mechanism
+
+__all__ = ["attack_bound", "canary_bound", "headline", "pooled_bound"]
+
+
+def attack_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Settings) -> Bound:
+    """Return an attack's headline from its canaries' counts.
+
+    With probability at least 1 - alpha it does not exceed the epsilon of the mechanism that gave the counts.
+    """
+    bounds = [canary_bound(each, mechanism, settings, len(counts)) for each in counts]
+    return headline(bounds, pooled_bound(counts, mechanism, settings), settings)
+
+
+def canary_bound(counts: Counts, mechanism: Mechanism, settings: Settings, canaries: int) -> Bound:
+    """Return one canary's bound at its share of alpha, by the declared method."""
+    share = settings.alpha / canaries
+    ends = (counts.tp, counts.fp, counts.n1, counts.n0)
+    if settings.method is Method.STRATIFIED:
+        return stratified(*ends, q=mechanism.q, delta=mechanism.delta, alpha=share)
+    # A pooled claim is made over all canaries at once; what is shown of each alone is the plain bound at its share.
+    single = Method.CLOPPER_PEARSON if settings.method is Method.POOLED else settings.method
+    return epsilon_lower(*ends, delta=mechanism.delta, alpha=share, method=single)
+
+
+def pooled_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Settings) -> Bound | None:
+    """Return the bound over all canaries at all of alpha; none where the counts are of included canaries."""
+    if settings.method is Method.STRATIFIED:
+        return None
+    return pooled(
+        [c.tp for c in counts],
+        [c.fp for c in counts],
+        [c.n1 for c in counts],
+        [c.n0 for c in counts],
+        delta=mechanism.delta,
+        alpha=settings.alpha,
+    )
+
+
+def headline(bounds: Sequence[Bound], over_all: Bound | None, settings: Settings) -> Bound:
+    """Return the one claim that all of alpha buys: the pooled bound, or the largest of the canaries' own."""
+    if not bounds:
+        raise InputError("An audit needs at least one canary.")
+    if settings.method is Method.POOLED and over_all is not None:
+        return over_all
+    best = max(bounds, key=lambda bound: bound.epsilon)
+    if len(bounds) == 1:
+        return best
+    union = f"{best.assumption}; the largest of {len(bounds)} canaries' bounds, alpha split evenly over them"
+    return replace(best, confidence=1 - settings.alpha, assumption=union)
