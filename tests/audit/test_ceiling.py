@@ -6,14 +6,8 @@ import pytest
 from scipy.stats import norm
 
 from canarybank.audit.bounds import epsilon_lower
-from canarybank.audit.ceiling import (
-    Ceiling,
-    Target,
-    ceiling,
-    perfect_rates,
-    trials_needed,
-    trials_needed_for,
-)
+from canarybank.audit.ceiling import Ceiling, ceiling, perfect_rates, trials_needed, trials_needed_for
+from canarybank.audit.target import Target
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
 
@@ -117,13 +111,16 @@ def test_perfect_rates_are_those_of_a_shifted_gaussian():
     assert tpr == pytest.approx(0.7 * fpr + 0.3 * norm.sf((t - mu**2 / 2) / mu))
 
 
-@pytest.mark.parametrize("mechanism", [Mechanism(sigma=0.1), Mechanism(sigma=20.0), Mechanism(q=1.0, sigma=3.0)])
+@pytest.mark.parametrize(
+    "mechanism", [Mechanism(sigma=0.1), Mechanism(sigma=20.0), Mechanism(q=1.0, sigma=3.0), Mechanism(q=1.0, sigma=0.1)]
+)
 @pytest.mark.parametrize("trials", [1, 100, 10**6])
 def test_any_mechanism_and_any_number_of_trials_has_a_ceiling(mechanism, trials):
     found = ceiling(mechanism, trials)
     assert 0 <= found.q05 <= found.median <= found.q95 < math.inf
     assert all(math.isfinite(v) for v in dataclasses.astuple(found) if isinstance(v, float))
-    assert found.expected <= found.exact + 1e-9
+    assert found.expected <= found.rule + 1e-9
+    assert found.rule <= found.exact + 1e-9
 
 
 def test_a_ceiling_reads_as_one_line():

@@ -12,24 +12,13 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from canarybank.audit.bounds import Method
-from canarybank.audit.forecast import ExpectedBound, expected_bound, summary
+from canarybank.audit.forecast import ExpectedBound, summary
 from canarybank.audit.rates import Array
 from canarybank.audit.target import Rates, Target, best_threshold
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
 
-__all__ = [
-    "Ceiling",
-    "ExpectedBound",
-    "Rates",
-    "Target",
-    "best_threshold",
-    "ceiling",
-    "expected_bound",
-    "perfect_rates",
-    "trials_needed",
-    "trials_needed_for",
-]
+__all__ = ["Ceiling", "ceiling", "perfect_rates", "trials_needed", "trials_needed_for"]
 
 MOST_TRIALS = 10**15
 

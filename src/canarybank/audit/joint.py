@@ -4,8 +4,8 @@ Two separate intervals pay for the worst case of both counts at once; the pair i
 are ranked by T(x1, x0), the epsilon at which the score statistic of p1 <= exp(epsilon) p0 + delta equals its normal
 quantile. T ranks, nothing more: the probability that T reaches the observed value is computed exactly from the
 binomial laws, and maximised over the unknown p0. The bound is the largest epsilon at which that maximum stays
-within alpha. T falls when epsilon rises, because the restricted estimates then approach the observed rates; this
-is what makes {T >= t} one set {x1 >= c(x0)}.
+within alpha. The statistic falls when epsilon rises, because the restricted estimates then approach the observed
+rates; so T is well defined, and {T >= t} is one set {x1 >= c(x0)}.
 """
 
 import math
@@ -230,7 +230,7 @@ def _largest(possible: Callable[[float], bool], certified: Callable[[float], boo
     """
     low, high = 0.0, guess
     while possible(high):
-        low, high = high, high + guess
+        low, high = high, high + max(guess, 0.25)
     low, high = _bisect(possible, low, high)
     step = STEP
     while not certified(low):

@@ -65,7 +65,9 @@ class Target:
         """
         tpr, fpr = np.asarray(tpr, np.float64), np.asarray(fpr, np.float64)
         if self.trials == math.inf:
-            return np.maximum(rate_epsilon(tpr, fpr, self.delta), rate_epsilon(1 - fpr, 1 - tpr, self.delta))
+            # A rate that rounds to 1 leaves 1 - rate known to 2^-53 only: say no more than that supports.
+            missed = np.maximum(1 - tpr, 2.0**-53)
+            return np.maximum(rate_epsilon(tpr, fpr, self.delta), rate_epsilon(1 - fpr, missed, self.delta))
         pool = self.canaries if self.method is Method.POOLED else 1
         return self.at_counts(
             pool * self.trials * self.first_rate(tpr, fpr), pool * self.trials * fpr, pool * self.trials
