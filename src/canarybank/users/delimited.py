@@ -45,15 +45,16 @@ class Delimited:
                 raise error
             labelled = self.columns.label is not None
             pick = itemgetter(*(header.index(name) for name in self.columns.names))
+            width = len(header)
             for line, fields in records:
-                if isinstance(fields, Skip):
-                    yield fields
-                elif len(fields) == len(header):
+                if type(fields) is list and len(fields) == width:
                     yield as_row(line, *pick(fields), labelled=labelled)
+                elif isinstance(fields, Skip):
+                    yield fields
                 elif not fields:
                     yield Skip(line, Fault.BLANK)
                 else:
-                    yield malformed(line, _miscounted(line, file.name, len(fields), len(header)), strict=strict)
+                    yield malformed(line, _miscounted(line, file.name, len(fields), width), strict=strict)
 
     def _records(self, file: Opened, *, strict: bool) -> Iterator[tuple[int, list[str] | Skip]]:
         """Yield the fields of each record with its first line; nothing may end inside a quoted field."""

@@ -17,7 +17,7 @@ from typing import IO, cast
 from canarybank.errors import DataError, InputError
 from canarybank.progress import SILENT, Progress, Stage
 
-__all__ = ["LONGEST_LINE", "Opened", "lines", "member_names", "opened"]
+__all__ = ["LONGEST_LINE", "Opened", "copy", "lines", "member_names", "opened"]
 
 LONGEST_LINE = 64 * 2**20
 _MEGABYTE = 10**6
@@ -30,10 +30,11 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(slots=True)
 class Opened:
-    """A file under way: what errors call it, its unpacked bytes, and how much of the packed file is read."""
+    """A file under way: what errors call it, its unpacked bytes, and how much of the file on disk is read."""
 
     name: str
     stream: io.BufferedReader
+    packed: bool
     _position: Callable[[], int]
     _stage: Stage
     _shown: int = 0
@@ -59,7 +60,7 @@ def opened(path: Path, member: str | None = None, progress: Progress = SILENT, w
             raise DataError(f"{path} cannot be opened: {error.strerror}. Check its permissions.") from error
         stream, name = _unpack(stack, file, str(path), member)
         stage = stack.enter_context(progress.stage(f"{work} {path.name}", max(size // _MEGABYTE, 1), "MB"))
-        yield Opened(name, stream, file.tell, stage)
+        yield Opened(name, stream, stream is not file, file.tell, stage)
 
 
 def _checked_size(path: Path) -> int:
@@ -95,7 +96,7 @@ def _unpack(
                 break
             seekable = False
     except _DAMAGE as error:
-        raise _damaged(name, "at its start", error) from error
+        raise _damaged(name, "", error) from error
     if seekable and name.lower().endswith(_PACKED):
         raise DataError(f"{name} is named as an archive but is none; it may be cut short or misnamed.")
     return stream, name
@@ -166,15 +167,26 @@ def _buffered(stream: IO[bytes]) -> io.BufferedReader:
 
 
 def _damaged(name: str, place: str, error: Exception) -> DataError:
-    return DataError(f"{name} is damaged or cut short {place} ({error}); fetch or pack it again.")
+    return DataError(f"{name} is damaged or cut short{place} ({error}); fetch or pack it again.")
 
 
 def member_names(path: Path) -> list[str]:
     """Return the names of the files in a zip archive, and none for any other file."""
-    if not path.is_file() or not zipfile.is_zipfile(path):
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _visible(archive.namelist())
+    except (OSError, zipfile.BadZipFile):
         return []
-    with zipfile.ZipFile(path) as archive:
-        return _visible(archive.namelist())
+
+
+def copy(file: Opened, target: IO[bytes]) -> None:
+    """Write the unpacked bytes of a file elsewhere."""
+    try:
+        while part := file.stream.read(_MEGABYTE):
+            target.write(part)
+            file.tick()
+    except _DAMAGE as error:
+        raise _damaged(file.name, "", error) from error
 
 
 def lines(file: Opened, encoding: str, *, strict: bool = True) -> Iterator[str]:
@@ -203,7 +215,7 @@ def lines(file: Opened, encoding: str, *, strict: bool = True) -> Iterator[str]:
             f"else convert it to UTF-8."
         ) from error
     except _DAMAGE as error:
-        raise _damaged(file.name, f"after line {number}", error) from error
+        raise _damaged(file.name, f" after line {number}", error) from error
     file.tick()
 
 

@@ -1,6 +1,5 @@
 """Read rows from Parquet."""
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from canarybank.errors import DataError
 from canarybank.progress import SILENT, Progress
-from canarybank.users.files import opened
+from canarybank.users.files import copy, opened
 from canarybank.users.rows import PLAIN, Columns, Row, Skip, as_row, missing_columns
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class Parquet:
         import polars as pl
 
         labelled = self.columns.label is not None
-        with _plain_file(path, self.member) as plain:
+        with _plain_file(path, self.member, progress) as plain:
             try:
                 frame = pl.scan_parquet(plain, glob=False)
                 _check_schema(str(path), frame.collect_schema(), self.columns)
@@ -64,13 +63,15 @@ def _check_schema(name: str, schema: "pl.Schema", columns: Columns) -> None:
 
 
 @contextmanager
-def _plain_file(path: Path, member: str | None) -> Iterator[Path]:
+def _plain_file(path: Path, member: str | None, progress: Progress) -> Iterator[Path]:
     """Give the file itself, or an unpacked copy for as long as it is read: Parquet is read from its end."""
     with opened(path, member) as file:
-        if file.name == str(path) and file.stream.peek(4)[:4] == b"PAR1":
-            yield path
-            return
-        with tempfile.NamedTemporaryFile(suffix=".parquet") as copy:
-            shutil.copyfileobj(file.stream, copy, 2**20)
-            copy.flush()
-            yield Path(copy.name)
+        packed = file.packed
+    if not packed:
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as unpacked:
+        with opened(path, member, progress, "unpack") as file:
+            copy(file, unpacked)
+        unpacked.flush()
+        yield Path(unpacked.name)

@@ -70,17 +70,14 @@ PLAIN = Columns()
 def as_row(line: int, user: object, text: object, label: object = None, *, labelled: bool = False) -> Row | Skip:
     """Return the values of one row as a row, or the first reason why it cannot be one."""
     name = user if type(user) is str else _whole(user)
-    fault = _no_name(user) if name is None else _string_fault(name, Fault.NO_USER)
-    if fault or name is None:
-        return Skip(line, fault or Fault.BAD_USER)
-    if type(text) is not str:
-        return Skip(line, Fault.EMPTY if text is None else Fault.NOT_TEXT, name)
-    if fault := _string_fault(text, Fault.EMPTY):
-        return Skip(line, fault, name)
+    if name is None or not _usable(name):
+        return Skip(line, _user_fault(user, name))
+    if type(text) is not str or not _usable(text):
+        return Skip(line, _text_fault(text), name)
     if not labelled:
         return Row(line, name, text)
     known = label if type(label) is str else _plain(label)
-    if known is None or _string_fault(known, Fault.NO_LABEL):
+    if known is None or not _usable(known):
         return Skip(line, Fault.NO_LABEL, name)
     return Row(line, name, text, known)
 
@@ -106,21 +103,29 @@ def missing_columns(where: str, wanted: Columns, found: list[str]) -> DataError 
     return None
 
 
-def _string_fault(text: str, blank: Fault) -> Fault | None:
-    if not text or text.isspace():
-        return blank
-    if "\0" in text:
-        return Fault.NUL
-    if text.isascii():
-        return None
+def _usable(text: str) -> bool:
+    """Say whether a text says something, in characters that every later stage can take."""
+    return bool(text) and not text.isspace() and "\0" not in text and (text.isascii() or _encodable(text))
+
+
+def _encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return Fault.ENCODING
-    return None
+        return False
+    return True
 
 
-def _no_name(user: object) -> Fault:
+def _text_fault(text: object) -> Fault:
+    if isinstance(text, str) and text and not text.isspace():
+        return Fault.NUL if "\0" in text else Fault.ENCODING
+    return Fault.EMPTY if text is None or isinstance(text, str) else Fault.NOT_TEXT
+
+
+def _user_fault(user: object, name: str | None) -> Fault:
+    if name is not None:
+        fault = _text_fault(name)
+        return Fault.NO_USER if fault is Fault.EMPTY else fault
     absent = user is None or (isinstance(user, float) and math.isnan(user))
     return Fault.NO_USER if absent else Fault.BAD_USER
 

@@ -90,12 +90,12 @@ class Source:
 
     def rows(self, progress: Progress = SILENT, work: str = "read") -> Iterator[Row | Skip]:
         """Yield every row; a file without any is an error."""
-        empty = True
-        for row in self.format.rows(self.path, strict=self.strict, progress=progress, work=work):
-            empty = False
-            yield row
-        if empty:
+        rows = self.format.rows(self.path, strict=self.strict, progress=progress, work=work)
+        first = next(rows, None)
+        if first is None:
             raise DataError(f"{self.path} holds no rows; it must hold at least one.")
+        yield first
+        yield from rows
 
 
 def source(

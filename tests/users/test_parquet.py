@@ -1,0 +1,82 @@
+import gzip
+import io
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from canarybank.errors import DataError
+from canarybank.progress import Lines
+from canarybank.users import Columns, Fault, Parquet, Row, Skip, parquet
+
+
+def _rows(path: Path, **choices: Any) -> list[Row | Skip]:
+    return list(Parquet(**choices).rows(path))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "a.parquet"
+    frame = {"id": [1, 2, None, 1], "text": ["x", None, "y", "z\0"], "user": ["a", "b", "c", "d"], "n": [1.5, 2, 3, 4]}
+    pl.DataFrame(frame).write_parquet(path)
+    return path
+
+
+def test_rows_have_numbers_and_whole_ids(table: Path) -> None:
+    assert _rows(table, columns=Columns("id", "text", "n")) == [
+        Row(1, "1", "x", "1.5"),
+        Skip(2, Fault.EMPTY, "2"),
+        Skip(3, Fault.NO_USER),
+        Skip(4, Fault.NUL, "1"),
+    ]
+
+
+def test_ids_that_pandas_made_floats(tmp_path: Path) -> None:
+    pl.DataFrame({"user": [1.0, None, float("nan")], "text": ["x", "y", "z"]}).write_parquet(tmp_path / "a.parquet")
+    assert _rows(tmp_path / "a.parquet") == [Row(1, "1", "x"), Skip(2, Fault.NO_USER), Skip(3, Fault.NO_USER)]
+
+
+def test_categories_are_text(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"user": ["a"], "text": ["x"]}, schema={"user": pl.Categorical, "text": pl.Categorical})
+    frame.write_parquet(tmp_path / "a.parquet")
+    assert _rows(tmp_path / "a.parquet") == [Row(1, "a", "x")]
+
+
+def test_missing_and_wrong_columns(table: Path) -> None:
+    with pytest.raises(DataError, match=r"no column 'who'. The columns that exist are: 'id', 'text', 'user', 'n'"):
+        _rows(table, columns=Columns("who"))
+    with pytest.raises(DataError, match=r"column 'n' of .* holds Float64, not text"):
+        _rows(table, columns=Columns("user", "n"))
+
+
+def test_a_file_that_is_no_parquet(write: Callable[..., Path], table: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        _rows(write("b.parquet", "user,text\n"))
+    table.write_bytes(table.read_bytes()[:-10])
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        _rows(table)
+
+
+def test_packed_parquet(write: Callable[..., Path], tmp_path: Path, table: Path) -> None:
+    plain = _rows(table)
+    assert _rows(write("b.parquet.gz", gzip.compress(table.read_bytes()))) == plain
+    with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
+        archive.write(table, "a.parquet")
+    assert _rows(tmp_path / "c.zip") == plain
+    for content in (table.read_bytes(), os.urandom(2**21)):
+        with pytest.raises(DataError, match="damaged or cut short"):
+            _rows(write("d.parquet.gz", gzip.compress(content)[:-20]))
+
+
+def test_many_parts_are_read_in_order_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "_ROWS_AT_ONCE", 7)
+    path = tmp_path / "star*[a].parquet"
+    pl.DataFrame({"user": range(50), "text": [f"t{i}" for i in range(50)]}).write_parquet(path, row_group_size=11)
+    shown = io.StringIO()
+    rows = list(Parquet().rows(path, progress=Lines(shown, every=0), work="count"))
+    assert rows == [Row(i + 1, str(i), f"t{i}") for i in range(50)]
+    assert "50 of 50 rows" in shown.getvalue()

@@ -1,0 +1,87 @@
+from typing import Any
+
+import pytest
+
+from canarybank.errors import DataError, InputError
+from canarybank.users.rows import Columns, Fault, Row, Skip, as_row, malformed, missing_columns
+
+
+@pytest.mark.parametrize(
+    ("user", "name"),
+    [("alice", "alice"), (7, "7"), (7.0, "7"), (-3, "-3"), (0, "0"), ("1.0", "1.0"), (" a ", " a "), ("é", "é")],
+)
+def test_user_ids_become_text(user: Any, name: str) -> None:
+    assert as_row(1, user, "hi") == Row(1, name, "hi")
+
+
+@pytest.mark.parametrize(
+    ("user", "fault"),
+    [
+        (None, Fault.NO_USER),
+        ("", Fault.NO_USER),
+        ("  ", Fault.NO_USER),
+        (float("nan"), Fault.NO_USER),
+        (float("inf"), Fault.BAD_USER),
+        (1.5, Fault.BAD_USER),
+        (2.0**53, Fault.BAD_USER),
+        (True, Fault.BAD_USER),
+        (["a"], Fault.BAD_USER),
+        ("a\0b", Fault.NUL),
+        ("\ud800", Fault.ENCODING),
+    ],
+)
+def test_unusable_user_ids_are_counted(user: Any, fault: Fault) -> None:
+    assert as_row(3, user, "hi") == Skip(3, fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (None, Fault.EMPTY),
+        ("", Fault.EMPTY),
+        (" \t\r\n\u00a0", Fault.EMPTY),
+        ("a\0b", Fault.NUL),
+        ("half \ud83d", Fault.ENCODING),
+        (12, Fault.NOT_TEXT),
+        (["hi"], Fault.NOT_TEXT),
+        (b"hi", Fault.NOT_TEXT),
+    ],
+)
+def test_unusable_texts_are_counted_with_their_user(text: Any, fault: Fault) -> None:
+    assert as_row(3, "alice", text) == Skip(3, fault, "alice")
+
+
+@pytest.mark.parametrize(
+    ("label", "known"), [("a", "a"), (5, "5"), (5.0, "5"), (4.5, "4.5"), (True, "true"), (False, "false"), (0, "0")]
+)
+def test_labels_become_text(label: Any, known: str) -> None:
+    assert as_row(1, "u", "hi", label, labelled=True) == Row(1, "u", "hi", known)
+
+
+@pytest.mark.parametrize("label", [None, "", " ", float("nan"), float("inf"), [], "a\0"])
+def test_unusable_labels_are_counted(label: Any) -> None:
+    assert as_row(1, "u", "hi", label, labelled=True) == Skip(1, Fault.NO_LABEL, "u")
+
+
+def test_labels_are_ignored_where_there_is_no_label_column() -> None:
+    assert as_row(1, "u", "hi", None) == Row(1, "u", "hi", None)
+
+
+def test_malformed_is_an_error_or_a_count() -> None:
+    assert malformed(4, "Broken.", strict=False) == Skip(4, Fault.MALFORMED)
+    with pytest.raises(DataError, match="Broken"):
+        malformed(4, "Broken.", strict=True)
+
+
+def test_missing_columns_says_which_exist() -> None:
+    error = missing_columns("f.csv", Columns("who", "text"), ["user", "text"])
+    assert "f.csv has no column 'who'" in str(error)
+    assert "'user', 'text'" in str(error)
+    assert "3 columns named 'text'" in str(missing_columns("f", Columns(), ["user", "text", "text", "text"]))
+    assert missing_columns("f", Columns(), ["text", "user", "x", "x"]) is None
+
+
+def test_one_column_plays_one_role() -> None:
+    with pytest.raises(InputError, match="two roles"):
+        Columns(user="a", text="a")
+    assert Columns(label="l").names == ("user", "text", "l")
