@@ -55,16 +55,16 @@ _META = re.compile(
     r"\[[^\]]{1,40}\]|<\|?[a-z_/]+\|?>|https?://|\b(?:paraphras|rephras|rewrit)\w*"
     r"|\bthe (?:original|user|sentence|phrase|prompt)\b|\bfirst person\b|\bchat message\b|\bin other words\b"
     r"|\b(?:happy|here|ready|glad) to (?:help|assist|chat|share)\b|\b(?:assist|help) you (?:with|today|find)\b"
-    r"|\btell me (?:more )?about what you\b|\bhow can i help\b|\byour (?:question|request|prompt)\b",
+    r"|\btell me (?:more )?about what you\b|\bhow can i help\b|\bgreat (?:question|way to start)\b|\byour (?:question|request|prompt)\b",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r".+?(?:[.!?…]+[\"'”’)]*(?=\s|$)|$)", re.DOTALL)
 _COMMON = frozenset(
     words(
-        "a about all am an and are as at be because been but by can could did do does for from get go good had has "
-        "have he her him his how i if im in is it its just know like love me my no not now of on one or our out really she "
-        "so some that the them then there they this time to too up us was we well were what when which who why will with "
-        "would yeah yes you your ive dont id cant got going think"
+        "a about all am an and are as at be because been but by can cant could did do does dont for from get go going "
+        "good got had has have he her him his how i id if im in is it its ive just know like love me my no not now of "
+        "on one or our out really she so some that the them then there they think this time to too up us was we well "
+        "were what when which who why will with would yeah yes you your"
     )
 )
 

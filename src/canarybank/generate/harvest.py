@@ -107,7 +107,7 @@ def _next_batch(plan: Plan, state: _State, size: int) -> list[tuple[int, int]]:
     for slot, share in enumerate(shares):
         lack = share - len(state.good[slot])
         if lack > 0 and opened[slot]:
-            upto = min(plan.attempts, state.asked[slot] + math.ceil(lack / rate))
+            upto = min(plan.attempts, state.asked[slot] + max(lack, round(lack / rate)))
             batch += [(slot, attempt) for attempt in range(state.asked[slot], upto)]
             state.asked[slot] = upto
     return sorted(batch, key=lambda pair: (pair[1], pair[0]))

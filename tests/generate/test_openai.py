@@ -1,0 +1,286 @@
+import asyncio
+import logging
+import pickle
+import time
+import traceback
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from canarybank.errors import BudgetError, ConfigError, GenerationError, InputError
+from canarybank.generate import (
+    CachedGenerator,
+    Ceiling,
+    Cleaning,
+    LlamaCppGenerator,
+    OpenAIGenerator,
+    Request,
+    ResponseCache,
+    Retry,
+    in_order,
+    make_bank,
+    make_paraphrases,
+)
+from canarybank.generate.budget import worst_case
+from canarybank.generate.llamacpp import gguf_path, start_server
+from canarybank.store import Log
+
+pytest.importorskip("openai")
+
+QUICK = Retry(attempts=4, first=0.01, longest=0.02)
+KEY = "sk-canary-5f1d0c7e9a"
+
+
+def asks(count: int) -> list[Request]:
+    return [Request(f"question {i}", seed=i, tokens=5) for i in range(count)]
+
+
+def client(server, **options):
+    return OpenAIGenerator("model", server.url, **({"api_key": KEY, "retry": QUICK, "deadline": 5.0} | options))
+
+
+def test_every_request_is_answered_with_its_parameters_and_its_usage(server):
+    request = Request("hello", system="be brief", seed=7, temperature=0.3, tokens=9, top_p=0.8, opening="I")
+    (answer,) = in_order(client(server), [request])
+    assert answer.text == "echo hello\n\nBegin your answer with: I"
+    assert (answer.prompt_tokens, answer.completion_tokens, answer.finished) == (10, 5, True)
+    (sent,) = server.requests
+    assert (sent["seed"], sent["temperature"], sent["max_tokens"], sent["top_p"]) == (7, 0.3, 9, 0.8)
+    assert [m["role"] for m in sent["messages"]] == ["system", "user"]
+
+
+def test_a_server_that_continues_answers_gets_the_opening_as_one(server):
+    in_order(client(server, prefill=True, limit="max_completion_tokens"), [Request("hello", opening="I just", tokens=3)])
+    assert server.requests[0]["messages"][-1] == {"role": "assistant", "content": "I just"}
+    assert server.requests[0]["max_completion_tokens"] == 3
+
+
+def test_at_most_so_many_requests_are_in_flight(server, behave):
+    server.usual = behave.slow(0.05)
+    assert [a.text for a in in_order(client(server, concurrency=3), asks(12))] == [f"echo question {i}" for i in range(12)]
+    assert 2 <= server.most_in_flight <= 3
+
+
+def test_it_can_be_used_inside_a_running_event_loop(server):
+    async def main() -> list[object]:
+        return list(in_order(client(server), asks(2)))
+
+    assert len(asyncio.run(main())) == 2
+
+
+def faults(behave):
+    return {
+        "500": behave.status(500),
+        "503": behave.status(503, {"Retry-After": "0"}),
+        "429": behave.status(429, {"Retry-After": "0.1"}),
+        "dropped": behave.drop,
+        "invalid JSON": behave.body(b'{"choices": [{"mess'),
+        "no JSON object": behave.body(b"[]"),
+        "no choice": behave.body(b'{"choices": []}'),
+        "empty choice": behave.body(b'{"choices": [{}]}'),
+        "no text": behave.body(b'{"choices": [{"message": {"content": null}}]}'),
+    }
+
+
+@pytest.mark.parametrize(
+    "kind", ["500", "503", "429", "dropped", "invalid JSON", "no JSON object", "no choice", "empty choice", "no text"]
+)
+def test_a_passing_fault_is_retried_and_a_lasting_one_reported_with_nothing_lost(server, behave, kind, tmp_path):
+    fault = faults(behave)[kind]
+    server.script = [fault, fault]
+    assert [a.text for a in in_order(client(server), asks(3))] == [f"echo question {i}" for i in range(3)]
+    assert len(server.requests) == 5
+
+    cache = ResponseCache(tmp_path / "responses.log")
+    server.requests.clear()
+    server.script = [behave.well, *[fault] * 4]
+    with pytest.raises(GenerationError, match=r"4 of 4 attempts.*resume"):
+        in_order(CachedGenerator(client(server, concurrency=1), cache), asks(3))
+    assert len(cache) == 1
+    server.requests.clear()
+    again = in_order(CachedGenerator(client(server), ResponseCache(tmp_path / "responses.log")), asks(3))
+    assert [a.text for a in again] == [f"echo question {i}" for i in range(3)]
+    assert len(server.requests) == 2
+
+
+def test_what_is_in_flight_when_another_fails_is_still_passed_on(server, behave):
+    server.script = [behave.status(400), behave.slow(0.3), behave.slow(0.3)]
+    seen = []
+    with pytest.raises(GenerationError, match="400"):
+        for index, _ in client(server, concurrency=3).generate(asks(9)):
+            seen.append(index)  # noqa: PERF402, what came before the error is the point
+    assert len(seen) == 2
+    assert len(server.requests) == 3
+
+
+def test_an_answer_that_never_ends_is_given_up_and_retried(server, behave):
+    server.script = [behave.endless]
+    began = time.monotonic()
+    (answer,) = in_order(client(server, deadline=0.4), asks(1))
+    assert answer.text == "echo question 0"
+    assert time.monotonic() - began < 5
+    server.usual = behave.endless
+    with pytest.raises(GenerationError, match=r"no whole answer came within 0\.2 seconds"):
+        in_order(client(server, deadline=0.2, retry=Retry(attempts=2, first=0.01)), asks(1))
+
+
+@pytest.mark.parametrize("header", ["1", "date"])
+def test_retry_after_is_waited_for(server, behave, header):
+    value = formatdate(time.time() + 2, usegmt=True) if header == "date" else header
+    server.script = [behave.status(429, {"Retry-After": value})]
+    began = time.monotonic()
+    in_order(client(server), asks(1))
+    assert 0.9 <= time.monotonic() - began < 6
+
+
+def test_a_wait_beyond_patience_is_reported_at_once(server, behave):
+    server.script = [behave.status(429, {"Retry-After": "3600"})]
+    with pytest.raises(GenerationError, match="after 1 of 4 attempts: it said 429"):
+        in_order(client(server), asks(1))
+
+
+def test_a_request_that_the_server_refuses_is_not_repeated(server, behave):
+    server.usual = behave.status(401, said="bad key")
+    with pytest.raises(GenerationError, match="it said 401"):
+        in_order(client(server, concurrency=1), asks(3))
+    assert len(server.requests) == 1
+
+
+def test_nothing_listening_is_reported_and_charged_nothing():
+    generator = OpenAIGenerator("model", "http://127.0.0.1:9/v1", retry=Retry(attempts=2, first=0.01))
+    with pytest.raises(GenerationError, match="connection failed"):
+        in_order(generator, asks(1))
+    assert generator.spending.tokens == 0
+
+
+def test_closing_early_ends_what_is_in_flight(server, behave):
+    server.script = [behave.well]
+    server.usual = behave.endless
+    answers = client(server, concurrency=2, deadline=60.0).generate(asks(4))
+    next(answers)
+    began = time.monotonic()
+    answers.close()
+    assert time.monotonic() - began < 5
+
+
+def test_the_token_ceiling_stops_before_it_is_passed_and_the_run_resumes(server, tmp_path):
+    worst = sum(worst_case(asks(1)[0]))
+    path = tmp_path / "responses.log"
+    generator = client(server, ceiling=Ceiling(tokens=worst + 3 * 15), concurrency=4)
+    with pytest.raises(BudgetError, match=r"60 of 1\d\d tokens.*resume"):
+        in_order(CachedGenerator(generator, ResponseCache(path)), asks(20))
+    assert generator.spending.tokens == 15 * len(server.requests) == 60
+    server.requests.clear()
+    in_order(CachedGenerator(client(server), ResponseCache(path)), asks(20))
+    assert len(server.requests) == 16
+
+
+def test_the_cost_ceiling_counts_both_prices(server):
+    ceiling = Ceiling(cost=1.0, prompt_price=1000.0, completion_price=2000.0)
+    generator = client(server, ceiling=ceiling)
+    with pytest.raises(BudgetError, match="in money"):
+        in_order(generator, asks(100))
+    spent = len(server.requests) * (10 * 0.001 + 5 * 0.002)
+    assert generator.spending.cost == pytest.approx(spent)
+    assert 0.8 < spent <= 1.0
+
+
+def test_a_lost_answer_is_charged_in_full_and_a_refused_one_not(server, behave):
+    generator = client(server)
+    server.script = [behave.drop]
+    in_order(generator, asks(1))
+    assert generator.spending.tokens == 15 + sum(worst_case(asks(1)[0]))
+    server.script = [behave.status(500)]
+    in_order(generator, asks(1))
+    assert generator.spending.tokens == 30 + sum(worst_case(asks(1)[0]))
+
+
+def test_the_key_reaches_the_server_and_nothing_else(server, behave, tmp_path, caplog, monkeypatch):
+    monkeypatch.setenv("MY_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
+    for name in ("openai", "httpx", "httpx2", "httpcore", "asyncio"):
+        caplog.set_level(logging.DEBUG, logger=name)
+    path = tmp_path / "responses.log"
+    generator = OpenAIGenerator("model", server.url, key_variable="MY_KEY", retry=QUICK)
+    cache = ResponseCache(path)
+    in_order(CachedGenerator(generator, cache), asks(2))
+    cache.export(tmp_path / "shipped.gz")
+    shown = [repr(generator), str(vars(generator)), generator.fingerprint]
+    for fault in (behave.status(401, said=f"Incorrect API key: {KEY}"), behave.body(KEY.encode())):
+        server.usual = fault
+        with pytest.raises(GenerationError) as caught:
+            in_order(CachedGenerator(generator, cache), asks(5))
+        shown += ["".join(traceback.TracebackException.from_exception(caught.value, capture_locals=True).format())]
+        shown += [str(caught.value), repr(caught.value.__context__), repr(caught.value.__cause__)]
+    with pytest.raises(ConfigError, match="not written to files"):
+        pickle.dumps(generator._key)
+    assert set(server.keys) == {f"Bearer {KEY}"}
+    assert caplog.records
+    held = [f.read_bytes().decode("latin-1") for f in Path(tmp_path).iterdir()]
+    for text in (*shown, *held, caplog.text):
+        assert KEY not in text
+    assert Log(path).records()
+
+
+@pytest.mark.parametrize("url", ["ftp://host", "localhost:80", f"http://user:{KEY}@host/v1", f"http://host/v1?key={KEY}"])
+def test_a_base_url_that_cannot_be_used_or_holds_a_secret_is_refused(url):
+    with pytest.raises(ConfigError) as caught:
+        OpenAIGenerator("model", url)
+    assert KEY not in str(caught.value)
+
+
+def test_settings_are_checked(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        OpenAIGenerator("model")
+    with pytest.raises(InputError, match="in flight"):
+        OpenAIGenerator("model", "http://host/v1", concurrency=0)
+    with pytest.raises(InputError, match="deadline"):
+        OpenAIGenerator("model", "http://host/v1", deadline=0)
+
+
+def test_the_fingerprint_is_of_the_model_and_not_of_the_server():
+    first = OpenAIGenerator("model", "http://one/v1")
+    assert first.fingerprint == OpenAIGenerator("model", "http://two/v1", api_key="x").fingerprint
+    assert first.fingerprint != OpenAIGenerator("model", "http://one/v1", revision="2").fingerprint
+    assert first.fingerprint != OpenAIGenerator("other", "http://one/v1").fingerprint
+
+
+@pytest.mark.models
+def test_a_real_server_writes_a_bank_and_a_pool_once(server, tmp_path):
+    pytest.importorskip("xllamacpp")
+    llama = start_server(gguf_path("smollm2"), threads=1, parallel=2, context=512)
+    server.forward_to(llama.listening_address)
+    path = tmp_path / "responses.log"
+    records = ["I just checked the leaderboard.", "we could set up a meeting place tomorrow"]
+
+    def write():
+        generator = OpenAIGenerator("smollm2", server.url, concurrency=2, prefill=True)
+        cached = CachedGenerator(generator, ResponseCache(path))
+        bank = make_bank(cached, 4, ["coffee", "rain"], prompt="bank-chat", seed=1, cleaning=Cleaning(longest=40))
+        return bank, make_paraphrases(cached, records, 2, seed=1, minimum=0.2)
+
+    bank, pool = write()
+    assert len(set(bank.texts)) == 4
+    assert bank.labels.count("rain") == 2
+    assert len(set(pool.texts)) == 2
+    assert not {t.strip(".").lower() for t in pool.texts} & {r.strip(".").lower() for r in records}
+    assert len(server.requests) >= 6
+    server.requests.clear()
+    again, pool_again = write()
+    assert (again.texts, pool_again.texts) == (bank.texts, pool.texts)
+    assert server.requests == []
+    del llama
+
+
+@pytest.mark.models
+def test_the_same_model_in_process_answers_and_is_named_by_its_file():
+    pytest.importorskip("xllamacpp")
+    generator = LlamaCppGenerator(threads=1, parallel=2, context=256)
+    requests = [Request("Say hello.", seed=i, tokens=6, opening="I") for i in range(3)]
+    answers = in_order(generator, requests)
+    assert generator.name == "SmolLM2-135M-Instruct.Q4_1"
+    assert all(a.text.startswith("I") and a.completion_tokens <= 7 for a in answers)
+    with pytest.raises(GenerationError, match="context"):
+        in_order(generator, [Request("long " * 400)])
