@@ -26,6 +26,28 @@ def test_added_up_outcomes_contain_the_truth(seed: int, enumerated: Truth) -> No
             assert upper[i] - lower[i] <= 1e-9 * float(truth)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_sums_that_cancel_are_rounded_outwards(seed: int, enumerated: Truth) -> None:
+    rng = np.random.default_rng(seed)
+    weights = rng.uniform(1e9, 2e9, 5)
+    thresholds = weights.sum() + np.array([-1.0, 0.5, 2.0])
+    lower, upper = enumerated_tail(NoisySum.of(weights, 0.3, 1.0), thresholds)
+    for i, threshold in enumerate(thresholds):
+        truth = enumerated([(w, 1) for w in weights], 0.3, 1.0, threshold)
+        assert mp.mpf(lower[i]) <= truth <= mp.mpf(upper[i])
+        assert upper[i] - lower[i] < 1e-3 * truth
+
+
+@pytest.mark.parametrize("q", [0.1, 0.3, 0.7])
+def test_the_chances_of_many_coins_are_rounded_outwards(q: float, enumerated: Truth) -> None:
+    thresholds = 12.0 * q + np.array([3.0, 6.0])
+    lower, upper = enumerated_tail(NoisySum.of(np.full(3000, 0.004), q, 1.0), thresholds)
+    for i, threshold in enumerate(thresholds):
+        truth = enumerated([(0.004, 3000)], q, 1.0, threshold)
+        assert mp.mpf(lower[i]) <= truth <= mp.mpf(upper[i])
+        assert upper[i] - lower[i] < 1e-10 * truth
+
+
 def test_outcomes_are_counted_by_groups() -> None:
     assert outcomes(NoisySum.of([], 0.1, 1.0)) == 1
     assert outcomes(NoisySum.of([1.0, 1.0, 2.0], 0.1, 1.0)) == pytest.approx(6)

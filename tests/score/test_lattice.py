@@ -19,7 +19,7 @@ def test_cells_hold_the_llr_of_their_ends(q: float) -> None:
 
 def test_rounding_brackets_the_law() -> None:
     truth = np.array([1.0, 0.7, 0.3, 0.1])
-    bounds = Bounds(truth - [0.01, 0.02, 0.01, 0.03], np.minimum(1.0, truth + [0.0, 0.01, 0.02, 0.01]))
+    bounds = Bounds(truth - np.array([0.01, 0.02, 0.01, 0.03]), truth + np.array([0.0, 0.01, 0.02, 0.01]))
     down = rounded_down(bounds)
     up, infinite = rounded_up(bounds)
     assert (down >= 0.0).all()
@@ -78,6 +78,6 @@ def test_a_lattice_shares_equal_rounds_and_widens_where_it_would_get_too_long() 
     assert len(lattice.cells) == 2
     assert lattice.cells[0] is lattice.cells[1]
     calls: list[Cells] = []
-    assert len(lattice.each(lambda cells: calls.append(cells))) == 2
+    assert len(lattice.each(calls.append)) == 2
     assert len(calls) == 1
     assert Lattice.over([law], 1e-9).step > 1e-7

@@ -46,6 +46,16 @@ def test_two_rounds_are_the_double_integral(one: RoundLaw, other: RoundLaw) -> N
             assert float(point) == pytest.approx(truth, rel=2e-5)
 
 
+def test_mass_beyond_the_cells_is_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("canarybank.score.lattice.ESCAPE", 0.02)
+    law = SummedLaw([PERFECT, PERFECT], step=1e-3)
+    for threshold in (-0.2, -0.1, 0.4, 0.7):
+        truth = naive_pair(PERFECT, PERFECT, threshold, eligible=False)
+        lower, upper = law.rates(threshold).fpr
+        assert lower <= truth <= upper
+        assert upper - lower < 0.1
+
+
 def test_one_round_is_the_rounds_own_law() -> None:
     law = SummedLaw([FEW], step=1e-4)
     thresholds = np.array([-0.15, 0.0, 0.6, 2.0])

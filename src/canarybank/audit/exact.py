@@ -36,6 +36,10 @@ class Law(Protocol):
         """Say whether both hypotheses have the same law."""
 
     @property
+    def idle(self) -> float:
+        """Return the probability that an eligible canary takes part in no round, its law then being that of H0."""
+
+    @property
     def resolution(self) -> float:
         """Return the distance of thresholds below which the ends of the rates get no tighter."""
 
@@ -75,9 +79,9 @@ def epsilon_at(law: Law, threshold: float, delta: float) -> Interval:
 def supremum(law: Law, delta: float, *, tolerance: float = 5e-7) -> Supremum:
     """Return the supremum of `epsilon_at` over all real thresholds, certified over the continuum.
 
-    Between two neighbouring thresholds the rates are monotone, so that the larger numerator and the smaller denominator
-    of the two bound epsilon from above. Cells whose bound exceeds the best lower end by more than the tolerance
-    are divided until there are none, or until the law's own ends get no tighter.
+    Between two neighbouring thresholds the rates are monotone, so that the rates of the two bound epsilon from above.
+    Cells whose bound exceeds the best lower end by more than the tolerance are divided until there are none, or until
+    the law's own ends get no tighter.
     """
     _check_delta(delta)
     if law.blind:
@@ -86,12 +90,13 @@ def supremum(law: Law, delta: float, *, tolerance: float = 5e-7) -> Supremum:
     rates = law.rates(points)
     while True:
         best = max(0.0, *(float(_least(*pair, delta).max()) for pair in _pairs(rates)))
-        cells = _cells(rates, delta)
+        cells = _cells(rates, delta, law.idle)
         inner = cells[1:-1] > best + tolerance
         inner &= np.diff(points) > np.maximum(law.resolution, 4.0 * np.spacing(np.abs(points[1:])))
-        if not inner.any() or len(points) + PARTS * int(inner.sum()) > MOST_POINTS:
+        parts = PARTS if len(points) + PARTS * int(inner.sum()) <= MOST_POINTS else 2
+        if not inner.any() or len(points) + parts * int(inner.sum()) > MOST_POINTS:
             break
-        points, rates = _refined(law, points, rates, inner)
+        points, rates = _refined(law, points, rates, inner, parts)
     return _summary(law, delta, points, rates, cells)
 
 
@@ -140,20 +145,27 @@ def _most(top: NDArray[np.float64], bottom: NDArray[np.float64], delta: float) -
     return np.where(top > delta, value, -np.inf)
 
 
-def _cells(rates: Rates, delta: float) -> NDArray[np.float64]:
-    """Bound epsilon on every cell between neighbouring points, and on the two unbounded ones."""
-    ones, zeros = np.ones(1), np.zeros(1)
-    above = _most(np.concatenate((ones, rates.tpr.upper)), np.concatenate((rates.fpr.lower, zeros)), delta)
-    below = _most(np.concatenate((rates.tnr.upper, ones)), np.concatenate((zeros, rates.fnr.lower)), delta)
+def _cells(rates: Rates, delta: float, idle: float) -> NDArray[np.float64]:
+    """Bound epsilon on every cell between neighbouring points a < b, and on the two unbounded ones.
+
+    With k the idle chance, TPR - k FPR and FNR - k TNR are themselves chances of scores above and below a threshold,
+    hence monotone. So in the cell (TPR - delta) / FPR is at most (TPR(a) - delta - k (FPR(a) - FPR(b))) / FPR(b), and
+    (TNR - delta) / FNR at most (TNR(b) - delta) / (FNR(a) + k (TNR(b) - TNR(a))), wherever these exceed 1.
+    """
+    one, zero, k = np.ones(1), np.zeros(1), idle * (1.0 - SLACK)
+    tpr, fpr = np.concatenate((one, rates.tpr.upper)), np.concatenate((one, rates.fpr.lower, zero))
+    tnr, fnr = np.concatenate((zero, rates.tnr.upper, one)), np.concatenate((zero, rates.fnr.lower))
+    above = _most(tpr * (1.0 + SLACK) - k * np.maximum(fpr[:-1] - fpr[1:], 0.0), fpr[1:], delta)
+    below = _most(tnr[1:], fnr + k * np.maximum(tnr[1:] - tnr[:-1], 0.0), delta)
     return np.maximum(above, below)
 
 
 def _refined(
-    law: Law, points: NDArray[np.float64], rates: Rates, chosen: NDArray[np.bool_]
+    law: Law, points: NDArray[np.float64], rates: Rates, chosen: NDArray[np.bool_], parts: int
 ) -> tuple[NDArray[np.float64], Rates]:
     """Divide the chosen cells into equal parts, and evaluate the law at the new points only."""
     left, width = points[:-1][chosen], np.diff(points)[chosen]
-    new = np.unique(left[:, None] + width[:, None] * (np.arange(1, PARTS) / PARTS))
+    new = np.unique(left[:, None] + width[:, None] * (np.arange(1, parts) / parts))
     order = np.argsort(np.concatenate((points, new)), kind="stable")
     fresh = law.rates(new)
     merged = [

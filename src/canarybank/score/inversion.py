@@ -92,7 +92,7 @@ class Tilt:
 
     @cached_property
     def _cumulant_error(self) -> float:
-        return self.law.cumulant_error(self.h) + self.law.cumulant_error(self.h + self.beyond)
+        return self.law.cumulant_error(self.h)
 
     @cached_property
     def _fixed_error(self) -> float:
@@ -133,7 +133,8 @@ class Tilt:
         self, thresholds: NDArray[np.float64], exponent: NDArray[np.float64], slack: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         period = 2.0 * pi / self.step
-        ratio = self.beyond_cumulant - self.cumulant - self.beyond * (thresholds + period) + slack
+        further = slack + self.law.cumulant_error(self.h + self.beyond)
+        ratio = self.beyond_cumulant - self.cumulant - self.beyond * (thresholds + period) + further
         left = np.exp(np.minimum(-self.h * period - exponent + slack, 700.0)) / -np.expm1(-self.h * period)
         right = np.exp(np.minimum(ratio, 700.0)) / -np.expm1(-self.beyond * period)
         return np.asarray(1.0001 * (left + right))

@@ -80,6 +80,11 @@ class RoundLaw:
         return self.shift == 0.0
 
     @property
+    def idle(self) -> float:
+        """Return the probability that an eligible canary does not take part."""
+        return 1.0 - self.q
+
+    @property
     def resolution(self) -> float:
         """Return the distance of thresholds below which the ends of the rates get no tighter."""
         return 0.0

@@ -47,6 +47,11 @@ class SummedLaw:
         return all(law.blind for law in self.rounds)
 
     @property
+    def idle(self) -> float:
+        """Return the probability that an eligible canary takes part in no round."""
+        return float(np.prod([law.idle for law in self.rounds]))
+
+    @property
     def resolution(self) -> float:
         """Return the distance of thresholds below which the ends of the rates get no tighter."""
         return self._lattice.step
