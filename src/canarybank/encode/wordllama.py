@@ -61,24 +61,21 @@ class WordLlamaEncoder:
         tokens = [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
         counts = np.array([len(ids) for ids in tokens])
         sums = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        if len(texts) == 1:
-            sums[0] = self._long_sum(tokens[0])
-        elif counts.any():
-            starts = np.cumsum(counts) - counts
-            filled = counts > 0
-            sums[filled] = np.add.reduceat(self._table[self._known(np.concatenate(tokens))], starts[filled], axis=0)
+        short = np.flatnonzero((counts > 0) & (counts <= _PIECE_TOKENS))
+        if len(short):
+            sums[short] = self._sums([tokens[position] for position in short])
+        for position in np.flatnonzero(counts > _PIECE_TOKENS):
+            ids = tokens[position]
+            pieces = [ids[start : start + _PIECE_TOKENS] for start in range(0, len(ids), _PIECE_TOKENS)]
+            sums[position] = sum(self._sums([piece])[0] for piece in pieces)
         means: Vectors = sums / np.maximum(counts, 1).astype(np.float32)[:, None]
         return means
 
-    def _long_sum(self, ids: NDArray[np.int64]) -> Vectors:
-        pieces = [ids[start : start + _PIECE_TOKENS] for start in range(0, len(ids), _PIECE_TOKENS)]
-        total = np.zeros(self.dimension, dtype=np.float32)
-        for piece in pieces:
-            total += np.add.reduce(self._table[self._known(piece)], axis=0)
-        return total
-
-    def _known(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.minimum(ids, len(self._table) - 1)
+    def _sums(self, tokens: list[NDArray[np.int64]]) -> Vectors:
+        """Return the sum of each text's token vectors; the order of a text's additions depends on that text alone."""
+        counts = np.array([len(ids) for ids in tokens])
+        known = np.minimum(np.concatenate(tokens), len(self._table) - 1)
+        return np.add.reduceat(self._table[known], np.cumsum(counts) - counts, axis=0)
 
 
 def _batches(texts: list[str]) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,63 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import canarybank.encode as room
+from canarybank.encode import ENCODERS, GivenVectors, HashingEncoder, SentenceEncoder, WordLlamaEncoder, load_encoder
+from canarybank.errors import InputError, MissingError
+
+
+def test_names_and_files_give_their_encoders(tmp_path: Path) -> None:
+    np.savez(tmp_path / "v.npz", vectors=np.eye(2), texts=np.array(["a", "b"]))
+    assert isinstance(load_encoder(), WordLlamaEncoder)
+    assert isinstance(load_encoder("hashing"), HashingEncoder)
+    assert isinstance(load_encoder(tmp_path / "v.npz"), GivenVectors)
+
+
+@pytest.mark.models
+def test_sentence_models_get_their_settings() -> None:
+    encoder = load_encoder("minilm", device="cpu", batch_size=5)
+    assert isinstance(encoder, SentenceEncoder)
+    assert (encoder.device, encoder.batch_size, encoder.precision.value) == ("cpu", 5, "float32")
+
+
+def test_built_in_names_are_listed_and_a_typo_gets_a_hint() -> None:
+    assert ENCODERS == ("hashing", "minilm", "minilm-l12", "mpnet", "wordllama")
+    with pytest.raises(InputError, match="no encoder 'wordlama'; did you mean 'wordllama'"):
+        load_encoder("wordlama")
+    with pytest.raises(InputError, match="needs a name or a path"):
+        load_encoder("")
+
+
+def test_a_precision_that_would_be_ignored_is_refused() -> None:
+    for name in ("wordllama", "hashing", "x.npz"):
+        with pytest.raises(InputError, match="float32 only"):
+            load_encoder(name, precision="float16")
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_name_that_nobody_knows_is_missing() -> None:
+    with pytest.raises(MissingError, match="is not on this machine"):
+        load_encoder("a-model-that-does-not-exist")
+
+
+def test_the_room_exports_what_it_says_sorted() -> None:
+    assert room.__all__ == sorted(room.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
+    assert all(hasattr(room, name) for name in room.__all__)
+
+
+def test_the_room_needs_only_numpy_to_be_imported() -> None:
+    code = (
+        "import sys\n"
+        "for name in ('pydantic', 'polars', 'cyclopts', 'scipy', 'matplotlib', 'dp_accounting'):\n"
+        "    sys.modules[name] = None\n"
+        "import canarybank.encode\n"
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'wordllama', 'huggingface_hub', 'tokenizers'}\n"
+        "print(sorted(heavy & sys.modules.keys()))\n"
+        "print(canarybank.encode.load_encoder('hashing').encode(['a']).shape)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n(1, 64)\n"

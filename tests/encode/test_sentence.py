@@ -1,0 +1,136 @@
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from canarybank.encode import CachedEncoder, Encoder, Precision, SentenceEncoder, VectorCache
+from canarybank.encode.models import find_model
+from canarybank.encode.sentence import TOLERANCE, pick_device
+from canarybank.errors import DataError, InputError, MissingError
+
+pytestmark = pytest.mark.models
+
+
+@pytest.fixture(scope="module")
+def encoder() -> SentenceEncoder:
+    return SentenceEncoder("minilm", device="cpu")
+
+
+@pytest.mark.usefixtures("offline")
+def test_minilm_loads_offline_and_equals_its_library(messages: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    encoder = SentenceEncoder("minilm", device="cpu")
+    vectors = encoder.encode(messages)
+    assert capfd.readouterr() == ("", "")
+    library = SentenceTransformer(str(find_model("minilm")), device="cpu", local_files_only=True)
+    direct = library.encode(messages, normalize_embeddings=True, show_progress_bar=False)
+    assert isinstance(encoder, Encoder)
+    assert (encoder.name, encoder.dimension, vectors.dtype) == ("minilm", 384, np.float32)
+    assert np.abs(vectors - direct).max() < TOLERANCE[Precision.FLOAT32]
+    assert np.abs(np.linalg.norm(vectors.astype(np.float64), axis=1) - 1).max() < 1e-6
+
+
+def test_batch_mates_move_no_coordinate_beyond_the_tolerance(encoder: SentenceEncoder, messages: list[str]) -> None:
+    together = encoder.encode(messages)
+    alone = np.concatenate([encoder.encode([text]) for text in messages])
+    order = np.random.default_rng(3).permutation(len(messages))
+    shuffled = encoder.encode([messages[i] for i in order])
+    padded = np.concatenate([encoder.encode([text, "long " * 400])[:1] for text in messages[:6]])
+    limit = TOLERANCE[Precision.FLOAT32]
+    assert np.abs(alone - together).max() < limit
+    assert np.abs(shuffled - together[order]).max() < limit
+    assert np.abs(padded - together[:6]).max() < limit
+    assert np.array_equal(encoder.encode(messages), together)
+
+
+@pytest.mark.parametrize("precision", [Precision.FLOAT16, Precision.BFLOAT16])
+def test_half_precision_stays_within_its_own_tolerance(
+    encoder: SentenceEncoder, messages: list[str], precision: Precision
+) -> None:
+    half = SentenceEncoder("minilm", device="cpu", precision=precision, batch_size=4)
+    texts = messages[:12]
+    vectors = half.encode(texts)
+    assert vectors.dtype == np.float32
+    assert np.abs(np.linalg.norm(vectors.astype(np.float64), axis=1) - 1).max() < 1e-6
+    alone = np.concatenate([half.encode([text]) for text in texts])
+    assert np.abs(alone - vectors).max() < TOLERANCE[precision]
+    exact = encoder.encode(texts)
+    assert 1e-5 < np.abs(vectors - exact).max() < 4 * TOLERANCE[precision]
+    assert half.fingerprint != encoder.fingerprint
+
+
+def test_routing_bound_for_moved_vectors_holds() -> None:
+    # The claim of the module: distances to two entries move by at most 8 t sqrt(d) against each other.
+    rng = np.random.default_rng(11)
+    t, d = 1e-3, 384
+    unit = rng.normal(size=(3, d))
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    gap = ((unit[0] - unit[1]) ** 2).sum() - ((unit[0] - unit[2]) ** 2).sum()
+    for _ in range(200):
+        moved = unit + t * rng.choice([-1, 1], size=unit.shape)
+        moved /= np.linalg.norm(moved, axis=1, keepdims=True)
+        t_seen = np.abs(moved - unit).max()
+        other = ((moved[0] - moved[1]) ** 2).sum() - ((moved[0] - moved[2]) ** 2).sum()
+        assert abs(other - gap) <= 8 * t_seen * np.sqrt(d)
+
+
+def test_a_folder_and_a_hub_snapshot_share_the_fingerprint_of_the_same_model(
+    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    snapshot = tmp_path / "models--sentence-transformers--all-MiniLM-L12-v2" / "snapshots" / ("0" * 40)
+    shutil.copytree(find_model("minilm"), snapshot)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    from_hub = SentenceEncoder("minilm-l12", device="cpu")
+    from_folder = SentenceEncoder(str(snapshot), device="cpu")
+    assert from_hub.fingerprint == from_folder.fingerprint == encoder.fingerprint
+    cache = VectorCache(tmp_path / "vectors")
+    first = CachedEncoder(encoder, cache).encode(["one text"])
+    assert CachedEncoder(from_folder, cache).missing(["one text"]) == 0
+    assert np.array_equal(CachedEncoder(from_hub, cache).encode(["one text"]), first)
+
+
+def test_odd_texts_have_vectors(encoder: SentenceEncoder) -> None:
+    vectors = encoder.encode(["", "\x00", "\ud800", "   ", "😀" * 2000])
+    assert np.isfinite(vectors).all()
+    assert encoder.encode([]).shape == (0, 384)
+
+
+def test_the_device_is_the_best_one_here_unless_said() -> None:
+    import torch
+
+    assert pick_device("cuda:3") == "cuda:3"
+    best = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    assert pick_device() == best
+
+
+def test_the_device_follows_what_torch_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert pick_device() == "mps"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pick_device() == "cuda"
+
+
+def test_bad_choices_and_missing_packages_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="at least one text, not 0"):
+        SentenceEncoder("minilm", batch_size=0)
+    with pytest.raises(InputError, match="no precision 'int8'"):
+        SentenceEncoder("minilm", precision="int8")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(DataError, match="could not be loaded as a sentence-transformers model"):
+        SentenceEncoder(str(tmp_path), device="cpu")
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MissingError, match=r"pip install 'canarybank\[minilm\]'"):
+        SentenceEncoder("minilm", device="cpu")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingError, match="need torch"):
+        SentenceEncoder("minilm")
