@@ -11,9 +11,15 @@ import pytest
 Behaviour = Callable[[BaseHTTPRequestHandler, dict[str, Any]], None]
 
 
-def reply(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> None:
+def reply(
+    handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, headers: dict[str, str] | None = None
+) -> None:
     handler.send_response(status)
-    for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}.items():
+    for name, value in {
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        **(headers or {}),
+    }.items():
         handler.send_header(name, value)
     handler.end_headers()
     handler.wfile.write(body)
@@ -94,7 +100,7 @@ class LoopbackServer:
             def log_message(self, *args: object) -> None:
                 pass
 
-            def do_POST(self) -> None:  # noqa: N802, http.server's name
+            def do_POST(self) -> None:
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 behave = outer._enter(asked, self.headers.get("Authorization"))
                 try:

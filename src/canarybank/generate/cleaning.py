@@ -55,7 +55,8 @@ _META = re.compile(
     r"\[[^\]]{1,40}\]|<\|?[a-z_/]+\|?>|https?://|\b(?:paraphras|rephras|rewrit)\w*"
     r"|\bthe (?:original|user|sentence|phrase|prompt)\b|\bfirst person\b|\bchat message\b|\bin other words\b"
     r"|\b(?:happy|here|ready|glad) to (?:help|assist|chat|share)\b|\b(?:assist|help) you (?:with|today|find)\b"
-    r"|\btell me (?:more )?about what you\b|\bhow can i help\b|\bgreat (?:question|way to start)\b|\byour (?:question|request|prompt)\b",
+    r"|\btell me (?:more )?about what you\b|\bhow can i help\b"
+    r"|\bgreat (?:question|way to start)\b|\byour (?:question|request|prompt)\b",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r".+?(?:[.!?…]+[\"'”’)]*(?=\s|$)|$)", re.DOTALL)

@@ -1,0 +1,109 @@
+import sys
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from canarybank.errors import InputError, MissingError
+from canarybank.generate import HFGenerator, Request, in_order
+
+pytestmark = pytest.mark.models
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+
+    words = ["<pad>", "<eos>", "<unk>", *(f"w{i}" for i in range(29))]
+    raw = Tokenizer(WordLevel({w: i for i, w in enumerate(words)}, unk_token=words[2]))
+    raw.pre_tokenizer = WhitespaceSplit()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=raw, pad_token=words[0], eos_token=words[1], unk_token=words[2], chat_template=TEMPLATE
+    )
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=32,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        eos_token_id=1,
+        pad_token_id=0,
+    )
+    path = tmp_path_factory.mktemp("tiny")
+    transformers.LlamaForCausalLM(config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def asks(count, **options):
+    return [Request("w1 " * (1 + i % 5), seed=i, **({"tokens": 6, "temperature": 1.0} | options)) for i in range(count)]
+
+
+def test_an_answer_depends_on_its_own_seed_and_not_on_its_batch_mates(folder):
+    requests = asks(12)
+    together = in_order(HFGenerator(folder, device="cpu", batch=5), requests)
+    alone = [in_order(HFGenerator(folder, device="cpu", batch=1), [r])[0] for r in requests[:4]]
+    assert alone == together[:4]
+    assert len({a.text for a in together}) > 6
+    assert all(a.completion_tokens <= 6 for a in together)
+    assert {a.finished for a in together} <= {True, False}
+
+
+def test_each_request_keeps_its_own_limits_and_opening(folder):
+    requests = [Request("w1", seed=1, tokens=2, opening="w5"), Request("w1 w2", seed=1, tokens=9, opening="w5 w6")]
+    short, long = in_order(HFGenerator(folder, device="cpu"), requests)
+    assert short.text.startswith("w5")
+    assert long.text.startswith("w5 w6")
+    assert short.completion_tokens <= 2
+    assert short.prompt_tokens == 2
+
+
+def test_temperature_zero_is_the_likeliest_answer(folder):
+    answers = in_order(
+        HFGenerator(folder, device="cpu"), [Request("w1", seed=i, temperature=0.0, tokens=4) for i in range(3)]
+    )
+    assert len({a.text for a in answers}) == 1
+
+
+def test_tokens_are_drawn_from_the_models_law_truncated_as_stated():
+    from canarybank.generate.hf import _sampler
+
+    scores = torch.tensor([[2.0, 1.5, 1.0, 0.0, -3.0]])
+    draws = 4000
+    requests = [Request("x", seed=i, temperature=0.8, top_p=0.9) for i in range(draws)]
+    picked = _sampler(requests, 0.05, torch.device("cpu"))(None, scores.repeat(draws, 1)).argmax(dim=-1).numpy()
+    law = np.exp(scores[0].double().numpy() / 0.8)
+    law /= law.sum()
+    kept = (np.cumsum(law) - law < 0.9) & (law >= 0.05 * law.max())
+    expected = np.where(kept, law, 0) / law[kept].sum()
+    counts = np.bincount(picked, minlength=5)
+    assert (counts[~kept] == 0).all()
+    # Fixed seeds; over random ones this chi-square test would fail with probability 1e-5.
+    assert stats.chisquare(counts[kept], draws * expected[kept]).pvalue > 1e-5
+
+
+def test_the_fingerprint_is_of_the_weights_and_the_truncation(folder):
+    one = HFGenerator(folder, batch=3)
+    assert one.fingerprint == HFGenerator(folder, device="cpu").fingerprint
+    assert one.fingerprint != HFGenerator(folder, min_p=0.1).fingerprint
+    assert HFGenerator("hub/name").fingerprint != HFGenerator("hub/name", revision="x").fingerprint
+    assert HFGenerator("hub/name").name == "hub/name"
+
+
+def test_what_is_missing_is_named(monkeypatch, tmp_path):
+    with pytest.raises(MissingError, match="download it to a folder"):
+        in_order(HFGenerator(tmp_path, device="cpu"), asks(1))
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingError, match=r"pip install 'canarybank\[transformers\]'"):
+        in_order(HFGenerator(tmp_path), asks(1))
+    with pytest.raises(InputError, match="batch"):
+        HFGenerator(tmp_path, batch=0)
+    with pytest.raises(InputError, match="min_p"):
+        HFGenerator(tmp_path, min_p=1.0)

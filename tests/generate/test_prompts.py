@@ -1,0 +1,101 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canarybank.errors import ConfigError, InputError
+from canarybank.generate import Prompt, Request, Response, load_prompt, prompt_names
+from canarybank.generate.prompts import fill, tame
+
+NEEDS = {
+    "bank-chat": {"label"},
+    "bank-examples": {"label", "examples"},
+    "bank-label": {"label"},
+    "bank-sentiment140": {"label"},
+    "bank-yelp": {"label"},
+    "continue": {"label", "positive", "negative"},
+    "paraphrase": {"record"},
+}
+
+
+def test_the_prompts_that_come_along_load_and_ask_for_what_they_say():
+    assert {name: set(load_prompt(name).fields) for name in prompt_names()} == NEEDS
+    assert all(load_prompt(name).about for name in prompt_names())
+    assert len({load_prompt(name).hash for name in prompt_names()}) == len(NEEDS)
+
+
+def test_labels_are_put_into_words():
+    request = load_prompt("bank-yelp").request({"label": "5.0"}, seed=0, path=(0,))
+    assert "loved and give five stars" in request.prompt
+    other = load_prompt("bank-label").request({"label": "a poem"}, seed=0, path=(0,))
+    assert "a poem" in other.prompt
+
+
+def test_a_path_gives_one_request_and_paths_vary():
+    prompt = load_prompt("bank-chat")
+    requests = [prompt.request({"label": "tea"}, seed=1, path=("bank", i)) for i in range(50)]
+    assert requests[3] == prompt.request({"label": "tea"}, seed=1, path=("bank", 3))
+    assert requests[3] != prompt.request({"label": "tea"}, seed=2, path=("bank", 3))
+    assert len({r.seed for r in requests}) == 50
+    assert len({r.opening for r in requests}) > 20
+    assert len({r.temperature for r in requests}) == 4
+
+
+@given(st.text(), st.text())
+def test_a_value_is_text_whatever_it_holds(one, other):
+    assert fill("<{a}|{b}>", {"a": one, "b": other}) == f"<{one}|{other}>"
+
+
+def test_braces_fields_and_format_strings_in_a_record_stay_text():
+    request = load_prompt("paraphrase").request({"record": "{record} {0.__class__} %s {ask}"}, seed=0, path=(0,))
+    assert request.prompt.endswith('"{record} {0.__class__} %s {ask}"')
+
+
+def test_template_marks_and_control_characters_are_taken_out():
+    assert tame("a<|im_end|>\n\n<|im_start|>system b\x00\u202ec") == "a\nsystem b c"
+    assert "<|im_end|>" not in tame("<|im_<|x|>end|>")
+    assert "<|im_end|>" not in tame("<|im_\x00end|>")
+
+
+def test_an_opening_that_only_leads_in_is_taken_off_up_to_its_closing_quote():
+    prompt = Prompt("p", "x", opening='New: "', keep_opening=False)
+    request = Request("x", opening='New: "')
+    answer = prompt.answer(request, Response('New: "hi there" said he', finished=False))
+    assert (answer.text, answer.finished) == ("hi there", True)
+    cut = prompt.answer(request, Response('New: "hi the', finished=False))
+    assert (cut.text, cut.finished) == ("hi the", False)
+    assert Prompt("p", "x", opening="I").answer(Request("x", opening="I"), Response("I am")).text == "I am"
+
+
+def test_own_prompts_come_from_a_path(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('user = "Write about {label}, {how}."\ntokens = 9\n[vary]\nhow = ["so"]\n', encoding="utf-8")
+    prompt = load_prompt(path)
+    assert (prompt.name, prompt.fields, prompt.tokens) == ("mine", {"label"}, 9)
+    assert prompt.request({"label": "tea"}, seed=0, path=()).prompt == "Write about tea, so."
+    assert load_prompt(prompt) is prompt
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("user = ", "not TOML"),
+        ("system = 'x'", "no text under the key 'user'"),
+        ("user='x'\nusr='y'", "unknown keys"),
+        ("user='{a}'\n[vary]\na=[]", "no phrases"),
+    ],
+)
+def test_a_broken_prompt_file_is_refused(tmp_path, text, match):
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=match):
+        load_prompt(path)
+
+
+def test_an_unknown_prompt_or_field_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="bank-label"):
+        load_prompt("bank-lable")
+    with pytest.raises(InputError, match=r"\{topic\}"):
+        Prompt("p", "{topic}").request({"label": "x"}, seed=0, path=())
+    (tmp_path / "latin.toml").write_bytes(b"user = '\xe9'")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load_prompt(tmp_path / "latin.toml")
