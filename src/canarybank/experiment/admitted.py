@@ -1,0 +1,146 @@
+"""Make the stage of users: read the source, admit, cap."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from canarybank.errors import ConfigError
+from canarybank.experiment.config import CohortsConfig, UsersConfig
+from canarybank.experiment.stage_cache import StageCache, stage_key
+from canarybank.progress import SILENT, Progress
+from canarybank.store import hash_file
+from canarybank.users import (
+    ADMISSIONS,
+    Admission,
+    Admitted,
+    Chitchat,
+    Columns,
+    Source,
+    Users,
+    admit,
+    load_users,
+    save_users,
+    source,
+)
+
+__all__ = ["People", "admission", "admit_users", "users_key", "users_source"]
+
+_CANARY_CHOICE = 4
+"""Where the cap is ours to choose, at least this many users for each canary have as many records as it."""
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """The admitted users, the count of all that was read, and what a reader should know of how they were admitted."""
+
+    users: Users
+    report: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, progress: Progress = SILENT) -> People:
+    """Read and admit the users, or take them from the cache where the same file was admitted in the same way before."""
+    given, rule = users_source(config), admission(config, cohorts)
+    key = users_key(given, rule)
+    made: list[Admitted] = []
+
+    def make() -> Users:
+        made.append(admit(given, rule, progress=progress))
+        return made[0].users
+
+    def report_of() -> dict[str, Any]:
+        return (made or [admit(given, rule, progress=progress)])[0].report.as_dict()
+
+    users = cache.file("users", key, "parquet", make, load_users, _save)
+    report = cache.document("users", key, report_of)
+    if config.cap is not None or given.format.name in ADMISSIONS:
+        return People(users, report)
+    return _capped(People(users, report), cohorts.canaries)
+
+
+def users_source(config: UsersConfig) -> Source:
+    """Return the source of users that a configuration names."""
+    built_in = Chitchat().name
+    if config.source == built_in and config.format not in {None, built_in}:
+        raise ConfigError(
+            f"The format {config.format} needs a file of users; name it by users.source, which is {built_in!r}."
+        )
+    return source(
+        config.source,
+        config.format,
+        columns=_columns(config),
+        encoding=config.encoding,
+        member=config.member,
+        strict=config.strict,
+    )
+
+
+def admission(config: UsersConfig, cohorts: CohortsConfig) -> Admission:
+    """Return the admission that a configuration asks for: the format's own, with every given value in its place."""
+    own = ADMISSIONS.get(users_source(config).format.name, Admission())
+    asked = {
+        "minimum": config.minimum,
+        "maximum": config.maximum,
+        "cap": config.cap,
+        "minimum_words": config.minimum_words,
+        "labels": frozenset(config.labels) or None,
+        "users": config.limit,
+    }
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    return replace(own, **given, seed=cohorts.seed)
+
+
+def users_key(given: Source, rule: Admission) -> str:
+    """Return the content address of the admitted users: the file's bytes, how it is read, and who is admitted."""
+    built_in = isinstance(given.format, Chitchat) and not Path(given.path).exists()
+    chosen = asdict(rule) | {"labels": sorted(rule.labels) if rule.labels else None}
+    shape = {name: str(value) for name, value in _shape(given.format).items()}
+    content = "chitchat-dataset 0.9.0" if built_in else hash_file(given.path)
+    return stage_key("users", content=content, format=shape, strict=given.strict, admission=chosen)
+
+
+def _shape(value: Any) -> dict[str, Any]:
+    """Return the fields of a format, which is a dataclass."""
+    return asdict(value)
+
+
+def _save(path: Path, users: Users) -> None:
+    save_users(users, path)
+
+
+def _columns(config: UsersConfig) -> Columns | None:
+    if config.user is None and config.text is None and config.label is None:
+        return None
+    own = source(config.source, config.format).format.columns
+    return Columns(config.user or own.user, config.text or own.text, config.label or own.label)
+
+
+def _capped(people: People, canaries: int) -> People:
+    """Lower the cap until enough users have exactly as many records as it, for canaries come from those."""
+    counts = np.sort(people.users.counts)[::-1]
+    wanted = min(_CANARY_CHOICE * canaries, max(canaries, len(counts) // _CANARY_CHOICE), len(counts))
+    cap = int(counts[wanted - 1])
+    if cap == counts[0]:
+        return people
+    note = (
+        f"Every user was cut to {cap} records, for canaries are drawn from users with as many records as the cap, "
+        "and fewer "
+        f"than {wanted} users have more; set users.cap to choose."
+    )
+    return replace(people, users=_cut(people.users, cap), notes=(*people.notes, note))
+
+
+def _cut(users: Users, cap: int) -> Users:
+    # Records stand in the order of their rank, so the first of them are those that a lower cap keeps.
+    starts = np.searchsorted(users.owners, np.arange(len(users)))
+    kept = np.flatnonzero(np.arange(len(users.owners)) - starts[users.owners] < cap)
+    texts = users.require_texts()
+    return Users(
+        ids=users.ids,
+        owners=users.owners[kept],
+        texts=tuple(texts[i] for i in kept),
+        labels=None if users.labels is None else tuple(users.labels[i] for i in kept),
+    )

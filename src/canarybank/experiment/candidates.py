@@ -1,0 +1,180 @@
+"""Make the stage of the bank: read, generate or take the embedded candidate texts."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from canarybank.errors import ConfigError, DataError
+from canarybank.experiment.config import BankConfig
+from canarybank.experiment.embedded import embedded_bank
+from canarybank.experiment.stage_cache import StageCache, stage_key
+from canarybank.generate import CandidateBank, Generator, Prompt, load_prompt, make_bank
+from canarybank.progress import SILENT, Progress
+from canarybank.store import file_errors, parse_json
+from canarybank.users import Users
+
+__all__ = ["GENERATED_SIZE", "Candidates", "bank_labels", "bank_prompt", "gather_candidates", "read_texts"]
+
+GENERATED_SIZE = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The texts of a bank, and what a reader should know of them."""
+
+    texts: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+_STAND_IN = (
+    "The bank is the embedded one, everyday chat written for the built-in users, and these users are others: the "
+    "figures hold "
+    "for this bank. Name the bank that you use by bank.source, or generate one."
+)
+
+
+def gather_candidates(
+    config: BankConfig,
+    users: Users,
+    generator: Generator | None,
+    cache: StageCache,
+    *,
+    built_in: bool = True,
+    progress: Progress = SILENT,
+) -> Candidates:
+    """Return the bank's candidate texts, from the embedded bank, a file, or the generator.
+
+    ``built_in`` says whether the users are the built-in ones, for whom the embedded bank was written.
+    """
+    if config.source == "embedded":
+        texts = _first(embedded_bank().texts, config.size, "the embedded bank")
+        return Candidates(texts, () if built_in else (_STAND_IN,))
+    if config.source == "generate":
+        if generator is None:
+            raise ConfigError(
+                "bank.source is generate, but no generator is named; set generator.kind, or name a bank file by "
+                "bank.source."
+            )
+        return Candidates(_generated(config, users, generator, cache, progress))
+    return Candidates(_first(read_texts(Path(config.source), config.text), config.size, config.source))
+
+
+def bank_prompt(config: BankConfig) -> tuple[Prompt, tuple[str, ...] | None]:
+    """Return the prompt that a bank is generated with, and the public examples that it shows."""
+    examples = read_texts(Path(config.examples)) if config.examples else None
+    return load_prompt(config.prompt or ("bank-examples" if config.examples else "bank-label")), examples
+
+
+def bank_labels(config: BankConfig, users: Users) -> tuple[str, ...]:
+    """Return the labels to generate for: those that are named, else the users' own."""
+    if config.labels:
+        return config.labels
+    if users.labels is None:
+        raise ConfigError(
+            "A bank is generated label by label, and these users have no labels; name labels or topics by bank.labels."
+        )
+    return tuple(sorted(set(users.labels)))
+
+
+def read_texts(path: Path, column: str = "text") -> tuple[str, ...]:
+    """Return a file's different texts in its order: a column of parquet, csv or jsonl, or the lines of txt."""
+    suffix = path.suffix.lower()
+    if suffix in {".parquet", ".pq"}:
+        return _parquet(path, column)
+    with file_errors(path, "read"):
+        try:
+            content = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path} is not UTF-8 ({error}); convert it first.") from None
+    readers = {".csv": _csv, ".jsonl": _jsonl, ".txt": _lines}
+    if suffix not in readers:
+        raise DataError(f"The name of {path} does not tell its format; use one of .parquet, .csv, .jsonl and .txt.")
+    texts = [text for text in readers[suffix](content, column, path) if text.strip()]
+    if not texts:
+        raise DataError(f"{path} holds no texts; it must hold at least one.")
+    return tuple(dict.fromkeys(texts))
+
+
+def _generated(
+    config: BankConfig, users: Users, generator: Generator, cache: StageCache, progress: Progress
+) -> tuple[str, ...]:
+    prompt, examples = bank_prompt(config)
+    labels, size = bank_labels(config, users), config.size or GENERATED_SIZE
+    key = stage_key(
+        "bank",
+        generator=generator.fingerprint,
+        prompt=prompt.hash,
+        labels=labels,
+        examples=examples,
+        **config.model_dump(mode="json", include={"shots", "near", "tries", "seed"}),
+        size=size,
+    )
+
+    def make() -> list[str]:
+        bank: CandidateBank = make_bank(
+            generator,
+            size,
+            labels,
+            prompt=prompt,
+            seed=config.seed,
+            examples=examples,
+            shots=config.shots,
+            near=config.near,
+            tries=config.tries,
+            progress=progress,
+        )
+        return list(bank.texts)
+
+    return tuple(cache.document("bank", key, make))
+
+
+def _first(texts: Sequence[str], size: int | None, where: str) -> tuple[str, ...]:
+    if size is not None and size > len(texts):
+        raise ConfigError(
+            f"bank.size is {size}, but {where} has {len(texts)} different texts; ask for at most that many."
+        )
+    return tuple(texts[:size])
+
+
+def _parquet(path: Path, column: str) -> tuple[str, ...]:
+    if column == "text":
+        return CandidateBank.read(path).texts
+    import polars as pl
+
+    try:
+        with file_errors(path, "read"):
+            frame = pl.read_parquet(path)
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path} cannot be read as Parquet ({error}).") from None
+    if column not in frame.columns:
+        raise DataError(f"{path} has no column {column!r}; it has {', '.join(frame.columns)}. Set bank.text.")
+    return tuple(dict.fromkeys(str(text) for text in frame[column].drop_nulls()))
+
+
+def _csv(content: str, column: str, path: Path) -> list[str]:
+    rows = csv.DictReader(io.StringIO(content, newline=""))
+    if column not in (rows.fieldnames or ()):
+        raise DataError(f"{path} has no column {column!r}; it has {', '.join(rows.fieldnames or ())}. Set bank.text.")
+    try:
+        return [row[column] or "" for row in rows]
+    except csv.Error as error:
+        raise DataError(f"{path} is no CSV file at line {rows.line_num}: {error}.") from None
+
+
+def _jsonl(content: str, column: str, path: Path) -> list[str]:
+    texts = []
+    for number, line in enumerate(content.split("\n"), start=1):
+        if not line.strip():
+            continue
+        row = parse_json(line, f"{path}, line {number}")
+        if not isinstance(row, dict) or not isinstance(row.get(column), str):
+            raise DataError(f"Line {number} of {path} holds no text under {column!r}; set bank.text.")
+        texts.append(row[column])
+    return texts
+
+
+def _lines(content: str, column: str, path: Path) -> list[str]:
+    del column, path
+    return content.splitlines()

@@ -1,0 +1,310 @@
+"""Hold the one model that is the configuration: TOML file, flags, JSON schema, manifest and documentation come from it.
+
+Nothing heavy is imported here, so that the command line can build its flags from the model at once. A field marked
+``decides=False`` changes how a run is done but not what it finds: an existing run may be resumed with another value.
+"""
+
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+__all__ = [
+    "ATTACK_NAMES",
+    "AttackConfig",
+    "AuditConfig",
+    "BankConfig",
+    "CohortsConfig",
+    "Config",
+    "EncoderConfig",
+    "GeneratorConfig",
+    "MechanismConfig",
+    "RunConfig",
+    "UsersConfig",
+]
+
+ATTACK_NAMES = (
+    "ordinary",
+    "exact",
+    "paraphrase",
+    "paraphrase-norm",
+    "paraphrase-mueff",
+    "nonce",
+    "nonce-norm",
+    "nonce-mueff",
+)
+AttackName = Literal[
+    "available",
+    "all",
+    "ordinary",
+    "exact",
+    "paraphrase",
+    "paraphrase-norm",
+    "paraphrase-mueff",
+    "nonce",
+    "nonce-norm",
+    "nonce-mueff",
+]
+_FREE: dict[str, Any] = {"decides": False}
+
+
+def _listed(value: Any) -> Any:
+    """Split a text at its commas, so that a flag can hold a list."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=False)
+
+
+class UsersConfig(_Section):
+    """Where the users come from, and who of them is admitted."""
+
+    source: str = Field(
+        default="chitchat", min_length=1, description="The built-in users (chitchat), or the path of a file."
+    )
+    format: Literal["csv", "tsv", "jsonl", "parquet", "yelp", "sentiment140", "chitchat"] | None = Field(
+        default=None, description="The file's format; left out, its name tells."
+    )
+    user: str | None = Field(
+        default=None, description="The column that holds the user's id; left out, the format's own."
+    )
+    text: str | None = Field(
+        default=None, description="The column that holds the record's text; left out, the format's own."
+    )
+    label: str | None = Field(default=None, description="The column that holds the record's label, where there is one.")
+    encoding: str | None = Field(default=None, description="The file's character encoding; left out, the format's own.")
+    member: str | None = Field(default=None, description="The file to read inside an archive, as a pattern.")
+    strict: bool = Field(
+        default=True, description="Whether a broken line is an error; if not, it is skipped and counted."
+    )
+    minimum: Count | None = Field(default=None, description="The fewest usable records with which a user is admitted.")
+    maximum: Count | None = Field(default=None, description="The most usable records with which a user is admitted.")
+    cap: Count | None = Field(
+        default=None,
+        description="The records kept of each user; left out, 64, or fewer where too few users of a file have as many.",
+    )
+    minimum_words: Count | None = Field(default=None, description="The fewest words of a usable record.")
+    labels: Names = Field(default=(), description="The labels of usable records; left out, all.")
+    limit: Count | None = Field(default=None, description="The most users that are admitted, chosen by seed.")
+
+
+class CohortsConfig(_Section):
+    """Which role each user plays."""
+
+    auxiliary: Count | None = Field(
+        default=None, description="Users who design; left out, as many as there are, 500 at most."
+    )
+    calibration: Count | None = Field(
+        default=None, description="Users who calibrate; left out, as many as auxiliary ones."
+    )
+    evaluation: Count | None = Field(
+        default=None, description="Eligible users; left out, as many as there are, 1,000 at most."
+    )
+    canaries: Count = Field(default=5, description="The canaries of each attack.")
+    shared: bool = Field(
+        default=False, description="Whether all attacks with real canaries have the same; if not, each draws its own."
+    )
+    fixed: Names = Field(
+        default=(),
+        description="The ids of the users who are the real canaries of all attacks, or the word embedded; left out, "
+        "they are drawn by seed.",
+    )
+    seed: Seed = Field(
+        default=0,
+        description="The seed of all that is drawn before the trials: records under the cap, cohorts, canaries, "
+        "reserved positions, nonces, pools and selections.",
+    )
+
+
+class EncoderConfig(_Section):
+    """What turns text into vectors."""
+
+    name: str = Field(
+        default="wordllama",
+        min_length=1,
+        description="wordllama, minilm, hashing (for tests), the name or folder of a sentence-transformers model, or a "
+        "file of vectors.",
+    )
+    device: str | None = Field(default=None, description="The torch device; left out, the best one here.")
+    batch_size: Count | None = Field(
+        default=None, description="Texts in one forward pass; left out, what suits the device."
+    )
+    precision: Literal["float32", "float16", "bfloat16"] = Field(
+        default="float32", description="The number format that a model on torch computes in."
+    )
+
+
+class BankConfig(_Section):
+    """The candidate texts that users vote for."""
+
+    source: str = Field(
+        default="embedded",
+        min_length=1,
+        description="embedded, generate, or the path of a file (parquet, csv, jsonl or txt) with the texts.",
+    )
+    size: Count | None = Field(
+        default=None,
+        description="The number of entries; left out, all of the source, or 8,192 where they are generated.",
+    )
+    text: str = Field(default="text", description="The column of the file that holds the texts.")
+    labels: Names = Field(
+        default=(), description="The labels or topics to generate for; left out, the users' own labels."
+    )
+    prompt: str | None = Field(default=None, description="The prompt to generate with, by name or path of a TOML file.")
+    examples: str | None = Field(default=None, description="A file of public example texts to show to the generator.")
+    shots: Count = Field(default=3, description="The examples shown in one request.")
+    near: float = Field(default=0.7, gt=0, le=1, description="The likeness from which two candidates count as one.")
+    tries: float = Field(default=8.0, ge=1, description="The most answers asked for a candidate, on average.")
+    seed: Seed = Field(default=0, description="The seed of the requests.")
+
+
+class GeneratorConfig(_Section):
+    """What writes public text: banks and paraphrases."""
+
+    kind: Literal["none", "smollm2", "openai", "llamacpp", "transformers"] = Field(
+        default="none", description="The back end; none runs without one, on embedded texts."
+    )
+    model: str | None = Field(
+        default=None, description="The model's name at the server or hub, or the path of its file."
+    )
+    revision: str = Field(default="", description="A mark for a model that changed under its name.")
+    prefill: bool = Field(default=False, description="Whether the server continues an answer that the request begins.")
+    base_url: str | None = Field(
+        default=None,
+        description="The URL of an OpenAI-compatible server; left out, OpenAI's own.",
+        json_schema_extra=_FREE,
+    )
+    api_key_env: str = Field(
+        default="OPENAI_API_KEY",
+        description="The environment variable that holds the API key; the key itself is never written anywhere.",
+        json_schema_extra=_FREE,
+    )
+    concurrency: Count = Field(default=8, description="The most requests in flight.", json_schema_extra=_FREE)
+    deadline: float = Field(
+        default=120.0, gt=0, description="Seconds until an attempt is given up.", json_schema_extra=_FREE
+    )
+    max_tokens: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="The most tokens that one command may spend.", json_schema_extra=_FREE
+    )
+    max_cost: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="The most money that one command may spend.", json_schema_extra=_FREE
+    )
+    prompt_price: float = Field(
+        default=0.0, ge=0, description="The price of a million prompt tokens.", json_schema_extra=_FREE
+    )
+    completion_price: float = Field(
+        default=0.0, ge=0, description="The price of a million completion tokens.", json_schema_extra=_FREE
+    )
+    device: str | None = Field(default=None, description="The torch device of transformers.", json_schema_extra=_FREE)
+    threads: Count | None = Field(
+        default=None, description="The threads of a model in process.", json_schema_extra=_FREE
+    )
+
+    @field_validator("base_url")
+    @classmethod
+    def _without_secret(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "")
+        if parts.username or parts.password or parts.query:
+            raise ValueError("it holds a user, a password or a query; a key belongs in an environment variable")
+        return value
+
+    @model_validator(mode="after")
+    def _with_model(self) -> "GeneratorConfig":
+        if self.kind in {"openai", "llamacpp", "transformers"} and not self.model:
+            raise ValueError(f"a generator of kind {self.kind} needs generator.model, its name or path")
+        return self
+
+
+class MechanismConfig(_Section):
+    """The parameters of the release that decide its privacy."""
+
+    k: Count = Field(default=5, description="The nearest bank entries that each record votes for.")
+    clip: float = Field(default=0.1, gt=0, description="The L2 norm that a user's contribution is clipped to.")
+    sigma: float = Field(
+        default=1.0, gt=0, description="The noise multiplier: noise has standard deviation sigma times clip."
+    )
+    q: float = Field(default=0.1, gt=0, le=1, description="Each user's probability of taking part in a release.")
+    delta: float = Field(default=1e-5, gt=0, lt=1, description="The delta at which epsilon is stated.")
+
+
+class AttackConfig(_Section):
+    """What the auditor does to the bank."""
+
+    names: Annotated[tuple[AttackName, ...], BeforeValidator(_listed)] = Field(
+        default=("available",),
+        min_length=1,
+        description="The attacks by name; all, or available: all for which there are paraphrases or which need none.",
+    )
+    probes: Count = Field(default=64, description="The bank positions reserved for probes.")
+    pool: Count = Field(default=512, description="The candidate probes that paraphrase and nonce attacks select from.")
+    paraphrase_prompt: str = Field(default="paraphrase", description="The prompt of paraphrases, by name or path.")
+    similarity: float = Field(
+        default=0.3, ge=-1, le=1, description="The least cosine, by the run's encoder, of a paraphrase to its record."
+    )
+    tries: float = Field(default=8.0, ge=1, description="The most answers asked for a paraphrase, on average.")
+
+    @field_validator("names")
+    @classmethod
+    def _once(cls, value: tuple[AttackName, ...]) -> tuple[AttackName, ...]:
+        if len(set(value)) != len(value):
+            raise ValueError("an attack is named twice")
+        if len(value) > 1 and {"all", "available"} & set(value):
+            raise ValueError("the words all and available stand alone")
+        return value
+
+    @model_validator(mode="after")
+    def _enough(self) -> "AttackConfig":
+        if self.pool < self.probes:
+            raise ValueError(f"a pool of {self.pool} candidates cannot fill {self.probes} probe positions")
+        return self
+
+
+class AuditConfig(_Section):
+    """What is declared before anything is evaluated."""
+
+    trials: Count = Field(default=1_000_000, description="The trials of each hypothesis of each canary.")
+    alpha: float = Field(default=0.05, gt=0, lt=1, description="The level of each attack's headline claim.")
+    method: Literal["paper", "clopper-pearson", "joint", "pooled", "stratified"] = Field(
+        default="paper", description="How counts become the headline bound."
+    )
+    threshold: Literal["calibrated", "analytic"] = Field(
+        default="calibrated",
+        description="How the threshold is frozen: by calibration trials, or by the calibration law.",
+    )
+    engine: Literal["projected", "literal"] = Field(
+        default="projected", description="How trials are played: on projected users, or literally; the law is the same."
+    )
+    accounted: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="The epsilon that the operator's accountant claims; left out, the exact one."
+    )
+
+
+class RunConfig(_Section):
+    """How the run is done."""
+
+    seed: Seed = Field(default=0, description="The seed of the trials, those that calibrate and those that count.")
+    workers: Count | None = Field(
+        default=None,
+        description="The cores to use; left out, all. Results do not depend on it.",
+        json_schema_extra=_FREE,
+    )
+
+
+class Config(_Section):
+    """Everything that an audit is told."""
+
+    users: UsersConfig = Field(default=UsersConfig(), description="Where the users come from.")
+    cohorts: CohortsConfig = Field(default=CohortsConfig(), description="Which role each user plays.")
+    encoder: EncoderConfig = Field(default=EncoderConfig(), description="What turns text into vectors.")
+    bank: BankConfig = Field(default=BankConfig(), description="The candidate texts that users vote for.")
+    generator: GeneratorConfig = Field(default=GeneratorConfig(), description="What writes public text.")
+    mechanism: MechanismConfig = Field(default=MechanismConfig(), description="The parameters of the release.")
+    attack: AttackConfig = Field(default=AttackConfig(), description="What the auditor does to the bank.")
+    audit: AuditConfig = Field(default=AuditConfig(), description="What is declared before the evaluation.")
+    run: RunConfig = Field(default=RunConfig(), description="How the run is done.")

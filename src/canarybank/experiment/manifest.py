@@ -1,0 +1,139 @@
+"""Hold what surrounds a run: its settings and their origins, versions, hardware, and the hash of every file."""
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from canarybank import __version__
+from canarybank.experiment.commitment import Record
+from canarybank.experiment.origins import Resolved
+from canarybank.experiment.results import NOT_PRIVATE
+
+__all__ = ["Manifest", "Surroundings", "new_manifest", "now"]
+
+SCHEMA = 1
+_PACKAGES = (
+    "chitchat-dataset",
+    "dp-accounting",
+    "numpy",
+    "openai",
+    "polars",
+    "pydantic",
+    "scipy",
+    "sentence-transformers",
+    "torch",
+    "transformers",
+    "wordllama",
+    "xllamacpp",
+)
+
+
+class Surroundings(Record):
+    """The software and hardware that a run was done with."""
+
+    python: str = Field(description="The version of Python.")
+    platform: str = Field(description="The operating system.")
+    packages: dict[str, str] = Field(description="The versions of the packages that results may depend on.")
+    commit: str | None = Field(description="The commit of canarybank's own source, where it runs from a checkout.")
+    processor: str = Field(description="The processor's name.")
+    cores: int = Field(description="The cores that this process may use.")
+    memory_gib: float | None = Field(description="The machine's memory.")
+
+
+class Manifest(Record):
+    """Everything about a run that is not its result."""
+
+    schema_version: int = Field(default=SCHEMA, description="The version of this file's layout.")
+    canarybank: str = Field(default=__version__, description="The version of canarybank.")
+    statement: str = Field(default=NOT_PRIVATE, description="What this folder may not be taken for.")
+    state: Literal["started", "finished"] = Field(default="started", description="Whether all results are in.")
+    command: str = Field(default="", description="The command that did the run.")
+    config: dict[str, Any] = Field(description="Every value of the configuration by its dotted key.")
+    origins: dict[str, str] = Field(description="Where each of them came from.")
+    commitment: str | None = Field(default=None, description="The sha256 of commitment.json.")
+    stages: dict[str, dict[str, int]] = Field(
+        default_factory=dict, description="How many pieces each stage made, and how many it found in the cache."
+    )
+    started: str = Field(description="When the run was first started, in UTC.")
+    finished: str | None = Field(default=None, description="When its results were complete, in UTC.")
+    surroundings: Surroundings = Field(description="What the run was done with.")
+    files: dict[str, str] = Field(default_factory=dict, description="The sha256 of every other file of the run.")
+
+
+def new_manifest(resolved: Resolved, command: str) -> Manifest:
+    """Return the manifest of a run that starts now."""
+    return Manifest(
+        command=command,
+        config=resolved.values(),
+        origins=dict(resolved.origins),
+        started=now(),
+        surroundings=surroundings(),
+    )
+
+
+def now() -> str:
+    """Return the time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def surroundings() -> Surroundings:
+    """Return what this process runs with."""
+    return Surroundings(
+        python=platform.python_version(),
+        platform=platform.platform(),
+        packages=dict(_versions()),
+        commit=_commit(),
+        processor=_processor(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_gib=_memory(),
+    )
+
+
+def _versions() -> Mapping[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _commit() -> str | None:
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(  # noqa: S603, a fixed command on our own checkout
+            ["git", "-C", str(root), "rev-parse", "HEAD"],  # noqa: S607, wherever git is
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _memory() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, OSError, ValueError):
+        return None

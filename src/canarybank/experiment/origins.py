@@ -1,0 +1,176 @@
+"""Put a configuration together from defaults, a preset, a file and flags, and remember where each value came from."""
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from canarybank.errors import ConfigError
+from canarybank.experiment.config import Config
+from canarybank.experiment.presets import PRESETS
+
+__all__ = ["Resolved", "decisive", "differences", "fields", "flatten", "resolve"]
+
+# A relative path in a file means a place beside that file; these values may be paths.
+_PATHS = ("users.source", "encoder.name", "bank.source", "bank.prompt", "bank.examples", "generator.model")
+_SECRET = "generator.base_url"  # noqa: S105, the name of a key whose value may hold a password
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A configuration, and for each of its keys where the value came from."""
+
+    config: Config
+    origins: Mapping[str, str]
+
+    def values(self) -> dict[str, Any]:
+        """Return every value by its dotted key."""
+        return flatten(self.config)
+
+
+def resolve(
+    file: Path | str | None = None, flags: Mapping[str, object] | None = None, preset: str | None = None
+) -> Resolved:
+    """Put a configuration together: a flag beats the file, the file beats the preset, the preset beats the defaults.
+
+    Args:
+        file: A TOML file with the sections of ``Config``.
+        flags: Values by dotted key, such as ``{"audit.trials": 1000}``; texts are read as the key's own type.
+        preset: A name in ``PRESETS``.
+    """
+    layers = []
+    if preset is not None:
+        layers.append((f"preset {preset}", _dotted(_preset(preset))))
+    if file is not None:
+        layers.append((f"file {file}", _beside(Path(file), _dotted(_read(Path(file))))))
+    layers.append(("flag", dict(flags or {})))
+    values: dict[str, object] = {}
+    origins = dict.fromkeys(fields(), "default")
+    for origin, layer in layers:
+        for key, value in layer.items():
+            _refuse_unknown(key, origin)
+            values[key], origins[key] = value, origin
+    return Resolved(_validated(values, origins), origins)
+
+
+def fields() -> dict[str, FieldInfo]:
+    """Return every field of the configuration by its dotted key, in the model's order."""
+    return {
+        f"{section}.{name}": field
+        for section, outer in Config.model_fields.items()
+        for name, field in _model(outer).model_fields.items()
+    }
+
+
+def flatten(config: Config) -> dict[str, Any]:
+    """Return every value of a configuration by its dotted key, as JSON values."""
+    return {
+        f"{section}.{name}": value
+        for section, values in config.model_dump(mode="json").items()
+        for name, value in values.items()
+    }
+
+
+def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that decide what a run finds, leaving out how it is done."""
+    free = {key for key, field in fields().items() if _is_free(field)}
+    return {key: value for key, value in values.items() if key not in free}
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return a line for each decisive key whose values differ: key: old -> new."""
+    before, after = decisive(old), decisive(new)
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    return [f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}" for key in keys]
+
+
+def _is_free(field: FieldInfo) -> bool:
+    extra = field.json_schema_extra
+    return isinstance(extra, dict) and extra.get("decides") is False
+
+
+def _model(field: FieldInfo) -> type[BaseModel]:
+    model = field.annotation
+    assert isinstance(model, type)  # noqa: S101, every field of Config is a section
+    return model
+
+
+def _shown(value: Any) -> str:
+    return "left out" if value is None else repr(value)
+
+
+def _preset(name: str) -> Mapping[str, Any]:
+    if name not in PRESETS:
+        raise ConfigError(f"There is no preset {name!r}; choose one of {', '.join(PRESETS)}.")
+    return PRESETS[name]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"The configuration {str(path)!r} cannot be read ({error.strerror}); check the path."
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"The configuration {str(path)!r} is not UTF-8; save it as UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"The configuration {str(path)!r} is not TOML: {error}.") from None
+
+
+def _dotted(sections: Mapping[str, Any]) -> dict[str, object]:
+    return dict(_pairs(sections))
+
+
+def _pairs(sections: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    for section, values in sections.items():
+        if isinstance(values, Mapping):
+            yield from ((f"{section}.{name}", value) for name, value in values.items())
+        else:
+            yield section, values
+
+
+def _beside(file: Path, values: dict[str, object]) -> dict[str, object]:
+    for key in _PATHS:
+        value = values.get(key)
+        if isinstance(value, str) and not Path(value).is_absolute() and (file.parent / value).exists():
+            values[key] = str(file.parent / value)
+    return values
+
+
+def _refuse_unknown(key: str, origin: str) -> None:
+    known = fields()
+    if key in known:
+        return
+    names = {name.partition(".")[2]: name for name in known}
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    hint = close[0] if close else names.get(key.rpartition(".")[2])
+    raise ConfigError(
+        f"There is no key {key!r} (from {origin}); "
+        + (f"did you mean {hint!r}?" if hint else "`canarybank config show` lists them all.")
+    )
+
+
+def _validated(values: Mapping[str, object], origins: Mapping[str, str]) -> Config:
+    sections: dict[str, dict[str, object]] = {}
+    for key, value in values.items():
+        section, _, name = key.partition(".")
+        sections.setdefault(section, {})[name] = value
+    try:
+        return Config.model_validate(sections)
+    except ValidationError as error:
+        raise ConfigError(" ".join(_sentence(problem, origins) for problem in error.errors())) from None
+
+
+def _sentence(problem: Any, origins: Mapping[str, str]) -> str:
+    key = ".".join(str(part) for part in problem["loc"][:2])
+    why = problem["msg"].removeprefix("Value error, ").rstrip(".")
+    if key not in origins:
+        return f"The section {key} cannot be used: {why}."
+    shown = "" if key == _SECRET else f" {problem['input']!r}"
+    return f"The value{shown} of {key} (from {origins[key]}) cannot be used: {why[:1].lower()}{why[1:]}."

@@ -1,0 +1,263 @@
+"""Say before anything runs what a run will take, and the most that it could certify."""
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from canarybank.attack import ATTACKS, Attack, CanaryKind, PoolKind, nonce_pool
+from canarybank.audit import Ceiling, Settings, ThresholdMode, ceiling, trials_needed
+from canarybank.errors import InputError
+from canarybank.experiment.admitted import admission, admit_users, users_key, users_source
+from canarybank.experiment.candidates import GENERATED_SIZE, bank_labels, bank_prompt, gather_candidates
+from canarybank.experiment.commitment import Record
+from canarybank.experiment.config import Config
+from canarybank.experiment.folder import MANIFEST, TRIALS, Run, refuse_other_settings
+from canarybank.experiment.measured import encode_rate, trial_rate
+from canarybank.experiment.origins import Resolved
+from canarybank.experiment.roles import canaries_of, chosen_attacks, draw_roles
+from canarybank.experiment.running import cached_encoder, mechanism_of, settings_of
+from canarybank.experiment.shards import read_shards
+from canarybank.experiment.stage_cache import StageCache
+from canarybank.experiment.writers import build_generator, response_file
+from canarybank.generate import Generator, Request, ResponseCache, bank_plan, paraphrase_plan
+from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.progress import SILENT, Progress
+from canarybank.users import Cohorts, Users
+
+__all__ = ["GeneratorPlan", "Plan", "StagePlan", "plan"]
+
+_YIELD = 0.75
+"""The share of a generator's answers that typically pass."""
+_LETTERS_PER_TOKEN = 4
+_SECONDS_PER_CANARY = 0.5
+"""Designing and judging one canary takes about this long."""
+_BASE_MIB = 250
+_GOAL = 0.9
+
+
+class StagePlan(Record):
+    """One stage, and whether its outcome is here already."""
+
+    stage: str = Field(description="The stage's name.")
+    cached: bool = Field(description="Whether nothing of it is left to do.")
+    detail: str = Field(description="What it makes.")
+
+
+class GeneratorPlan(Record):
+    """What the generator will be asked."""
+
+    calls: int = Field(description="Requests that are not answered yet, at the usual share of usable answers.")
+    cached: int = Field(description="Requests that were answered before.")
+    tokens: int = Field(description="Prompt and answer tokens of the open requests, about.")
+
+
+class Plan(Record):
+    """What a run will take, and the most that it could certify."""
+
+    state: Literal["new", "resumes", "finished"] = Field(description="What stands in the folder.")
+    stages: tuple[StagePlan, ...] = Field(description="Each stage, cached or new.")
+    users: int = Field(description="The admitted users.")
+    records: int = Field(description="Their records.")
+    texts_to_encode: int = Field(description="Different texts whose vectors are not cached.")
+    generator: GeneratorPlan = Field(description="What the generator will be asked.")
+    attacks: tuple[str, ...] = Field(description="The attacks that run.")
+    eligible: int = Field(description="The eligible users.")
+    trials: int = Field(description="All trials that are left to play, those that calibrate included.")
+    trials_per_second: float = Field(description="The measured rate of all workers together.")
+    workers: int = Field(description="The workers.")
+    seconds: float = Field(description="The time that is left, about, without the generator's.")
+    memory_mib: float = Field(description="The memory at the peak, about.")
+    epsilon: float = Field(description="The exact epsilon of the mechanism.")
+    ceiling: float = Field(description="The median bound that perfect canaries would give with so many trials.")
+    ceiling_range: tuple[float, float] = Field(description="The 5% to 95% range of that bound.")
+    trials_for_goal: int | None = Field(
+        description="The trials of each hypothesis of each canary with which a perfect canary is expected to show "
+        "90% of the exact epsilon."
+    )
+    notes: tuple[str, ...] = Field(description="What a reader should know.")
+
+
+def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT) -> Plan:
+    """Say what a run in a folder will take.
+
+    Users are read and admitted, which the run then finds done; rates are measured on small pieces of the work.
+    """
+    config, cache = resolved.config, StageCache()
+    state, done = _state(resolved, Path(folder))
+    mechanism, settings = mechanism_of(config), settings_of(config)
+    admitted_before = cache.has("users", users_key(users_source(config.users), admission(config.users, config.cohorts)))
+    attacks, left_out = chosen_attacks(config)
+    people = admit_users(config.users, config.cohorts, cache, progress)
+    cohorts = draw_roles(config.cohorts, people.users, attacks)
+    encoder = cached_encoder(config.encoder)
+    generator = build_generator(config.generator)
+    bank_texts, notes = _bank_texts(config, people.users, generator, cache)
+    asked = _asked(config, people.users, cohorts, attacks, generator)
+    known = [*people.users.require_texts(), *bank_texts, *_nonces(config, cohorts, attacks, encoder.dimension)]
+    missing = encoder.missing(known) + round(_YIELD * asked.calls)
+    left = 0 if state == "finished" else _trials(config, settings, len(attacks)) - done
+    workers, eligible = config.run.workers or _cores(), len(cohorts.evaluation)
+    rate = workers * trial_rate(mechanism, eligible, config.attack.probes, settings.engine)
+    most = _ceiling(mechanism, settings, config.cohorts.canaries)
+    cases = len(attacks) * config.cohorts.canaries
+    seconds = left / rate + (0.0 if state == "finished" else cases * _SECONDS_PER_CANARY)
+    if missing:
+        seconds += missing / encode_rate(encoder.encoder, known)
+    return Plan(
+        state=state,
+        stages=_stages(config, state, missing, asked, left, admitted=admitted_before),
+        users=len(people.users),
+        records=len(people.users.owners),
+        texts_to_encode=missing,
+        generator=asked,
+        attacks=tuple(attack.name for attack in attacks),
+        eligible=eligible,
+        trials=left,
+        trials_per_second=rate,
+        workers=workers,
+        seconds=seconds,
+        memory_mib=_memory(config, people.users, len(bank_texts) or GENERATED_SIZE, encoder.dimension, cases),
+        epsilon=most.exact,
+        ceiling=most.median,
+        ceiling_range=(most.q05, most.q95),
+        trials_for_goal=_goal(mechanism, settings, config.cohorts.canaries),
+        notes=(*people.notes, *notes, *left_out),
+    )
+
+
+def _state(resolved: Resolved, folder: Path) -> tuple[Literal["new", "resumes", "finished"], int]:
+    """Return what stands in a folder, and how many trials of its evaluation are done."""
+    if not (folder / MANIFEST).is_file():
+        return "new", 0
+    run = Run.open(folder)
+    refuse_other_settings(run, resolved)
+    done = sum(shard.size for _, shard in read_shards(folder / TRIALS).shards)
+    return ("finished" if run.is_finished else "resumes"), done
+
+
+def _trials(config: Config, settings: Settings, attacks: int) -> int:
+    passes = 2 if settings.threshold is ThresholdMode.CALIBRATED else 1
+    return passes * 2 * settings.trials * attacks * config.cohorts.canaries
+
+
+def _bank_texts(
+    config: Config, users: Users, generator: Generator | None, cache: StageCache
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the bank's texts where they are there already, and notes on them."""
+    if config.bank.source == "generate":
+        return (), ()
+    built_in = config.users.source == "chitchat"
+    found = gather_candidates(config.bank, users, generator, cache, built_in=built_in)
+    return found.texts, found.notes
+
+
+def _nonces(config: Config, cohorts: Cohorts, attacks: Sequence[Attack], dimension: int) -> list[str]:
+    """Return the nonces that canaries and pools will be made of, by catching them on their way to the encoder."""
+    if not any(attack.canary is CanaryKind.NONCE for attack in attacks):
+        return []
+    caught: list[str] = []
+
+    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+        caught.extend(texts)
+        return np.ones((len(texts), dimension), dtype=np.float32)
+
+    for canary in canaries_of(ATTACKS["nonce"], cohorts, config.cohorts, encode):
+        nonce_pool(encode)(canary, config.attack.pool, config.cohorts.seed)
+    return caught
+
+
+def _asked(
+    config: Config, users: Users, cohorts: Cohorts, attacks: Sequence[Attack], generator: Generator | None
+) -> GeneratorPlan:
+    if generator is None:
+        return GeneratorPlan(calls=0, cached=0, tokens=0)
+    known = ResponseCache(response_file(generator))
+    requests = list(_requests(config, users, cohorts, attacks))
+    still_open = [request for request in requests if request.key(generator.fingerprint) not in known]
+    tokens = sum(len(request.prompt) // _LETTERS_PER_TOKEN + request.tokens for request in still_open)
+    return GeneratorPlan(calls=len(still_open), cached=len(requests) - len(still_open), tokens=tokens)
+
+
+def _requests(config: Config, users: Users, cohorts: Cohorts, attacks: Sequence[Attack]) -> Iterator[Request]:
+    """Yield the requests that a bank and the paraphrases will typically take."""
+    bank = config.bank
+    if bank.source == "generate":
+        size = bank.size or GENERATED_SIZE
+        prompt, examples = bank_prompt(bank)
+        made = bank_plan(
+            size,
+            bank_labels(bank, users),
+            prompt=prompt,
+            seed=bank.seed,
+            examples=examples,
+            shots=bank.shots,
+            tries=bank.tries,
+        )
+        yield from made.requests()[: math.ceil(size / _YIELD)]
+    people: dict[str, Users] = {}
+    for attack in attacks:
+        if attack.pool is PoolKind.PARAPHRASES:
+            group = cohorts.canaries[attack.name]
+            people |= {name: group.take([index]) for index, name in enumerate(group.ids)}
+    for person in people.values():
+        made = paraphrase_plan(
+            person.require_texts(),
+            config.attack.pool,
+            prompt=config.attack.paraphrase_prompt,
+            seed=config.cohorts.seed,
+            tries=config.attack.tries,
+        )
+        yield from made.requests()[: math.ceil(config.attack.pool / _YIELD)]
+
+
+def _ceiling(mechanism: Mechanism, settings: Settings, canaries: int) -> Ceiling:
+    return ceiling(
+        mechanism, settings.trials, method=settings.method, alpha=settings.share(canaries), canaries=canaries
+    )
+
+
+def _goal(mechanism: Mechanism, settings: Settings, canaries: int) -> int | None:
+    try:
+        return trials_needed(
+            mechanism,
+            _GOAL * one_round_epsilon(mechanism),
+            method=settings.method,
+            alpha=settings.share(canaries),
+            canaries=canaries,
+        )
+    except InputError:
+        return None
+
+
+def _stages(
+    config: Config, state: str, missing: int, asked: GeneratorPlan, left: int, *, admitted: bool
+) -> tuple[StagePlan, ...]:
+    finished = state == "finished"
+    facts = (
+        ("users", admitted, f"admitted from {config.users.source}"),
+        ("vectors", missing == 0, f"{missing:,} texts to encode by {config.encoder.name}"),
+        ("bank", asked.calls == 0, f"{config.bank.source}; {asked.calls:,} requests to the generator, pools included"),
+        ("designs", finished, "probes, score and threshold of each canary"),
+        ("commitment", finished, "written before the first evaluation trial"),
+        ("evaluation", left == 0, f"{left:,} trials left, those that calibrate included"),
+    )
+    return tuple(StagePlan(stage=stage, cached=cached, detail=detail) for stage, cached, detail in facts)
+
+
+def _memory(config: Config, users: Users, bank: int, dimension: int, cases: int) -> float:
+    """Return the memory of a run in MiB, about: vectors twice, routes, a bank for each canary, and trials in flight."""
+    vectors = 4 * dimension
+    records = len(users.owners) * (2 * vectors + 16 * config.mechanism.k)
+    banks = bank * vectors * (1 + cases)
+    calibration = 3 * 8 * config.audit.trials if config.audit.threshold == "calibrated" else 0
+    return _BASE_MIB + (records + banks + calibration) / 2**20
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,43 @@
+"""Hold configurations with a name: the embedded audit, and the settings of the paper's tables."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["PRESETS"]
+
+_PAPER: Mapping[str, Any] = {
+    "cohorts": {"auxiliary": 500, "calibration": 500, "evaluation": 1000, "canaries": 5},
+    "encoder": {"name": "minilm"},
+    "mechanism": {"k": 5, "clip": 0.1, "sigma": 1.0, "q": 0.1, "delta": 1e-5},
+    "attack": {"names": ("all",), "probes": 64, "pool": 512},
+    "audit": {"trials": 1_000_000, "alpha": 0.05, "method": "paper", "threshold": "calibrated", "accounted": 1.695},
+}
+
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "embedded": {
+            "users": {"source": "chitchat"},
+            "cohorts": {"fixed": ("embedded",)},
+            "encoder": {"name": "wordllama"},
+            "bank": {"source": "embedded"},
+            "attack": {"names": ("all",)},
+        },
+        "paper-yelp": {
+            **_PAPER,
+            "users": {"format": "yelp", "minimum": 64, "cap": 64},
+            "bank": {
+                "source": "generate",
+                "size": 8192,
+                "prompt": "bank-yelp",
+                "labels": ("1", "2", "3", "4", "5"),
+            },
+        },
+        "paper-sentiment140": {
+            **_PAPER,
+            "users": {"format": "sentiment140", "minimum": 32, "cap": 64},
+            "bank": {"source": "generate", "size": 8192, "prompt": "bank-sentiment140", "labels": ("0", "4")},
+        },
+    }
+)
+"""Presets by name; the paper's lack the file of users and the generator, which everybody brings."""

@@ -1,0 +1,261 @@
+"""Run the whole audit: users, vectors, bank, designs, commitment, evaluation, results. The same command resumes it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from canarybank.attack import Attack, CanaryKind
+from canarybank.audit import (
+    AuditResult,
+    Method,
+    Prepared,
+    Settings,
+    ThresholdMode,
+    TrialEngine,
+    evaluation_law,
+    evaluation_trials,
+    judge,
+    summarise,
+)
+from canarybank.encode import CachedEncoder, VectorCache, load_encoder
+from canarybank.engine import Engine, Threads
+from canarybank.errors import StoreError
+from canarybank.experiment.admitted import People, admit_users
+from canarybank.experiment.candidates import gather_candidates
+from canarybank.experiment.commitment import Commitment, commit, differing_keys
+from canarybank.experiment.config import Config, EncoderConfig
+from canarybank.experiment.designs import Case, Studio, prepare_cached
+from canarybank.experiment.folder import COMMITMENT, TRIALS, Run, opened_run
+from canarybank.experiment.manifest import now
+from canarybank.experiment.origins import Resolved
+from canarybank.experiment.pools import Pools
+from canarybank.experiment.results import Results, SetupRecord, attack_record, headline_canary
+from canarybank.experiment.roles import canaries_of, chosen_attacks, draw_roles
+from canarybank.experiment.shards import ShardLog, play
+from canarybank.experiment.stage_cache import StageCache
+from canarybank.experiment.writers import build_generator, cached_generator
+from canarybank.mechanism import Bank, Mechanism, epsilon
+from canarybank.progress import SILENT, Progress
+from canarybank.store import canonical_json, parse_json
+
+__all__ = ["cached_encoder", "mechanism_of", "run_audit", "settings_of"]
+
+Told = Callable[[str], None]
+
+
+def run_audit(
+    resolved: Resolved,
+    folder: Path | str,
+    *,
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+    command: str = "",
+    committed: Told | None = None,
+) -> Run:
+    """Run an audit in a folder, or go on with the one that stands there; a finished one is returned as it is.
+
+    Args:
+        resolved: The configuration with its origins.
+        folder: The run's folder; made where there is none. Only one process may work on it.
+        engine: Where trials run; by default on a thread for each core, or for each of ``run.workers``.
+        progress: Where progress is shown.
+        command: The command to name in the manifest.
+        committed: Called with the commitment's hash once the commitment is on disk, before the first evaluation trial.
+    """
+    with opened_run(resolved, Path(folder), command) as run:
+        if run.is_finished:
+            return run
+        config = resolved.config
+        work = _Work(config, engine or Threads(config.run.workers), progress, StageCache())
+        ready = work.freeze()
+        commitment = _committed(run, work.commitment(ready))
+        if committed is not None:
+            committed(commitment.hash)
+        log = ShardLog(run.folder / TRIALS, commitment.hash)
+        run.write_results(work.evaluate(ready, commitment.hash, log))
+        stages = {"made": dict(work.cache.made), "found": dict(work.cache.found)}
+        done = {"state": "finished", "finished": now(), "commitment": commitment.hash, "stages": stages}
+        run.write_manifest(run.manifest.model_copy(update=done))
+        run.seal_held()
+    return run
+
+
+def mechanism_of(config: Config) -> Mechanism:
+    """Return the mechanism that a configuration describes."""
+    return Mechanism(**config.mechanism.model_dump())
+
+
+def settings_of(config: Config) -> Settings:
+    """Return the declaration that a configuration makes."""
+    audit = config.audit
+    return Settings(
+        trials=audit.trials,
+        alpha=audit.alpha,
+        method=Method(audit.method),
+        threshold=ThresholdMode(audit.threshold),
+        engine=TrialEngine(audit.engine),
+        seed=config.run.seed,
+    )
+
+
+def cached_encoder(config: EncoderConfig, progress: Progress = SILENT) -> CachedEncoder:
+    """Return the encoder that a configuration names, behind the vector cache."""
+    encoder = load_encoder(config.name, device=config.device, batch_size=config.batch_size, precision=config.precision)
+    return CachedEncoder(encoder, VectorCache(), progress=progress)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """Everything that stands before the evaluation."""
+
+    people: People
+    encoder: CachedEncoder
+    prepared: Prepared
+    cases: Mapping[str, Sequence[Case]]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The stages of one audit, in their order."""
+
+    config: Config
+    engine: Engine
+    progress: Progress
+    cache: StageCache
+
+    def freeze(self) -> _Ready:
+        """Walk from users to frozen rules."""
+        config, progress = self.config, self.progress
+        attacks, left_out = chosen_attacks(config)
+        people = admit_users(config.users, config.cohorts, self.cache, progress)
+        encoder = cached_encoder(config.encoder, progress)
+        users = people.users.with_vectors(encoder.encode(people.users.require_texts()))
+        made = build_generator(config.generator)
+        generator = None if made is None else cached_generator(made)
+        built_in = config.users.source == "chitchat"
+        candidates = gather_candidates(
+            config.bank, people.users, generator, self.cache, built_in=built_in, progress=progress
+        )
+        vectors = encoder.encode(candidates.texts)
+        bank = Bank(vectors, candidates.texts).reserve(config.attack.probes, config.cohorts.seed)
+        cohorts = draw_roles(config.cohorts, users, attacks)
+        prepared = prepare_cached(cohorts, bank, mechanism_of(config), self.cache)
+        pools = Pools.of(config.attack, encoder, generator, self.cache, progress)
+        chosen = {attack: canaries_of(attack, cohorts, config.cohorts, encoder.encode) for attack in attacks}
+        cases = self._cases(prepared, chosen, pools)
+        return _Ready(people, encoder, prepared, cases, (*people.notes, *candidates.notes, *left_out))
+
+    def commitment(self, ready: _Ready) -> Commitment:
+        """Return the commitment to the frozen rules."""
+        return commit(self.config, ready.encoder.fingerprint, ready.prepared, settings_of(self.config), ready.cases)
+
+    def evaluate(self, ready: _Ready, commitment: str, log: ShardLog) -> Results:
+        """Play the trials and judge them."""
+        settings, prepared = settings_of(self.config), ready.prepared
+
+        def source(case: Case) -> Any:
+            return evaluation_trials(case.frozen.design, prepared.evaluation, prepared.mechanism, settings)
+
+        cases = [case for group in ready.cases.values() for case in group]
+        play(
+            cases,
+            source,
+            log,
+            trials=settings.trials,
+            seed=settings.seed,
+            engine=self.engine,
+            progress=self.progress,
+        )
+        with self.progress.stage("judging", total=len(cases), unit="canaries") as stage:
+            records = []
+            for name, group in ready.cases.items():
+                records.append(self._judged(name, group, ready, log))
+                stage.advance(len(group))
+        return Results(
+            commitment=commitment,
+            setup=self._setup(ready),
+            mechanism=self.config.mechanism,
+            audit=self.config.audit,
+            seed=settings.seed,
+            epsilon=epsilon(prepared.mechanism),
+            attacks=tuple(records),
+            notes=ready.notes,
+        )
+
+    def _cases(
+        self, prepared: Prepared, chosen: Mapping[Attack, Sequence[Any]], pools: Pools
+    ) -> Mapping[str, Sequence[Case]]:
+        config = self.config
+        settings, seed, canaries = settings_of(config), config.cohorts.seed, config.cohorts.canaries
+        studio = Studio(prepared, settings, seed, canaries, self.cache, self.engine)
+        cases: dict[str, list[Case]] = {attack.name: [] for attack in chosen}
+        with self.progress.stage("designing", total=canaries * len(chosen), unit="canaries") as stage:
+            for attack, group in chosen.items():
+                for index, canary in enumerate(group):
+                    pool = pools.make(attack, canary, config.attack.pool, seed)
+                    cases[attack.name].append(studio.case(attack, index, canary, pool))
+                    stage.advance(1, note=f"{attack.name} canary {index}")
+        return cases
+
+    def _judged(self, name: str, cases: Sequence[Case], ready: _Ready, log: ShardLog) -> Any:
+        from canarybank.experiment.evidence import evidence
+
+        prepared, settings = ready.prepared, settings_of(self.config)
+        mechanism = prepared.mechanism
+        laws = [evaluation_law(case.frozen.design, prepared.evaluation, mechanism) for case in cases]
+        counts = [log.counts((name, case.index)) for case in cases]
+        found = [
+            judge(case.frozen, law, each, mechanism, settings, canaries=len(cases))
+            for case, law, each in zip(cases, laws, counts, strict=True)
+        ]
+        accounted, eligible = self.config.audit.accounted, prepared.eligible
+        result: AuditResult = summarise(
+            name, found, mechanism, settings, eligible=eligible, accounted=accounted, notes=_notes(cases)
+        )
+        best = headline_canary(result)
+        shown = evidence(cases[best].frozen, laws[best], prepared.auxiliary, mechanism, settings.seed)
+        return attack_record(result, parse_json(canonical_json(shown), "evidence"))
+
+    def _setup(self, ready: _Ready) -> SetupRecord:
+        prepared = ready.prepared
+        return SetupRecord(
+            users=dict(ready.people.report),
+            auxiliary=len(prepared.auxiliary),
+            calibration=len(prepared.calibration),
+            evaluation=len(prepared.evaluation),
+            canaries=self.config.cohorts.canaries,
+            records=int(ready.people.users.counts.max()),
+            encoder=ready.encoder.name,
+            encoder_fingerprint=ready.encoder.fingerprint,
+            dimension=ready.encoder.dimension,
+            bank=prepared.bank.size,
+            bank_hash=prepared.bank.hash,
+            probes=len(prepared.bank.reserved),
+        )
+
+
+def _notes(cases: Sequence[Case]) -> tuple[str, ...]:
+    if cases[0].attack.canary is CanaryKind.NONCE:
+        return (
+            "The canaries are made of nonces, not people: this shows what the mechanism allows, not what users risk.",
+        )
+    return ()
+
+
+def _committed(run: Run, made: Commitment) -> Commitment:
+    """Put the commitment on disk, or hold the run to the one that is there."""
+    path = run.folder / COMMITMENT
+    if not path.exists():
+        run.write_commitment(made)
+        return made
+    kept = run.commitment
+    if kept != made:
+        keys = differing_keys(kept.model_dump(mode="json"), made.model_dump(mode="json"))
+        raise StoreError(
+            f"What this command would commit to is not what {str(path)!r} says; it differs at {', '.join(keys[:5])}. "
+            "The users, the "
+            "bank, a model or canarybank itself changed since the run began; bring them back, or start another run."
+        )
+    return kept

@@ -1,0 +1,103 @@
+"""Keep what a stage made under the hash of all that it depends on, so that a rerun makes only what changed.
+
+The cache stands in the user's cache folder and is shared by all runs. What cannot be read back is made again. The
+folder is readable by its owner alone, for it holds the admitted users' texts.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canarybank.errors import DataError, StoreError
+from canarybank.store import (
+    Segment,
+    cache_root,
+    file_errors,
+    hash_json,
+    make_folder,
+    read_json,
+    write_json,
+    write_segment,
+)
+
+__all__ = ["StageCache", "stage_key"]
+
+Made = TypeVar("Made")
+Arrays = dict[str, NDArray[Any]]
+_FORMAT = 1
+
+
+def stage_key(stage: str, **inputs: Any) -> str:
+    """Return the content address of what a stage makes from these inputs."""
+    return hash_json({"stage": stage, "format": _FORMAT, "inputs": inputs})
+
+
+class StageCache:
+    """What stages made, by stage and key; ``made`` and ``found`` count the pieces of each stage in this process."""
+
+    def __init__(self, folder: Path | str | None = None) -> None:
+        self.folder = Path(folder) if folder is not None else cache_root() / "stages"
+        self.made: dict[str, int] = {}
+        self.found: dict[str, int] = {}
+
+    def has(self, stage: str, key: str) -> bool:
+        """Say whether something stands under a key."""
+        return any((self.folder / stage).glob(f"{key}.*"))
+
+    def document(self, stage: str, key: str, make: Callable[[], Any]) -> Any:
+        """Return the JSON document under a key, making and keeping it where there is none."""
+
+        def read(path: Path) -> Any:
+            kept = read_json(path)
+            if not isinstance(kept, dict) or kept.get("sha256") != hash_json(kept.get("value")):
+                raise StoreError(f"The checksum of {str(path)!r} does not fit; delete it, and it will be made again.")
+            return kept["value"]
+
+        def write(path: Path, value: Any) -> None:
+            write_json(path, {"sha256": hash_json(value), "value": value}, indent=None, durable=False)
+
+        return self.file(stage, key, "json", make, read, write)
+
+    def arrays(self, stage: str, key: str, make: Callable[[], Mapping[str, NDArray[Any]]]) -> Arrays:
+        """Return the named arrays under a key, making and keeping them where there are none."""
+
+        def read(path: Path) -> Arrays:
+            segment = Segment(path)
+            return {name: segment[name] for name in segment.meta}
+
+        def write(path: Path, value: Arrays) -> None:
+            write_segment(path, value, meta=sorted(value))
+
+        return self.file(stage, key, "arrays", lambda: {k: np.asarray(v) for k, v in make().items()}, read, write)
+
+    def file(
+        self,
+        stage: str,
+        key: str,
+        suffix: str,
+        make: Callable[[], Made],
+        read: Callable[[Path], Made],
+        write: Callable[[Path, Made], None],
+    ) -> Made:
+        """Return what stands in the file under a key, making and keeping it where there is none or it is broken."""
+        path = self.folder / stage / f"{key}.{suffix}"
+        if path.exists():
+            try:
+                value = read(path)
+            except (StoreError, DataError, KeyError):
+                path.unlink(missing_ok=True)
+            else:
+                self.found[stage] = self.found.get(stage, 0) + 1
+                return value
+        made = make()
+        self._private()
+        write(path, made)
+        self.made[stage] = self.made.get(stage, 0) + 1
+        return made
+
+    def _private(self) -> None:
+        with file_errors(self.folder):
+            make_folder(self.folder).chmod(0o700)
