@@ -79,6 +79,7 @@ def test_a_cache_is_shipped_as_one_small_file_with_the_same_bytes_each_time(tmp_
     assert other.load(tmp_path / "a.gz") == 0
     other.export(tmp_path / "b.gz")
     assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
+    assert (tmp_path / "a.gz").read_bytes()[4:8] == bytes(4), "gzip keeps the time there"
     generator = echo()
     in_order(CachedGenerator(generator, ResponseCache(tmp_path / "other.log")), asks(4))
     assert generator.asked == []

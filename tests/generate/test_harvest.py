@@ -36,7 +36,7 @@ def test_shares_are_as_even_as_the_caps_allow(size, caps):
 
 def test_exactly_so_many_texts_come_spread_over_the_slots():
     taken, counters = harvest(ScriptedGenerator(say), plan(3), 7, Distinct(1.0))
-    assert sorted(t.slot for t in taken) == [0, 0, 0, 1, 1, 2, 2]
+    assert [(t.attempt, t.slot) for t in taken] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0)]
     assert counters["kept"] == 7
     assert counters["asked"] == 7 + counters["surplus"]
 

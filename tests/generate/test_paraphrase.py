@@ -25,9 +25,10 @@ def test_a_pool_holds_distinct_rewordings_spread_over_the_records():
 
 def test_copies_of_any_record_are_never_taken():
     replies = ["i LOVE my old, red bike", "The rain will not stop!", "My old red bike is what I love."]
-    generator = ScriptedGenerator(lambda r: replies[r.seed % 3])
-    pool = make_paraphrases(generator, RECORDS[:1], 1, similarity=lambda _, texts: np.ones(len(texts)), tries=30)
+    generator = ScriptedGenerator([*replies, *[""] * 20])
+    pool = make_paraphrases(generator, RECORDS[:2], 1, similarity=lambda _, texts: np.ones(len(texts)), tries=30)
     assert pool.texts == ("My old red bike is what I love.",)
+    assert pool.counters["verbatim"] == 2
 
 
 def test_drift_is_rejected_by_the_similarity_that_is_passed_in():
