@@ -1,0 +1,52 @@
+"""Run the whole audit that a configuration describes."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from canarybank.cli.flags import Given, configured
+from canarybank.cli.output import Output
+
+__all__ = ["COMMON_KEYS", "command"]
+
+COMMON_KEYS = (
+    "users.source",
+    "bank.source",
+    "encoder.name",
+    "generator.kind",
+    "mechanism.sigma",
+    "mechanism.q",
+    "attack.names",
+    "audit.trials",
+    "audit.method",
+    "audit.accounted",
+    "run.seed",
+    "run.workers",
+)
+"""The keys whose flags the help shows."""
+
+
+@configured(shown=COMMON_KEYS)
+def command(
+    given: Given,
+    *,
+    folder: Annotated[
+        Path | None, Parameter(help="The run's folder; left out, runs/ and the name of the file.", metavar="PATH")
+    ] = None,
+    show: Annotated[bool, Parameter(name="--open", negative="", show_default=False, help="Open the page.")] = False,
+    output: Output = Output(),  # noqa: B008, a frozen value
+) -> None:
+    """Run an audit: users, vectors, bank, attacks, commitment, trials, report.
+
+    The commitment is on disk, and its hash is printed, before the first evaluation trial. A run that was interrupted
+    goes on when the same command is given again; other settings in the same folder are refused.
+    """
+    from canarybank.cli.runner import audit_into
+
+    audit_into("audit", given, folder or default_folder(given.file), output, show=show)
+
+
+def default_folder(file: Path | None) -> Path:
+    """Return the folder of a run that was given none."""
+    return Path("runs") / (file.stem if file is not None else "audit")

@@ -1,0 +1,102 @@
+"""Make a bank with a generator, or look at one."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from canarybank.cli.flags import Given, configured
+from canarybank.cli.output import Output, facts, paragraph
+from canarybank.errors import ConfigError
+
+if TYPE_CHECKING:
+    from canarybank.generate import CandidateBank
+    from canarybank.users import Users
+
+__all__ = ["command"]
+
+SHOWN = 3
+LABELS_SHOWN = 8
+
+command = App(name="bank", help="Make a bank with a generator, or look at one.")
+
+
+@command.command(name="make")
+@configured(shown=("bank.size", "bank.labels", "bank.prompt", "bank.examples", "generator.kind", "generator.model"))
+def make(
+    given: Given,
+    *,
+    out: Annotated[Path, Parameter(help="The file to write.", metavar="PATH")] = Path("bank.parquet"),
+    force: Annotated[bool, Parameter(negative="", show_default=False, help="Replace a file that is there.")] = False,
+    output: Output = Output(),  # noqa: B008, a frozen value
+) -> None:
+    """Generate a bank of candidate texts, label by label, alone or after public examples.
+
+    Answers are kept, so that an interrupted command goes on where it stopped. Private text never enters a prompt here.
+    """
+    from canarybank.experiment.candidates import GENERATED_SIZE, bank_labels, bank_prompt
+    from canarybank.experiment.writers import build_generator, cached_generator
+    from canarybank.generate import make_bank
+
+    if out.exists() and not force:
+        raise ConfigError(f"There is already a file {str(out)!r}; name another one by --out, or replace it by --force.")
+    config = given.config.bank
+    generator = build_generator(given.config.generator)
+    if generator is None:
+        raise ConfigError("A bank is written by a generator, and none is named; set --generator.kind, such as smollm2.")
+    prompt, examples = bank_prompt(config)
+    made = make_bank(
+        cached_generator(generator),
+        config.size or GENERATED_SIZE,
+        config.labels or bank_labels(config, _users(given, output)),
+        prompt=prompt,
+        seed=config.seed,
+        examples=examples,
+        shots=config.shots,
+        near=config.near,
+        tries=config.tries,
+        progress=output.progress,
+    )
+    made.write(out)
+    _show(made, str(out), "bank make", output)
+
+
+@command.command(name="show")
+def show(
+    bank: Annotated[str, Parameter(help="A file that `canarybank bank make` wrote, or embedded.")] = "embedded",
+    /,
+    *,
+    output: Output = Output(),  # noqa: B008, a frozen value
+) -> None:
+    """Show what a bank holds: its size, hash, labels, a few entries, and how it came to be."""
+    from canarybank.experiment.embedded import embedded_bank
+    from canarybank.generate import CandidateBank
+
+    made = embedded_bank() if bank == "embedded" else CandidateBank.read(bank)
+    _show(made, bank, "bank show", output)
+
+
+def _users(given: Given, output: Output) -> "Users":
+    from canarybank.experiment import StageCache
+    from canarybank.experiment.admitted import admit_users
+
+    return admit_users(given.config.users, given.config.cohorts, StageCache(), output.progress).users
+
+
+def _show(bank: "CandidateBank", name: str, command: str, output: Output) -> None:
+    labels = Counter(label for label in bank.labels if label)
+    document: dict[str, Any] = {
+        "bank": name,
+        "entries": len(bank),
+        "hash": bank.hash,
+        "labels": dict(labels),
+        "provenance": dict(bank.provenance),
+        "first": list(bank.texts[:SHOWN]),
+    }
+    listed = ", ".join(f"{label} ({count:,})" for label, count in labels.most_common(LABELS_SHOWN))
+    more = f" and {len(labels) - LABELS_SHOWN} more" if len(labels) > LABELS_SHOWN else ""
+    origin = bank.provenance.get("generator") or ("canarybank's authors" if name == "embedded" else "not recorded")
+    lines = {"hash": bank.hash, "labels": f"{listed}{more}" if labels else "none", "made by": origin}
+    lines |= {f"entry {index}": text for index, text in enumerate(document["first"])}
+    output.result(command, document, paragraph(f"{name}: {len(bank):,} entries", "bold"), facts(lines))

@@ -1,0 +1,63 @@
+"""List the commands; each is imported when it is called."""
+
+from cyclopts import App, Group
+
+from canarybank import __version__
+
+__all__ = ["COMMANDS", "GLOBAL_FLAGS", "RESUMABLE", "program"]
+
+_ABOUT = """\
+Measure how much of the privacy budget of Private Evolution an attacker who shapes the candidate bank can spend.
+
+Start with `canarybank demo`; audit your own users with `canarybank config init` and `canarybank audit`.
+"""
+
+COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "Audit": (
+        ("demo", "Run the embedded audit, offline, in about a minute."),
+        ("audit", "Run the whole audit that a configuration describes."),
+        ("bank", "Make a bank with a generator, or look at one."),
+    ),
+    "Before a run": (
+        ("config", "Show, start or describe a configuration."),
+        ("plan", "Say what a run would do, cost and could certify at most."),
+        ("epsilon", "State the exact epsilon of a mechanism."),
+        ("ceiling", "State what a perfect attack certifies with so many trials."),
+        ("selftest", "Check the bounds on this machine, for your own settings."),
+    ),
+    "After a run": (
+        ("report", "Write a run's page, summary and tables again."),
+        ("gate", "Fail when a run's bound exceeds a claimed epsilon."),
+        ("verify", "Check that a run kept to its commitment and was not altered."),
+        ("runs", "List the runs in a folder."),
+    ),
+    "Housekeeping": (
+        ("cache", "Show or prune the caches."),
+        ("completion", "Print or install completion for your shell."),
+    ),
+}
+"""The commands by group, each with its one line of help; a command lives in the module of its name."""
+
+GLOBAL_FLAGS = ("--json", "--quiet", "--traceback")
+RESUMABLE = ("audit", "bank", "demo")
+"""The commands whose work is kept when they are interrupted."""
+
+
+def program(chosen: str = "") -> App:
+    """Return the whole command line; the chosen command shows its own help, which may be longer than a line."""
+    app = App(
+        name="canarybank",
+        help=_ABOUT,
+        version=__version__,
+        help_format="plaintext",
+        suppress_keyboard_interrupt=False,
+    )
+    for title, members in COMMANDS.items():
+        group = Group.create_ordered(title)
+        for place, (name, line) in enumerate(members):
+            about = None if name == chosen else line
+            app.command(f"canarybank.cli.{name}:command", name=name, help=about, group=group, sort_key=place)
+    options = Group.create_ordered("Options")
+    for flag in ("--help", "--version"):
+        app[flag].group = options
+    return app

@@ -1,0 +1,83 @@
+"""State the exact epsilon of a mechanism."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from canarybank.cli.flags import Given, configured
+from canarybank.cli.output import Output, facts, paragraph
+
+if TYPE_CHECKING:
+    from canarybank.mechanism import Mechanism
+
+__all__ = ["command"]
+
+ASSUMPTION = (
+    "each user takes part with probability q, independently in every release; contributions are clipped; the noise is "
+    "Gaussian; neighbours add or remove one user"
+)
+METHOD = "privacy loss distribution of dp-accounting, discretised upwards by less than 1e-6"
+CLOSED_FORM = "closed form"
+OPACUS = "Opacus PRVAccountant, eps_error 0.01: the upper end of its band"
+
+
+@configured(only=("mechanism.sigma", "mechanism.q", "mechanism.delta"))
+def command(
+    given: Given,
+    *,
+    rounds: Annotated[int, Parameter(help="The releases that are composed.", metavar="N")] = 1,
+    opacus: Annotated[
+        bool, Parameter(show_default=False, help="Whether to ask Opacus too, where it is installed.")
+    ] = True,
+    output: Output = Output(),  # noqa: B008, a frozen value
+) -> None:
+    """State the exact epsilon of a mechanism over one or more releases, with the method behind it.
+
+    Where Opacus is installed, its accountant's figure and the slack in it stand beside the exact one.
+    """
+    from canarybank.experiment import mechanism_of
+    from canarybank.mechanism import epsilon, one_round_epsilon
+
+    mechanism = mechanism_of(given.config)
+    exact = epsilon(mechanism, rounds)
+    document: dict[str, Any] = {
+        "epsilon": exact,
+        "method": METHOD,
+        "assumption": ASSUMPTION,
+        "confidence": 1.0,
+        "trials": None,
+        "mechanism": {"sigma": mechanism.sigma, "q": mechanism.q, "delta": mechanism.delta},
+        "rounds": rounds,
+        "closed_form": one_round_epsilon(mechanism) if rounds == 1 else None,
+        "opacus": _opacus(mechanism, rounds, exact) if opacus else None,
+    }
+    output.result("epsilon", document, paragraph(_headline(document), "bold"), facts(_facts(document)))
+
+
+def _opacus(mechanism: "Mechanism", rounds: int, exact: float) -> dict[str, Any] | None:
+    if find_spec("opacus") is None:
+        return None
+    from canarybank.mechanism import prv_epsilon
+
+    stated = prv_epsilon(mechanism, rounds)
+    return {"epsilon": stated, "slack": stated - exact, "method": OPACUS}
+
+
+def _headline(document: dict[str, Any]) -> str:
+    mechanism, rounds = document["mechanism"], document["rounds"]
+    over = "one release" if rounds == 1 else f"{rounds:,} releases"
+    return (
+        f"epsilon {document['epsilon']:.6f} at delta {mechanism['delta']:g} for {over} with sigma "
+        f"{mechanism['sigma']:g} and q {mechanism['q']:g}"
+    )
+
+
+def _facts(document: dict[str, Any]) -> dict[str, str]:
+    lines = {"method": METHOD, "assumption": ASSUMPTION, "confidence": "computed, not sampled: no trials"}
+    if document["closed_form"] is not None:
+        lines[CLOSED_FORM] = f"{document['closed_form']:.6f}, one release, by root finding"
+    if document["opacus"] is not None:
+        stated = document["opacus"]
+        lines["Opacus"] = f"{stated['epsilon']:.6f}, slack {stated['slack']:.6f}; {OPACUS}"
+    return lines

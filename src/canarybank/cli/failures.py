@@ -1,0 +1,138 @@
+"""Turn exceptions into one sentence and an exit code.
+
+===  =====================================================================
+0    fine
+1    a gate or a self-test failed
+2    bad usage or configuration
+3    something is missing; the message says what to install
+4    a run is incomplete, in use or altered
+70   a bug of canarybank: never mistaken for a failed gate
+130  interrupted; the message says how to resume
+===  =====================================================================
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cyclopts import exceptions as usage
+
+from canarybank.cli.commands import COMMANDS
+from canarybank.errors import CanarybankError
+
+__all__ = ["exit_code", "sentence"]
+
+USAGE, MISSING, INCOMPLETE, BUG = 2, 3, 4, 70
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code that an exception stands for."""
+    if isinstance(error, CanarybankError):
+        return error.exit_code
+    if isinstance(error, usage.CycloptsError):
+        return USAGE
+    if _missing_package(error):
+        return MISSING
+    return INCOMPLETE if isinstance(error, OSError) else BUG
+
+
+def sentence(error: BaseException) -> str:
+    """Return what an exception has to say to the user, in whole sentences."""
+    if isinstance(error, CanarybankError):
+        return str(error)
+    if isinstance(error, usage.CycloptsError):
+        return _usage(error)
+    if package := _missing_package(error):
+        return f"The package {package!r} is not installed; run: pip install {package}"
+    if isinstance(error, OSError):
+        at = f" at {error.filename!r}" if error.filename else ""
+        return f"The operating system refused{at}: {error.strerror or error}."
+    return (
+        f"This is a bug of canarybank: {type(error).__name__}: {error}. Run the command again with --traceback, and "
+        "report what it prints."
+    )
+
+
+def _missing_package(error: BaseException | None) -> str | None:
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("canarybank"):
+            return error.name.partition(".")[0]
+        error = error.__cause__
+    return None
+
+
+def _usage(error: usage.CycloptsError) -> str:
+    for kind, speak in _SENTENCES.items():
+        if isinstance(error, kind) and (text := speak(error)):
+            return text
+    return f"{str(error).rstrip('.')}; {_help(error)}"
+
+
+def _unknown_command(error: usage.UnknownCommandError) -> str:
+    token, chain = (error.unused_tokens or [""])[0], " ".join(error.command_chain or ())
+    known = [name for members in COMMANDS.values() for name, _ in members]
+    if chain and error.app is not None:
+        known = [name for name in error.app if not name.startswith("-")]
+    close = difflib.get_close_matches(token, known, n=1, cutoff=0.6)
+    hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}."
+    return f"There is no command {f'{chain} {token}'.strip()!r}; {hint}"
+
+
+def _unknown_option(error: usage.UnknownOptionError) -> str:
+    name = error.token.keyword or error.token.value
+    known = [name for argument in error.argument_collection if argument.parse for name in argument.names]
+    tails = {option.rpartition(".")[2]: option for option in known if "." in option}
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    hint = tails.get(name.lstrip("-")) or (close[0] if close else None)
+    return f"There is no option {name}; " + (f"did you mean {hint}?" if hint else _help(error))
+
+
+def _missing_argument(error: usage.MissingArgumentError) -> str | None:
+    if error.argument is None:
+        return None
+    if error.keyword or error.argument.tokens:
+        return f"The option {error.keyword or error.argument.name} needs a value; {_help(error)}"
+    return f"{error.argument.name} is missing; {_help(error)}"
+
+
+def _coercion(error: usage.CoercionError) -> str | None:
+    argument, token = error.argument, error.token
+    if argument is None or token is None:
+        return None
+    start = f"The value {token.value!r} of {token.keyword or argument.name} cannot be used"
+    if choices := argument.get_choices():
+        close = difflib.get_close_matches(token.value, choices, n=1, cutoff=0.6)
+        return f"{start}; did you mean {close[0]!r}?" if close else f"{start}; choose one of {', '.join(choices)}."
+    kinds: Mapping[Any, str] = {int: "a whole number", float: "a number"}
+    return f"{start}; give {kinds.get(error.target_type, 'another')}."
+
+
+def _refused(error: usage.ValidationError) -> str | None:
+    if error.argument is None:
+        return None
+    why = error.exception_message.rstrip(".").lower()
+    return f"The value {error.argument.value} of {error.argument.name} cannot be used: it {why}."
+
+
+def _repeated(error: usage.RepeatArgumentError) -> str:
+    return f"The option {error.token.keyword} is given twice; give it once."
+
+
+def _unused(error: usage.UnusedCliTokensError) -> str:
+    return f"There is no place for the argument {(error.unused_tokens or [''])[0]!r}; {_help(error)}"
+
+
+_SENTENCES: Mapping[type[usage.CycloptsError], Callable[[Any], str | None]] = {
+    usage.UnknownCommandError: _unknown_command,
+    usage.UnknownOptionError: _unknown_option,
+    usage.CoercionError: _coercion,
+    usage.ValidationError: _refused,
+    usage.RepeatArgumentError: _repeated,
+    usage.MissingArgumentError: _missing_argument,
+    usage.UnusedCliTokensError: _unused,
+}
+
+
+def _help(error: usage.CycloptsError) -> str:
+    words = ["canarybank", *(error.command_chain or ()), "--help"]
+    return f"see `{' '.join(words)}`."

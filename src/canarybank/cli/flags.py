@@ -1,0 +1,130 @@
+"""Make a flag of every key of the configuration, by walking its model."""
+
+import inspect
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from cyclopts import Group, Parameter
+from pydantic.fields import FieldInfo
+
+from canarybank.experiment import PRESETS, Config, Resolved, fields, resolve
+
+__all__ = ["Given", "configured"]
+
+_METAVARS = {int: "N", float: "X", str: "TEXT"}
+_ANNOTATED: Any = Annotated  # built at run time, where a type checker sees none
+_LITERAL: Any = Literal
+_SETTINGS = Group("Settings", sort_key=10)
+_SOME = Group("Settings", sort_key=10, help="Every key of `canarybank config show --describe` is a flag.")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The configuration that a command was given: the file, and all values with their origins."""
+
+    resolved: Resolved
+    file: Path | None
+
+    @property
+    def config(self) -> Config:
+        """Return the configuration."""
+        return self.resolved.config
+
+
+def configured(
+    *, shown: Iterable[str] = (), only: Iterable[str] | None = None, preset: str | None = None
+) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+    """Give a command a configuration as its first argument, and the flags of its keys.
+
+    Args:
+        shown: The keys whose flags the help shows; the others work as well.
+        only: The keys that the command takes, where it does not take all; each is a flag by its short name too.
+        preset: The preset that the command starts from, where the user has no choice.
+    """
+    known, taken, short = fields(), list(only if only is not None else fields()), only is not None
+    visible = set(taken if short else shown)
+
+    def decorate(function: Callable[..., int | None]) -> Callable[..., int | None]:
+        def command(config: Any = None, **given: Any) -> int | None:
+            flags = {key: given.pop(_identifier(key), None) for key in taken}
+            chosen = preset or given.pop("preset", None)
+            values = {key: _read(known[key], value) for key, value in flags.items() if value is not None}
+            return function(Given(resolve(config, values, chosen), config), **given)
+
+        own = list(inspect.signature(function).parameters.values())[1:]
+        generated = [_flag(key, known[key], short=short, show=key in visible) for key in taken]
+        front = [_file()] if preset is None else []
+        choice = [_preset(_SETTINGS if short else _SOME)] if preset is None else []
+        command.__signature__ = inspect.Signature([*front, *own, *choice, *generated])  # type: ignore[attr-defined]
+        command.__annotations__.clear()  # they would hide those of the signature
+        command.__name__, command.__doc__, command.__module__ = function.__name__, function.__doc__, function.__module__
+        return command
+
+    return decorate
+
+
+def _file() -> inspect.Parameter:
+    about = Parameter(help="A TOML file; see `canarybank config init`. Left out, the defaults.")
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    return inspect.Parameter("config", kind, default=None, annotation=_ANNOTATED[Path | None, about])
+
+
+def _preset(group: Group) -> inspect.Parameter:
+    about = Parameter(name="--preset", help="Settings with a name, beneath those of the file.", group=group)
+    return _keyword("preset", _LITERAL[tuple(PRESETS)], about)
+
+
+def _flag(key: str, field: FieldInfo, *, short: bool, show: bool) -> inspect.Parameter:
+    kind = _kind(field.annotation)
+    is_choice = kind is bool or get_origin(kind) is Literal
+    about = Parameter(
+        name=[f"--{key.partition('.')[2]}", f"--{key}"] if short else f"--{key}",
+        help=field.description,
+        group=_SETTINGS if short else _SOME,
+        show=show,
+        show_default=_shown_default(field),
+        metavar=None if is_choice else _METAVARS.get(kind, "A,B"),
+        allow_leading_hyphen=not is_choice,
+    )
+    return _keyword(_identifier(key), kind if is_choice else str, about)
+
+
+def _keyword(name: str, kind: Any, about: Parameter) -> inspect.Parameter:
+    annotation = _ANNOTATED[kind | None, about]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _identifier(key: str) -> str:
+    return key.replace(".", "__")
+
+
+def _kind(annotation: Any) -> Any:
+    """Return the type behind an annotation: without its constraints, and without None."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _kind(get_args(annotation)[0])
+    if origin in {Union, types.UnionType}:
+        return _kind(next(part for part in get_args(annotation) if part is not type(None)))
+    return annotation
+
+
+def _shown_default(field: FieldInfo) -> Callable[[Any], str] | bool:
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if value is None or value == ():
+        return False
+    text = ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+    return lambda _: text
+
+
+def _read(field: FieldInfo, value: Any) -> Any:
+    """Read 1e6 as a whole number where one is asked for; everything else is the model's to read."""
+    if _kind(field.annotation) is not int or not isinstance(value, str):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    return int(number) if number.is_integer() else value

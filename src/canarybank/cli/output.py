@@ -1,0 +1,112 @@
+"""Print results: as one JSON document, or as lines and tables for people."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from canarybank import __version__
+from canarybank.progress import Progress, for_stream
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+__all__ = ["OUTPUT", "Output", "facts", "paragraph", "table"]
+
+SCHEMA = 1
+PIPE_WIDTH = 120
+OUTPUT = Group("Output", sort_key=99)
+
+
+@Parameter(name="*", group=OUTPUT)
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How a command speaks: results on standard output, everything else on standard error."""
+
+    json: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Print one JSON document instead of text.")
+    ] = False
+    quiet: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Print no progress and no notes, only the result.")
+    ] = False
+    traceback: Annotated[bool, Parameter(negative="", show_default=False, help="Print the traceback of an error.")] = (
+        False
+    )
+
+    @property
+    def progress(self) -> Progress:
+        """Return the display of progress: bars on a terminal, plain lines elsewhere, nothing when quiet."""
+        return for_stream(sys.stderr, quiet=self.quiet)
+
+    def note(self, text: str) -> None:
+        """Say something beside the result, unless quiet."""
+        if not self.quiet:
+            _console(sys.stderr.isatty(), stderr=True).print(paragraph(text))
+
+    def result(self, command: str, document: Mapping[str, Any], *parts: "RenderableType") -> None:
+        """Print a result: the document as JSON if that was asked for, else the parts for people."""
+        if self.json:
+            from canarybank.store import canonical_json
+
+            head = {"canarybank": __version__, "command": command, "schema_version": SCHEMA}
+            print(canonical_json({**head, **document}, indent=2))
+            return
+        is_terminal = sys.stdout.isatty()
+        console = _console(is_terminal)
+        with console.capture() as capture:
+            for part in parts:
+                console.print(part)
+        text = capture.get()
+        # A terminal needs no padding removed; a file or pipe wants no blanks at the ends of lines.
+        sys.stdout.write(text if is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
+
+
+def facts(pairs: Mapping[str, object]) -> "RenderableType":
+    """Return names and values in two columns; values wrap in their own."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs.items():
+        grid.add_row(_safe(f"  {name}"), _safe(value))
+    return grid
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, text: int = 1) -> "RenderableType":
+    """Return rows under headers; the first ``text`` columns stand left, the numbers after them right."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for index, header in enumerate(headers):
+        made.add_column(header, justify="left" if index < text else "right", overflow="fold")
+    for row in rows:
+        made.add_row(*(_safe(cell) for cell in row))
+    return made
+
+
+def paragraph(text: str, style: str = "") -> "RenderableType":
+    """Return text as it is, with no markup in it."""
+    from rich.text import Text
+
+    return Text(_printable(text), style=style)
+
+
+def _console(is_terminal: bool, *, stderr: bool = False) -> "Console":  # noqa: FBT001, which of two widths
+    from rich.console import Console
+
+    width = None if is_terminal or "COLUMNS" in os.environ else PIPE_WIDTH
+    return Console(width=width, stderr=stderr, markup=False, highlight=False)
+
+
+def _safe(value: object) -> "RenderableType":
+    return paragraph(str(value))
+
+
+def _printable(text: str) -> str:
+    # A user's id or a model's text may hold escape sequences; a terminal must not obey them.
+    return "".join(char if char.isprintable() or char in "\n " else "\N{REPLACEMENT CHARACTER}" for char in text)

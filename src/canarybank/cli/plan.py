@@ -1,0 +1,74 @@
+"""Say what a run would do, cost and could certify at most."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from canarybank.cli.audit import COMMON_KEYS, default_folder
+from canarybank.cli.flags import Given, configured
+from canarybank.cli.output import Output, facts, paragraph, table
+
+if TYPE_CHECKING:
+    from canarybank.experiment import Config, Plan
+
+__all__ = ["command"]
+
+MINUTE = 60.0
+
+
+@configured(shown=COMMON_KEYS)
+def command(
+    given: Given,
+    *,
+    folder: Annotated[
+        Path | None, Parameter(help="The run's folder; left out, runs/ and the name of the file.", metavar="PATH")
+    ] = None,
+    output: Output = Output(),  # noqa: B008, a frozen value
+) -> None:
+    """Say before anything runs what is cached and what is new, what it takes, and the most that it could certify.
+
+    Users are read and admitted, and rates are measured on small pieces of the work; nothing is generated or evaluated.
+    """
+    from canarybank.experiment import plan
+
+    place = folder or default_folder(given.file)
+    made = plan(given.resolved, place, progress=output.progress)
+    rows = [[stage.stage, "cached" if stage.cached else "new", stage.detail] for stage in made.stages]
+    output.result(
+        "plan",
+        {"run": str(place), **made.model_dump(mode="json")},
+        paragraph(_headline(made, place), "bold"),
+        table(["stage", "", "what"], rows, text=3),
+        facts(_facts(made, given.config)),
+    )
+
+
+def _headline(made: "Plan", place: Path) -> str:
+    what = {"new": "A new run", "resumes": "The run goes on", "finished": "The run is finished"}[made.state]
+    return f"{what} in {place}: about {_duration(made.seconds)} and {made.memory_mib:,.0f} MiB"
+
+
+def _facts(made: "Plan", config: "Config") -> dict[str, str]:
+    audit, canaries, asked = config.audit, config.cohorts.canaries, made.generator
+    lines = {
+        "users": f"{made.users:,} with {made.records:,} records; {made.eligible:,} eligible",
+        "attacks": ", ".join(made.attacks),
+        "encoder": f"{made.texts_to_encode:,} texts to encode",
+        "generator": f"{asked.calls:,} calls, about {asked.tokens:,} tokens; {asked.cached:,} cached",
+        "trials": f"{made.trials:,} left, those that calibrate included, at {made.trials_per_second:,.0f} a second on "
+        f"{made.workers} workers",
+        "exact epsilon": f"{made.epsilon:.4f} of one release at delta {config.mechanism.delta:g}, computed",
+        "at most": f"a perfect attack would show {made.ceiling:.3f} (median; 5% to 95%: {made.ceiling_range[0]:.3f} to "
+        f"{made.ceiling_range[1]:.3f}) by the {audit.method} method, {100 * (1 - audit.alpha):g}% confidence, "
+        f"{audit.trials:,} trials of each hypothesis of each of {canaries} canaries",
+    }
+    if made.trials_for_goal is not None:
+        lines["for 90%"] = (
+            f"{made.trials_for_goal:,} trials of each hypothesis of each canary would show {0.9 * made.epsilon:.3f}"
+        )
+    return lines | ({"notes": " ".join(made.notes)} if made.notes else {})
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 2 * MINUTE else f"{seconds / MINUTE:,.0f} min"

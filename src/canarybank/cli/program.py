@@ -1,0 +1,62 @@
+"""Run one command: parse, call, and turn whatever happens into a sentence and an exit code."""
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+
+from canarybank.cli.commands import GLOBAL_FLAGS, RESUMABLE, program
+from canarybank.cli.failures import exit_code, sentence
+
+__all__ = ["INTERRUPTED", "run"]
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command that the arguments name, and return its exit code."""
+    words = _globals_last(arguments)
+    try:
+        code = program(words[0] if words else "")(
+            words, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
+        )
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        _say(_interrupted(arguments))
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter must not try to write the rest when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as error:  # noqa: BLE001, the one place where every error becomes a sentence
+        if "--traceback" in words:
+            import traceback
+
+            traceback.print_exc()
+        _say(f"Error: {sentence(error)}")
+        return exit_code(error)
+    return int(code or 0)
+
+
+def _globals_last(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with flags that every command takes behind the command's name."""
+    words = list(arguments)
+    lead = 0
+    while lead < len(words) and words[lead] in GLOBAL_FLAGS:
+        lead += 1
+    return words if lead == len(words) else [*words[lead:], *words[:lead]]
+
+
+def _interrupted(arguments: Sequence[str]) -> str:
+    named = next((word for word in arguments if not word.startswith("-")), "")
+    if named not in RESUMABLE:
+        return "Interrupted."
+    return f"Interrupted; what was done is kept. Resume with: {shlex.join(['canarybank', *arguments])}"
+
+
+def _say(text: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True).print(Text(text, style="red" if text.startswith("Error") else ""), soft_wrap=True)

@@ -1,0 +1,33 @@
+"""Write a run's page, summary and tables again."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from canarybank.cli.output import Output
+
+__all__ = ["command"]
+
+
+def command(
+    run: Annotated[Path, Parameter(help="The run's folder.")],
+    /,
+    *,
+    show: Annotated[bool, Parameter(name="--open", negative="", show_default=False, help="Open the page.")] = False,
+    output: Output = Output(),  # noqa: B008, a frozen value
+) -> None:
+    """Write the report of a finished run again: the page, the summary, the tables.
+
+    The same results give the same bytes.
+    """
+    from canarybank.cli.runner import print_run, published
+    from canarybank.experiment import Run
+
+    opened = Run.open(run)
+    page = published(opened)
+    print_run("report", opened, page, output)
+    if show:
+        import webbrowser
+
+        webbrowser.open(page.resolve().as_uri())

@@ -1,0 +1,117 @@
+"""Run an audit into a folder for the commands that do so, write its report, and print what it found."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canarybank.cli.flags import Given
+from canarybank.cli.output import Output, facts, paragraph, table
+
+if TYPE_CHECKING:
+    from canarybank.experiment import AttackRecord, Results, Run
+
+__all__ = ["attack_rows", "audit_into", "published"]
+
+HEADERS = ("attack", "exact epsilon", "at frozen rule", "expected bound", "observed bound", "mechanism")
+
+
+def audit_into(command: str, given: Given, folder: Path, output: Output, *, show: bool = False) -> None:
+    """Run an audit or go on with it, write its report and print what it found."""
+    from canarybank.experiment import run_audit
+
+    def committed(digest: str) -> None:
+        output.note(f"commitment: sha256 {digest}; publish it now, before the results are known")
+
+    run = run_audit(
+        given.resolved,
+        folder,
+        progress=output.progress,
+        command=_typed(),
+        committed=None if output.quiet else committed,
+    )
+    page = published(run)
+    print_run(command, run, page, output)
+    if show:
+        import webbrowser
+
+        webbrowser.open(page.resolve().as_uri())
+
+
+def published(run: "Run") -> Path:
+    """Write a run's report into its folder, seal the run, and return the page."""
+    from canarybank.report import write_report
+
+    write_report(run)
+    run.seal()
+    return run.folder / "report.html"
+
+
+def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
+    """Print what a run found, with what each figure stands on."""
+    from canarybank.report import verdict
+
+    results = run.results
+    found = verdict(results)
+    document = {
+        "run": str(run.folder),
+        "report": str(page),
+        "commitment": results.commitment,
+        "verdict": found.sentence,
+        "beside": list(found.beside),
+        "epsilon": {"exact": results.epsilon, "delta": results.mechanism.delta, "accounted": results.audit.accounted},
+        "trials": results.audit.trials,
+        "alpha": results.audit.alpha,
+        "attacks": [_attack(record) for record in results.attacks],
+        "notes": list(results.notes),
+    }
+    lines = _stands_on(results) | {"commitment": results.commitment, "page": str(page)}
+    output.result(
+        command,
+        document,
+        paragraph(found.sentence, "bold"),
+        table(HEADERS, attack_rows(results)),
+        facts(lines),
+    )
+
+
+def attack_rows(results: "Results") -> list[list[str]]:
+    """Return a row for each attack: its name and the rungs of its ladder."""
+    return [
+        [
+            record.attack,
+            _figure(record.ladder.attack.epsilon),
+            _figure(record.ladder.rule.epsilon),
+            f"{_figure(record.ladder.expected.low)} to {_figure(record.ladder.expected.high)}",
+            _figure(record.ladder.observed.epsilon),
+            _figure(record.ladder.mechanism.epsilon),
+        ]
+        for record in results.attacks
+    ]
+
+
+def _stands_on(results: "Results") -> dict[str, str]:
+    audit, setup = results.audit, results.setup
+    lines = {
+        "exact, mechanism": f"computed with no trials, at delta {results.mechanism.delta:g}, add or remove one user",
+        "observed": f"lower bound by the {audit.method} method, {100 * (1 - audit.alpha):g}% confidence each attack, "
+        f"{audit.trials:,} trials of each hypothesis of each of {setup.canaries} canaries",
+        "expected": "where 90% of such bounds fall, by the attack's exact rates",
+        "users": f"{setup.evaluation:,} evaluation, {setup.calibration:,} calibration, {setup.auxiliary:,} auxiliary; "
+        f"up to {setup.records} records each",
+        "bank": f"{setup.bank:,} entries, {setup.probes} positions for probes; encoder {setup.encoder}",
+    }
+    return lines | ({"notes": " ".join(results.notes)} if results.notes else {})
+
+
+def _attack(record: "AttackRecord") -> dict[str, Any]:
+    ladder = record.ladder.model_dump(mode="json")
+    return {"attack": record.attack, "headline": record.headline.model_dump(mode="json"), "ladder": ladder}
+
+
+def _figure(value: float | None) -> str:
+    return "∞" if value is None else f"{value:.3f}"
+
+
+def _typed() -> str:
+    return shlex.join(["canarybank", *sys.argv[1:]])

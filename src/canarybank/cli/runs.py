@@ -1,0 +1,74 @@
+"""List the runs in a folder."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from canarybank.cli.output import Output, paragraph, table
+
+__all__ = ["command"]
+
+command = App(name="runs", help="List the runs in a folder.")
+
+
+@command.command(name="list")
+def listing(
+    folder: Annotated[Path, Parameter(help="The folder that holds the runs.")] = Path("runs"),
+    /,
+    *,
+    output: Output = Output(),  # noqa: B008, a frozen value
+) -> None:
+    """List the runs in a folder: state, attacks, and the largest observed bound with its method."""
+    from canarybank.experiment.folder import MANIFEST
+
+    places = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+    found = [_entry(place) for place in places]
+    headers = ["run", "state", "started", "attacks", "trials", "largest bound"]
+    rows = [
+        [
+            entry["run"],
+            entry["state"],
+            entry["started"],
+            entry["attacks"] or "-",
+            f"{entry['trials']:,}",
+            _bound(entry["largest"]),
+        ]
+        for entry in found
+    ]
+    document = {"folder": str(folder), "runs": found}
+    if not found:
+        output.result(
+            "runs list", document, paragraph(f"There are no runs in {str(folder)!r}; start with: canarybank demo")
+        )
+        return
+    output.result("runs list", document, table(headers, rows, text=3))
+
+
+def _entry(place: Path) -> dict[str, Any]:
+    from canarybank.experiment import Run
+
+    run = Run.open(place)
+    largest = max(run.results.attacks, key=lambda each: each.headline.epsilon) if run.is_finished else None
+    return {
+        "run": str(place),
+        "state": run.manifest.state,
+        "started": run.manifest.started,
+        "attacks": len(run.results.attacks) if run.is_finished else None,
+        "trials": run.manifest.config["audit.trials"],
+        "largest": None
+        if largest is None
+        else {
+            "attack": largest.attack,
+            "epsilon": largest.headline.epsilon,
+            "method": largest.headline.method,
+            "confidence": largest.headline.confidence,
+        },
+    }
+
+
+def _bound(largest: dict[str, Any] | None) -> str:
+    if largest is None:
+        return "-"
+    level = f"{100 * largest['confidence']:g}% each attack"
+    return f"{largest['epsilon']:.3f} ({largest['attack']}, {largest['method']}, {level})"
