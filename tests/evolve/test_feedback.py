@@ -37,6 +37,18 @@ def test_a_question_follows_from_slot_attempt_round_and_seed_alone(rule: Paraphr
     assert len({rule(make(), 2, 1).request.seed, *(ask.request.seed for ask in others)}) == 4
 
 
+def test_no_two_slots_or_attempts_ask_the_same_of_a_kept_candidate() -> None:
+    voted = make(kept=(5, 0, 3), wanted=20)
+    asked = [ParaphraseKept()(voted, slot, attempt).request for slot in range(20) for attempt in range(5)]
+    assert len(set(asked)) == 100
+
+
+def test_a_paraphrase_is_asked_for_alike_whatever_the_order_of_votes() -> None:
+    one, other = make(kept=(5, 0, 3)), make(kept=(0, 3, 5))
+    questions = [{ParaphraseKept()(voted, slot, 0).request for slot in range(6)} for voted in (one, other)]
+    assert questions[0] == questions[1]
+
+
 def test_examples_are_the_kept_and_the_lowest_of_the_slots_label() -> None:
     voted = make(labels="xxxxxyyyyy", kept=(5, 0, 6, 1), wanted=10)
     for slot in range(10):

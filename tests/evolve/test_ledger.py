@@ -4,8 +4,7 @@ import pytest
 
 from canarybank.errors import BudgetError, ConfigError, InputError, StoreError
 from canarybank.evolve import Ledger, Spent
-from canarybank.mechanism import Mechanism, epsilon
-from canarybank.mechanism.budget import composition_bound
+from canarybank.mechanism import Mechanism, composition_bound, epsilon
 from canarybank.store import Log
 
 MECHANISM = Mechanism(sigma=1.1088)

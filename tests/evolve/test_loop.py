@@ -63,7 +63,7 @@ def twin(world: Any, rounds: int, kept: int, seed: int) -> list[Vector]:
         for slot in range(len(texts) - kept):
             for attempt in range(20):
                 parent = chosen[(slot + attempt) % kept]
-                text = world.generator._script(prompt_request(prompts, texts[parent], t, slot, attempt))
+                text = world.generator._script(prompt_request(prompts, texts[parent], t, slot // kept, attempt))
                 if text not in new and text not in [texts[j] for j in chosen]:
                     new.append(text)
                     break
@@ -72,8 +72,8 @@ def twin(world: Any, rounds: int, kept: int, seed: int) -> list[Vector]:
     return [*releases, np.array(ids)]
 
 
-def prompt_request(rule: ParaphraseKept, text: str, t: int, slot: int, attempt: int) -> Request:
-    return rule._loaded.request({"record": text}, seed=0, path=("evolve", t, slot, attempt))
+def prompt_request(rule: ParaphraseKept, text: str, t: int, turn: int, attempt: int) -> Request:
+    return rule._loaded.request({"record": text}, seed=0, path=("evolve", t, text, turn, attempt))
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -86,15 +86,20 @@ class Feedback(Protocol):
 
 @dataclass(frozen=True)
 class ParaphraseKept:
-    """Ask for another wording of a kept candidate: slots go round the kept ones, and so do attempts."""
+    """Ask for another wording of a kept candidate: slots go round the kept ones, and so do attempts.
+
+    A question depends on the candidate's text and how often it was asked before, not on how many votes it had, so
+    recorded answers serve another run that keeps it in the same round.
+    """
 
     prompt: str | Path | Prompt = "paraphrase"
 
     def __call__(self, voted: Voted, slot: int, attempt: int) -> Ask:
         """Return the request for another wording of the slot's kept candidate."""
         prompt = self._loaded
-        parent = voted.candidates[voted.kept[(slot + attempt) % len(voted.kept)]]
-        path = ("evolve", voted.round, slot, attempt)
+        turn, kept = slot // len(voted.kept), voted.kept[(slot + attempt) % len(voted.kept)]
+        parent = voted.candidates[kept]
+        path = ("evolve", voted.round, parent.text, turn, attempt)
         # The prompt puts the record in double quotes, so those within it become single ones.
         record = " ".join(parent.text.replace('"', "'").split())
         request = prompt.request({"record": record}, seed=voted.seed, path=path, label=parent.label)

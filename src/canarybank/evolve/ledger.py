@@ -14,8 +14,7 @@ from typing import Any
 
 from canarybank.errors import BudgetError, ConfigError, InputError, StoreError
 from canarybank.evolve.differences import differences
-from canarybank.mechanism import Mechanism, epsilon
-from canarybank.mechanism.budget import composition_bound
+from canarybank.mechanism import Mechanism, composition_bound, epsilon
 from canarybank.store import Log
 
 __all__ = ["Entry", "Ledger", "Spent"]

@@ -2,6 +2,7 @@
 
 from canarybank.mechanism.accounting import epsilon, prv_epsilon
 from canarybank.mechanism.bank import Bank
+from canarybank.mechanism.budget import affordable_rounds, composition_bound, q_for_users, sigma_for_epsilon
 from canarybank.mechanism.contributions import contributions
 from canarybank.mechanism.mechanism import Mechanism
 from canarybank.mechanism.one_round import one_round_delta, one_round_epsilon
@@ -15,11 +16,15 @@ __all__ = [
     "Mechanism",
     "RouteTable",
     "Routed",
+    "affordable_rounds",
+    "composition_bound",
     "contributions",
     "epsilon",
     "one_round_delta",
     "one_round_epsilon",
     "prv_epsilon",
+    "q_for_users",
     "release",
     "route",
+    "sigma_for_epsilon",
 ]
