@@ -1,0 +1,24 @@
+"""Show what a run found: summary, figures, one page, and the same as Markdown, LaTeX, CSV, Parquet and JUnit."""
+
+from canarybank.report.junit import junit
+from canarybank.report.latex import latex_tables
+from canarybank.report.markdown import gate_markdown, summary_markdown
+from canarybank.report.page import render_html, render_summary
+from canarybank.report.summary import summarise_run
+from canarybank.report.verdict import Tone, Verdict, verdict
+from canarybank.report.write import PAGE, write_report
+
+__all__ = [
+    "PAGE",
+    "Tone",
+    "Verdict",
+    "gate_markdown",
+    "junit",
+    "latex_tables",
+    "render_html",
+    "render_summary",
+    "summarise_run",
+    "summary_markdown",
+    "verdict",
+    "write_report",
+]

@@ -1,0 +1,89 @@
+"""Draw the ladders of all attacks on one scale."""
+
+from typing import Any
+
+from canarybank.report.figures.ladder import top_of
+from canarybank.report.numbers import epsilon
+from canarybank.report.svg import Canvas, Figure, Frame, linear
+
+__all__ = ["overview_figure"]
+
+_ROW, _TOP, _LEFT, _RIGHT, _WIDTH = 34.0, 42.0, 150.0, 800.0, 820.0
+
+
+def overview_figure(attacks: list[dict[str, Any]], mechanism: float, accounted: float) -> Figure:
+    """Draw, for each attack, its exact epsilon, that of its frozen rule, the typical bound and the observed one."""
+    title = "Every attack's ladder on one scale"
+    alternative = _alternative(attacks, mechanism)
+    bottom = _TOP + _ROW * len(attacks)
+    canvas = Canvas("overview", _WIDTH, bottom + 44, title, alternative)
+    high = max([accounted, mechanism, *(top_of(attack["ladder"]) for attack in attacks)]) * 1.06
+    x = linear(0.0, high, _LEFT, _RIGHT, count=8)
+    Frame(_LEFT, _TOP, _RIGHT, bottom).axes(canvas, x, None, "epsilon")
+    _limits(canvas, x, mechanism, accounted, bottom)
+    for index, attack in enumerate(attacks):
+        _attack(canvas, x, attack, _TOP + _ROW * (index + 0.5))
+    _legend(canvas)
+    return Figure(
+        key="overview",
+        title=title,
+        caption=(
+            "A dot is the bound that trials gave, the grey band behind it holds 90% of the bounds that such trials "
+            "would give. A diamond is the exact epsilon of the attack, a ring that of its frozen rule; neither needs "
+            "a trial."
+        ),
+        alternative=alternative,
+        svg=canvas.markup(),
+        columns=("attack", "exact", "rule", "expected", "5%", "95%", "observed", "pooled"),
+        rows=tuple(_row(attack) for attack in attacks),
+    )
+
+
+def _limits(canvas: Canvas, x: Any, mechanism: float, accounted: float, bottom: float) -> None:
+    canvas.line((x(mechanism), _TOP - 6), (x(mechanism), bottom), "limit-exact")
+    if epsilon(accounted) != epsilon(mechanism):
+        canvas.line((x(accounted), _TOP - 6), (x(accounted), bottom), "limit-claim")
+
+
+def _attack(canvas: Canvas, x: Any, attack: dict[str, Any], y: float) -> None:
+    rungs = {rung["name"]: rung for rung in attack["ladder"]}
+    canvas.text((_LEFT - 12, y + 4), attack["name"], "row-name", anchor="end")
+    expected = rungs["expected"]
+    canvas.rect((x(expected["low"]), y - 6), x(expected["high"]) - x(expected["low"]), 12, "range", 3)
+    if rungs["rule"]["epsilon"] is not None:
+        canvas.circle((x(rungs["rule"]["epsilon"]), y), 5, "mark-rule", f"rule {epsilon(rungs['rule']['epsilon'])}")
+    if rungs["attack"]["epsilon"] is not None:
+        canvas.diamond((x(rungs["attack"]["epsilon"]), y), 6, "mark-exact")
+    observed = rungs["observed"]["epsilon"]
+    canvas.circle((x(observed), y), 5, "mark-observed", f"observed {epsilon(observed)}")
+
+
+def _legend(canvas: Canvas) -> None:
+    canvas.circle((_LEFT + 6, 14), 5, "mark-observed")
+    canvas.text((_LEFT + 18, 18), "observed bound", "key")
+    canvas.rect((_LEFT + 128, 8), 26, 12, "range", 3)
+    canvas.text((_LEFT + 161, 18), "expected, 5% to 95%", "key")
+    canvas.circle((_LEFT + 314, 14), 5, "mark-rule")
+    canvas.text((_LEFT + 326, 18), "frozen rule", "key")
+    canvas.diamond((_LEFT + 420, 14), 6, "mark-exact")
+    canvas.text((_LEFT + 433, 18), "attack", "key")
+    canvas.line((_LEFT + 490, 7), (_LEFT + 490, 21), "limit-exact")
+    canvas.text((_LEFT + 499, 18), "mechanism", "key")
+    canvas.line((_LEFT + 584, 7), (_LEFT + 584, 21), "limit-claim")
+    canvas.text((_LEFT + 593, 18), "claim", "key")
+
+
+def _row(attack: dict[str, Any]) -> tuple[str | float | int, ...]:
+    rungs = {rung["name"]: rung for rung in attack["ladder"]}
+    exact = [epsilon(rungs[name]["epsilon"]) for name in ("attack", "rule", "expected")]
+    ends = [epsilon(rungs["expected"][end]) for end in ("low", "high")]
+    pooled = "—" if attack["pooled"] is None else epsilon(attack["pooled"]["epsilon"])
+    return (attack["name"], *exact, *ends, epsilon(attack["headline"]["epsilon"]), pooled)
+
+
+def _alternative(attacks: list[dict[str, Any]], mechanism: float) -> str:
+    parts = [
+        f"{name} exact {exact}, observed {observed}"
+        for name, exact, *_, observed, _ in (_row(attack) for attack in attacks)
+    ]
+    return f"The exact epsilon of the mechanism is {epsilon(mechanism)}. By attack: {'; '.join(parts)}."

@@ -1,0 +1,61 @@
+"""Write numbers as people read them, and the intervals that counts give."""
+
+import math
+
+from canarybank.audit import Method, clopper_pearson
+from canarybank.experiment.results import CanaryRecord
+from canarybank.mechanism import Mechanism
+
+__all__ = ["confidence", "epsilon", "interval_text", "percent", "rate", "rule_upper"]
+
+_LARGE = 0.01
+
+
+def epsilon(value: float | None) -> str:
+    """Return an epsilon to three decimals; None stands for infinity, which JSON cannot hold."""
+    return "∞" if value is None or math.isinf(value) else f"{value:.3f}"
+
+
+def interval_text(low: float | None, high: float | None) -> str:
+    """Return an interval of epsilons, or one number where three decimals do not tell its ends apart."""
+    ends = epsilon(low), epsilon(high)
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def rate(value: float) -> str:
+    """Return a rate to three significant digits."""
+    return "0" if value == 0 else f"{value:.3f}" if value >= _LARGE else f"{value:.2e}"
+
+
+def percent(value: float) -> str:
+    """Return a share in percent, to a decimal, or where it is below one percent to two significant digits."""
+    shown = f"{100 * value:.1f}" if value >= _LARGE else f"{100 * value:.2g}"
+    return f"{shown.removesuffix('.0')}%"
+
+
+def confidence(level: float) -> str:
+    """Return a confidence in percent with no more digits than it has."""
+    return f"{100 * level:.6g}%"
+
+
+def rule_upper(canary: CanaryRecord, mechanism: Mechanism) -> float:
+    """Return an upper end for the exact epsilon of a canary's frozen rule, from its counts alone.
+
+    The four one-sided ends are taken at a quarter of the canary's share of alpha each, so the truth exceeds the upper
+    end with probability at most that share. It is no bound on the mechanism's epsilon, which other rules may show.
+    """
+    counts, gamma = canary.counts, (1 - canary.bound.confidence) / 4
+    tpr_low, tpr_high = (float(end) for end in clopper_pearson(counts.tp, counts.n1, gamma))
+    fpr_low, fpr_high = (float(end) for end in clopper_pearson(counts.fp, counts.n0, gamma))
+    if canary.bound.method == Method.STRATIFIED:
+        tpr_low = (1 - mechanism.q) * fpr_low + mechanism.q * tpr_low
+        tpr_high = (1 - mechanism.q) * fpr_high + mechanism.q * tpr_high
+    forward = _log_ratio(tpr_high - mechanism.delta, fpr_low)
+    reverse = _log_ratio(1 - fpr_low - mechanism.delta, 1 - tpr_high)
+    return max(0.0, forward, reverse)
+
+
+def _log_ratio(above: float, below: float) -> float:
+    if above <= 0:
+        return -math.inf
+    return math.inf if below <= 0 else math.log(above / below)

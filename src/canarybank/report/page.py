@@ -1,0 +1,138 @@
+"""Render a run as one page: a file that needs no network, runs no script but its own, and has two themes."""
+
+import base64
+import hashlib
+import re
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from canarybank.experiment.folder import Run
+from canarybank.mechanism import Mechanism
+from canarybank.report import numbers
+from canarybank.report.figures import (
+    canary_figure,
+    density_figure,
+    ladder_figure,
+    map_figure,
+    overview_figure,
+    roc_figure,
+    vote_figure,
+)
+from canarybank.report.summary import summarise_run
+from canarybank.report.text import short_hash
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["render_html", "render_summary"]
+
+_NUMERIC = re.compile(r"[+−-]?[\d.,]+(e[+-]?\d+)?%?|∞|—")
+
+
+def render_html(run: Run) -> str:
+    """Return the page of a finished run."""
+    return render_summary(summarise_run(run))
+
+
+def render_summary(summary: dict[str, Any]) -> str:
+    """Return the page of a summary. The same summary gives the same bytes."""
+    style, script = _resource("style.css"), _resource("script.js")
+    page = _environment().get_template("template.html")
+    html = page.render(
+        summary=summary,
+        style=style,
+        script=script,
+        policy=_policy(style, script),
+        attack_rows=_attack_rows(summary["attacks"]),
+        ledger_rows=_ledger_rows(summary),
+        **_figures(summary),
+    )
+    return html.strip() + "\n"
+
+
+def _figures(summary: dict[str, Any]) -> dict[str, Any]:
+    attacks, best = summary["attacks"], summary["attacks"][summary["strongest"]]
+    mechanism = Mechanism(**summary["mechanism"])
+    exact = summary["epsilon"]
+    return {
+        "ladder": ladder_figure(best, claimed=summary["claimed"]),
+        "overview": overview_figure(attacks, exact, summary["accounted"]),
+        "canaries": canary_figure(attacks, exact),
+        "panels": [
+            {"attack": attack, "index": index, "figures": _panel(attack, mechanism, exact, index)}
+            for index, attack in enumerate(attacks)
+            if attack["evidence"]
+        ],
+    }
+
+
+def _panel(attack: dict[str, Any], mechanism: Mechanism, exact: float, index: int) -> list[Any]:
+    return [
+        roc_figure(attack, mechanism, exact, f"roc-{index}"),
+        density_figure(attack, mechanism.q, f"densities-{index}"),
+        vote_figure(attack, f"votes-{index}"),
+        map_figure(attack, f"map-{index}"),
+    ]
+
+
+def _attack_rows(attacks: list[dict[str, Any]]) -> list[tuple[str | int, ...]]:
+    return [
+        (
+            attack["name"],
+            numbers.epsilon(attack["headline"]["epsilon"]),
+            numbers.confidence(attack["headline"]["confidence"]),
+            attack["headline"]["branch"],
+            "—" if attack["pooled"] is None else numbers.epsilon(attack["pooled"]["epsilon"]),
+            numbers.epsilon(attack["ladder"][3]["epsilon"]),
+            numbers.epsilon(attack["ladder"][2]["epsilon"]),
+            len(attack["canaries"]),
+        )
+        for attack in attacks
+    ]
+
+
+def _ledger_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    ledgers = [("verdict: ", summary["gate"]), *(("", attack["ledger"]) for attack in summary["attacks"])]
+    return [
+        (f"{prefix}{name}", f"{share:.4g}", f"{ledger['total']:g}")
+        for prefix, ledger in ledgers
+        for name, share in ledger["entries"]
+    ]
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a content-security policy that allows our own style and script by their hashes, and nothing else."""
+    allowed = {"style-src": _source(style), "script-src": _source(script), "img-src": "data:"}
+    parts = ["default-src 'none'", *(f"{kind} {value}" for kind, value in allowed.items())]
+    return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
+
+
+def _source(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+@cache
+def _resource(name: str) -> str:
+    return resources.files("canarybank.report").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FunctionLoader(_resource),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "epsilon": numbers.epsilon,
+        "percent": numbers.percent,
+        "confidence": numbers.confidence,
+        "short": short_hash,
+    }
+    environment.tests["numeric"] = lambda cell: not isinstance(cell, str) or bool(_NUMERIC.fullmatch(cell))
+    return environment

@@ -1,0 +1,80 @@
+"""Lay a run's results out as one flat table: a row for each canary of each attack, numbers as they are."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+from canarybank.experiment.results import AttackRecord, CanaryRecord, Results
+from canarybank.mechanism import Mechanism
+from canarybank.report.numbers import rule_upper
+from canarybank.report.text import label
+from canarybank.store import write_atomic
+
+__all__ = ["result_rows", "write_csv", "write_parquet"]
+
+_FORMULA = ("=", "+", "-", "@")
+
+
+def result_rows(results: Results) -> list[dict[str, Any]]:
+    """Return a row for each canary of each attack; ids are made fit to show, numbers stay as they are."""
+    mechanism = Mechanism(**results.mechanism.model_dump())
+    return [_row(attack, canary, mechanism, results) for attack in results.attacks for canary in attack.canaries]
+
+
+def write_csv(rows: list[dict[str, Any]], path: Path) -> None:
+    """Write rows as CSV; an id that a spreadsheet would run as a formula gets an apostrophe before it."""
+    import csv
+
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _inert(value) for name, value in row.items()} for row in rows)
+    write_atomic(path, text.getvalue())
+
+
+def write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
+    """Write rows as Parquet."""
+    import polars as pl
+
+    buffer = io.BytesIO()
+    pl.DataFrame(rows, infer_schema_length=None).write_parquet(buffer, compression="zstd")
+    write_atomic(path, buffer.getvalue())
+
+
+def _row(attack: AttackRecord, canary: CanaryRecord, mechanism: Mechanism, results: Results) -> dict[str, Any]:
+    counts, bound = canary.counts, canary.bound
+    return {
+        "attack": attack.attack,
+        "canary": label(canary.canary),
+        "bound": bound.epsilon,
+        "upper": rule_upper(canary, mechanism),
+        "confidence": bound.confidence,
+        "method": bound.method,
+        "branch": bound.branch,
+        "tp": counts.tp,
+        "fp": counts.fp,
+        "n1": counts.n1,
+        "n0": counts.n0,
+        "threshold": canary.threshold.value,
+        "mu_eff": canary.mu_eff,
+        "exact_rule_lower": _number(canary.rule.lower),
+        "exact_rule_upper": _number(canary.rule.upper),
+        "exact_attack_lower": _number(canary.supremum.lower),
+        "exact_attack_upper": _number(canary.supremum.upper),
+        "exact_mechanism": results.epsilon,
+        "accounted": results.epsilon if results.audit.accounted is None else results.audit.accounted,
+        "attack_bound": attack.headline.epsilon,
+        "attack_confidence": attack.headline.confidence,
+        "attack_expected": _number(attack.ladder.expected.epsilon),
+        "attack_pooled": None if attack.pooled is None else attack.pooled.epsilon,
+        "delta": bound.delta,
+        "bank_hash": canary.bank_hash,
+    }
+
+
+def _number(value: float | None) -> float:
+    return float("inf") if value is None else value
+
+
+def _inert(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

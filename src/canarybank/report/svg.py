@@ -1,0 +1,185 @@
+"""Draw in SVG: scales, axes and marks that take their colours from the page's theme.
+
+Elements carry classes and no colours, so one drawing serves the light page, the dark one and the printed one. The tree
+is built as elements, never as text, so that no label can close a tag.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+__all__ = ["Canvas", "Figure", "Frame", "Scale", "decades", "linear", "log", "nice_ticks"]
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A drawing with what stands for it where it cannot be seen: a text alternative, and the numbers as a table."""
+
+    key: str
+    title: str
+    caption: str
+    alternative: str
+    svg: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float | int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A map from values to places on the canvas, and the values that get a tick."""
+
+    place: Callable[[float], float]
+    ticks: tuple[tuple[float, str], ...]
+
+    def __call__(self, value: float) -> float:
+        """Return the place of a value."""
+        return self.place(value)
+
+
+def linear(low: float, high: float, start: float, end: float, *, count: int = 6) -> Scale:
+    """Return a linear scale from values to places, with about so many round ticks."""
+    width = (high - low) or 1.0
+    return Scale(lambda value: start + (value - low) / width * (end - start), tuple(nice_ticks(low, high, count)))
+
+
+def log(low: float, high: float, start: float, end: float) -> Scale:
+    """Return a logarithmic scale that clamps to its ends, with a tick at each power of ten."""
+    bottom, width = math.log10(low), (math.log10(high) - math.log10(low)) or 1.0
+
+    def place(value: float) -> float:
+        inside = min(max(value, low), high)
+        return start + (math.log10(inside) - bottom) / width * (end - start)
+
+    return Scale(place, tuple(decades(low, high)))
+
+
+def nice_ticks(low: float, high: float, count: int) -> Iterable[tuple[float, str]]:
+    """Return round values between two ends with their labels."""
+    rough = (high - low) / max(count, 1)
+    if rough <= 0:
+        return [(low, f"{low:g}")]
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [(index * step, f"{round(index * step, 10):g}") for index in range(first, last + 1)]
+
+
+def decades(low: float, high: float) -> Iterable[tuple[float, str]]:
+    """Return the powers of ten between two ends with their labels."""
+    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    return [(10.0**power, _power(power)) for power in range(first, last + 1)]
+
+
+@dataclass
+class Canvas:
+    """A drawing of some size; ``key`` names it uniquely on the page."""
+
+    key: str
+    width: float
+    height: float
+    title: str
+    alternative: str
+    root: Element = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.root = Element(
+            "svg",
+            {
+                "viewBox": f"0 0 {self.width:g} {self.height:g}",
+                "role": "img",
+                "aria-labelledby": f"{self.key}-title {self.key}-desc",
+                "class": "figure-svg",
+            },
+        )
+        SubElement(self.root, "title", {"id": f"{self.key}-title"}).text = self.title
+        SubElement(self.root, "desc", {"id": f"{self.key}-desc"}).text = self.alternative
+
+    def line(self, start: Point, end: Point, css: str) -> None:
+        """Draw a straight line."""
+        ends = {"x1": start[0], "y1": start[1], "x2": end[0], "y2": end[1]}
+        self._add("line", css, ends)
+
+    def rect(self, corner: Point, width: float, height: float, css: str, radius: float = 0) -> None:
+        """Draw a box."""
+        size = {"x": corner[0], "y": corner[1], "width": max(width, 0.0), "height": max(height, 0.0)}
+        self._add("rect", css, size | ({"rx": radius} if radius else {}))
+
+    def circle(self, centre: Point, radius: float, css: str, tip: str | None = None) -> None:
+        """Draw a dot, with a tip for those who hover."""
+        dot = self._add("circle", css, {"cx": centre[0], "cy": centre[1], "r": radius})
+        if tip is not None:
+            SubElement(dot, "title").text = tip
+
+    def curve(self, points: Sequence[Point], css: str, *, closed: bool = False) -> None:
+        """Draw a line through points."""
+        steps = " ".join(f"{_number(x)} {_number(y)}" for x, y in points)
+        if steps:
+            self._path(f"M{steps}{'Z' if closed else ''}", css)
+
+    def dots(self, points: Sequence[Point], css: str) -> None:
+        """Draw many equal dots as one path of round caps, so that a thousand of them stay small."""
+        if points:
+            self._path("".join(f"M{_number(x)} {_number(y)}h0" for x, y in points), css)
+
+    def diamond(self, centre: Point, radius: float, css: str) -> None:
+        """Draw a square on its corner."""
+        x, y = centre
+        self.curve([(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)], css, closed=True)
+
+    def text(self, at: Point, text: str, css: str = "", *, anchor: str = "start", turn: bool = False) -> None:
+        """Write text at a place, or along the vertical axis."""
+        written = self._add("text", css, {"x": at[0], "y": at[1]})
+        if anchor != "start":
+            written.set("text-anchor", anchor)
+        if turn:
+            written.set("transform", f"rotate(-90 {_number(at[0])} {_number(at[1])})")
+        written.text = text
+
+    def markup(self) -> str:
+        """Return the drawing as markup."""
+        return tostring(self.root, encoding="unicode", short_empty_elements=True)
+
+    def _path(self, path: str, css: str) -> None:
+        SubElement(self.root, "path", {"d": path, "class": css})
+
+    def _add(self, kind: str, css: str, numbers: dict[str, float]) -> Element:
+        attributes = {name: _number(value) for name, value in numbers.items()}
+        return SubElement(self.root, kind, attributes | ({"class": css} if css else {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The box of a plot inside its canvas."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def axes(self, canvas: Canvas, x: Scale, y: Scale | None, x_name: str, y_name: str = "") -> None:
+        """Draw grid lines, tick labels and the names of the axes."""
+        for value, written in x.ticks:
+            at = x(value)
+            canvas.line((at, self.top), (at, self.bottom), "grid")
+            canvas.text((at, self.bottom + 16), written, "tick", anchor="middle")
+        for value, written in y.ticks if y else ():
+            at = y(value) if y else 0.0
+            canvas.line((self.left, at), (self.right, at), "grid")
+            canvas.text((self.left - 8, at + 4), written, "tick", anchor="end")
+        canvas.text(((self.left + self.right) / 2, self.bottom + 36), x_name, "axis", anchor="middle")
+        if y_name:
+            canvas.text((14, (self.top + self.bottom) / 2), y_name, "axis", anchor="middle", turn=True)
+
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _power(power: int) -> str:
+    return {0: "1", -1: "0.1", -2: "0.01"}.get(power, f"10{str(power).translate(_SUPERSCRIPTS)}")
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

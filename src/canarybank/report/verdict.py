@@ -1,0 +1,106 @@
+"""Say in one sentence what an audit showed, and in a few more what it could have shown.
+
+The sentence never says more than the trials do: a bound above the claim is a violation, with its confidence; anything
+else is "no violation detected at this power", with that power beside it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from canarybank.attack import ATTACKS
+from canarybank.experiment.folder import Run
+from canarybank.experiment.gating import GateOutcome, gate
+from canarybank.experiment.results import AttackRecord, Results
+from canarybank.report.numbers import confidence, epsilon, percent
+
+__all__ = ["Tone", "Verdict", "reach", "strongest", "verdict"]
+
+_SLACK = 5e-4
+"""Claims are compared to what three decimals show."""
+
+
+class Tone(StrEnum):
+    """What kind of news a verdict is."""
+
+    QUIET = "quiet"
+    VIOLATION = "violation"
+    CLAIM = "claim"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One sentence, what kind of news it is, and what to read beside it."""
+
+    tone: Tone
+    sentence: str
+    beside: tuple[str, ...]
+
+
+def verdict(run: Run) -> Verdict:
+    """Return the verdict over all attacks of a run, each at its share of alpha, against what the accountant claims."""
+    results = run.results
+    claim = results.epsilon if results.audit.accounted is None else results.audit.accounted
+    outcome = gate(run, claim)
+    tone = _tone(outcome, results)
+    return Verdict(
+        tone, _sentence(tone, outcome, results), (_reach_sentence(results), _power_sentence(outcome, results))
+    )
+
+
+def strongest(results: Results) -> int:
+    """Return the index of the attack with the largest exact epsilon; among equals, the one with the largest bound."""
+    ranks = [(reach(attack), attack.headline.epsilon) for attack in results.attacks]
+    return max(range(len(ranks)), key=ranks.__getitem__)
+
+
+def reach(attack: AttackRecord) -> float:
+    """Return the exact epsilon of an attack, computed over all thresholds."""
+    value = attack.ladder.attack.epsilon
+    return float("inf") if value is None else value
+
+
+def _tone(outcome: GateOutcome, results: Results) -> Tone:
+    if not outcome.ok:
+        return Tone.VIOLATION
+    return Tone.CLAIM if outcome.claimed < results.epsilon - _SLACK else Tone.QUIET
+
+
+def _sentence(tone: Tone, outcome: GateOutcome, results: Results) -> str:
+    over = f"over {len(results.attacks)} attacks" if len(results.attacks) > 1 else "by the one attack tried"
+    level, found = confidence(outcome.confidence), epsilon(outcome.epsilon)
+    against = f"the {'exact' if results.audit.accounted is None else 'accounted'} {epsilon(outcome.claimed)}"
+    if tone is Tone.VIOLATION:
+        return (
+            f"Violation detected: the attack {outcome.attack} shows an epsilon of at least {found}, above {against}, "
+            f"with {level} confidence {over}."
+        )
+    if tone is Tone.CLAIM:
+        return (
+            f"The claim is too small: the exact epsilon of this mechanism is {epsilon(results.epsilon)}, above "
+            f"{against}, whatever trials show; these show at least {found}, with {level} confidence {over}."
+        )
+    return (
+        f"No violation detected at this power: the largest lower bound on epsilon {over} is {found} "
+        f"({outcome.attack}), against {against}, with {level} confidence."
+    )
+
+
+def _reach_sentence(results: Results) -> str:
+    attack = results.attacks[strongest(results)]
+    found, known = reach(attack), ATTACKS.get(attack.attack)
+    server = "that only shapes the bank" if known is None or known.active else "that changes nothing in the bank"
+    return (
+        f"Computed exactly, without trials, the strongest attack ({attack.attack}) reaches epsilon {epsilon(found)} "
+        f"of {epsilon(results.epsilon)} on these users: {percent(found / results.epsilon)} of the budget can be spent "
+        f"by a server {server}."
+    )
+
+
+def _power_sentence(outcome: GateOutcome, results: Results) -> str:
+    start = f"With {outcome.trials:,} trials of each hypothesis of each canary"
+    if outcome.power is None:
+        return f"{start}, no violation of any size would have been seen: the claim needs more trials."
+    return (
+        f"{start}, a true epsilon of {epsilon(outcome.power.epsilon)} or more, as by noise of sigma "
+        f"{outcome.power.sigma:.3f} where {results.mechanism.sigma:g} is declared, would typically have been seen."
+    )
