@@ -16,8 +16,8 @@ from canarybank.encode import CachedEncoder, Encoder, VectorCache, load_encoder
 from harness import Result, ratio
 
 WORDLLAMA_TEXTS = 20_000
-MINILM_TEXTS = 256
-REPEATS = 5
+MINILM_TEXTS = 128
+REPEATS = 9
 
 
 def run() -> list[Result]:

@@ -34,15 +34,16 @@ def test_minilm_loads_offline_and_equals_its_library(messages: list[str], capfd:
 
 
 def test_batch_mates_move_no_coordinate_beyond_the_tolerance(encoder: SentenceEncoder, messages: list[str]) -> None:
+    messages = messages[::2]
     together = encoder.encode(messages)
     alone = np.concatenate([encoder.encode([text]) for text in messages])
     order = np.random.default_rng(3).permutation(len(messages))
     shuffled = encoder.encode([messages[i] for i in order])
-    padded = np.concatenate([encoder.encode([text, "long " * 400])[:1] for text in messages[:6]])
+    padded = np.concatenate([encoder.encode([text, "long " * 400])[:1] for text in messages[:2]])
     limit = TOLERANCE[Precision.FLOAT32]
     assert np.abs(alone - together).max() < limit
     assert np.abs(shuffled - together[order]).max() < limit
-    assert np.abs(padded - together[:6]).max() < limit
+    assert np.abs(padded - together[:2]).max() < limit
     assert np.array_equal(encoder.encode(messages), together)
 
 
@@ -51,7 +52,7 @@ def test_half_precision_stays_within_its_own_tolerance(
     encoder: SentenceEncoder, messages: list[str], precision: Precision
 ) -> None:
     half = SentenceEncoder("minilm", device="cpu", precision=precision, batch_size=4)
-    texts = messages[:12]
+    texts = messages[:8]
     vectors = half.encode(texts)
     assert vectors.dtype == np.float32
     assert np.abs(np.linalg.norm(vectors.astype(np.float64), axis=1) - 1).max() < 1e-6
@@ -105,7 +106,7 @@ def test_odd_texts_have_vectors(encoder: SentenceEncoder) -> None:
 def test_the_device_is_the_best_one_here_unless_said() -> None:
     import torch
 
-    assert pick_device("cuda:3") == "cuda:3"
+    assert pick_device("cpu") == "cpu"
     best = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     assert pick_device() == best
 
@@ -125,6 +126,9 @@ def test_bad_choices_and_missing_packages_are_explained(tmp_path: Path, monkeypa
         SentenceEncoder("minilm", batch_size=0)
     with pytest.raises(InputError, match="no precision 'int8'"):
         SentenceEncoder("minilm", precision="int8")
+    for device in ("cuda:99", "toaster"):
+        with pytest.raises(InputError, match=f"device '{device}' cannot be used here"):
+            SentenceEncoder("minilm", device=device)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(DataError, match="could not be loaded as a sentence-transformers model"):
         SentenceEncoder(str(tmp_path), device="cpu")

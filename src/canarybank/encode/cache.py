@@ -1,7 +1,8 @@
 """Keep vectors on disk, by encoder and text, so that no text is encoded twice.
 
 Under the cache's folder each encoder has a shelf, a folder named after its fingerprint; see ``shelf`` for how a shelf
-stays right when processes share it or are killed.
+stays right when processes share it or are killed. The cache holds vectors and hashes of people's texts: it is as
+private as the texts are, and belongs where they may lie.
 """
 
 import math
