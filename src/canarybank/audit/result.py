@@ -1,7 +1,8 @@
 """Hold what an audit found: per canary, over canaries, and as a ladder."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 from canarybank.audit.bounds import Bound
 from canarybank.audit.ladder import Ladder
@@ -10,6 +11,10 @@ from canarybank.audit.threshold import Threshold
 from canarybank.audit.trials import Counts
 from canarybank.mechanism import Mechanism
 from canarybank.score import Interval
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.axes import Axes
 
 __all__ = ["AuditResult", "CanaryResult"]
 
@@ -71,3 +76,51 @@ class AuditResult:
     def to_dict(self) -> dict[str, Any]:
         """Return the whole result as plain values."""
         return asdict(self)
+
+    def to_polars(self) -> "pl.DataFrame":
+        """Return a frame with a row for each canary: its counts, its bound, and the exact figures beside it."""
+        import polars as pl
+
+        return pl.DataFrame([self._row(canary) for canary in self.canaries])
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the ladder with matplotlib, on given axes or new ones, and return the axes."""
+        from canarybank.audit.plot import plot_ladder
+
+        return plot_ladder(self, ax)
+
+    def _row(self, canary: CanaryResult) -> dict[str, Any]:
+        return {
+            "attack": self.attack,
+            "canary": canary.canary,
+            "bound": canary.bound.epsilon,
+            "confidence": canary.bound.confidence,
+            "method": str(canary.bound.method),
+            "tp": canary.counts.tp,
+            "fp": canary.counts.fp,
+            "n1": canary.counts.n1,
+            "n0": canary.counts.n0,
+            "threshold": canary.threshold.value,
+            "mu_eff": canary.mu_eff,
+            "exact_rule": canary.rule.midpoint,
+            "exact_attack": canary.supremum.midpoint,
+            "exact_mechanism": self.ladder.mechanism.epsilon,
+            "delta": self.mechanism.delta,
+        }
+
+    def _repr_html_(self) -> str:
+        rungs = "".join(
+            f"<tr><th scope='row'>{rung.name}</th><td>{rung.epsilon:.3f}</td><td>{escape(rung.source)}</td></tr>"
+            for rung in self.ladder.rungs
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        claim = (
+            f"epsilon &ge; {self.headline.epsilon:.3f} with {100 * self.headline.confidence:g}% confidence, by the "
+            f"method {escape(self.headline.method)}, {self.trials:,} trials of each hypothesis, {len(self.canaries)} "
+            f"canaries, delta {self.mechanism.delta:g}"
+        )
+        return (
+            f"<div><p><strong>{escape(self.attack)}</strong>: {claim}</p><table><thead><tr><th scope='col'>rung</th>"
+            f"<th scope='col'>epsilon</th><th scope='col'>where it comes from</th></tr></thead><tbody>{rungs}</tbody>"
+            f"</table>{notes}</div>"
+        )
