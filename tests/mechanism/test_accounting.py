@@ -90,3 +90,10 @@ def test_opacus_parity_to_three_decimals() -> None:
 def test_opacus_band_narrows_onto_the_exact_figure() -> None:
     assert 0 < prv_epsilon(Mechanism()) - epsilon(Mechanism()) <= 0.0105
     assert 0 < prv_epsilon(Mechanism(), error=1e-3) - epsilon(Mechanism()) <= 1.5e-3
+
+
+@pytest.mark.parametrize("sigma", [1e-6, 9e-4])
+def test_next_to_no_noise_still_has_a_figure(sigma):
+    mechanism = Mechanism(sigma=sigma)
+    assert epsilon(mechanism) == one_round_epsilon(mechanism)
+    assert 2.9 < epsilon(mechanism, 3) / epsilon(mechanism) < 3.1
