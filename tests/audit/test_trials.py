@@ -11,7 +11,8 @@ from canarybank.audit.trials import (
     Literal,
     Projected,
     Shard,
-    _byte_tables,
+    _Coins,
+    _eights,
     _participation_sums,
     count,
     draw,
@@ -64,13 +65,23 @@ def test_every_coin_falls_by_q_and_alone(q):
     # Weights that are powers of two name the users who took part. 19 users x 6 q at 1e-7 each, and one test of
     # independence each: a false alarm in fewer than 1 of 50,000 runs.
     users, size = 19, 40_000
-    sums = _participation_sums(_byte_tables(2.0 ** np.arange(users)), q, size, np.random.default_rng(5))
+    sums = _participation_sums(_eights(2.0 ** np.arange(users)), _Coins.of(q), size, np.random.default_rng(5))
     taking = (sums.astype(np.int64)[:, None] >> np.arange(users)) & 1
     for column in taking.T:
         assert binomtest(int(column.sum()), size, q).pvalue > 1e-7
     if 0.01 < q < 0.99:
         together = int((taking[:, 0] & taking[:, 1]).sum())
         assert binomtest(together, size, q * q).pvalue > 1e-7
+
+
+@pytest.mark.parametrize("q", [1.0, 0.5, 0.1, 1 / 256, 1e-3, 0.9999])
+def test_every_pattern_of_eight_coins_has_its_exact_probability(q):
+    coins = _Coins.of(q)
+    settled = np.bincount(coins.settled[: coins.open], minlength=256)
+    found = (settled + np.diff(coins.remainders, prepend=0.0)) / 65_536
+    taking = [pattern.bit_count() for pattern in range(256)]
+    assert found == pytest.approx([q**n * (1 - q) ** (8 - n) for n in taking], abs=1e-15)
+    assert coins.open + coins.remainders[-1] == pytest.approx(65_536, abs=1e-9)
 
 
 def test_no_users_leave_the_noise_alone():

@@ -29,8 +29,9 @@ __all__ = ["SHARD", "Counts", "Literal", "Projected", "Shard", "Trials", "count"
 
 SHARD = 1 << 17
 _LITERAL_BATCH = 1 << 12
-_PROJECTED_BATCH = 1 << 11
-_BYTE = 256
+_PROJECTED_BATCH = 1 << 12
+_VALUES = 1 << 16
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
 
 Scores = NDArray[np.float64]
 Outcome = TypeVar("Outcome")
@@ -65,6 +66,39 @@ class Literal:
         return replace(self, system=self.system.included())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Coins:
+    """Coins of probability q, tossed eight at a time: the pattern of eight users taking part or not is one byte.
+
+    Sixteen random bits choose the pattern. Pattern s owns floor(65536 p_s) of their values, with p_s its probability;
+    Sixteen random bits choose the pattern. Pattern s owns floor(65536 p_s) of their values, with p_s its probability; the
+    few values that are left over go to the patterns in proportion to what the floors cut off, by a fresh uniform. So
+    """
+
+    settled: NDArray[np.uint8]
+    """The pattern of each value of sixteen bits; values from ``open`` on are still to be decided."""
+    open: int
+    remainders: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, q: float) -> "_Coins":
+        taking = _BITS.sum(axis=1)
+        shares = _VALUES * q**taking * (1.0 - q) ** (8 - taking)
+        whole = np.floor(shares).astype(np.int64)
+        settled = np.zeros(_VALUES, dtype=np.uint8)
+        settled[: whole.sum()] = np.repeat(np.arange(256, dtype=np.uint8), whole)
+        return cls(settled, int(whole.sum()), np.cumsum(shares - whole))
+
+    def toss(self, count: int, rng: np.random.Generator) -> NDArray[np.uint8]:
+        """Return that many patterns, each of eight independent coins."""
+        values = rng.integers(0, 1 << 64, size=-(-count // 4), dtype=np.uint64).view(np.uint16)[:count]
+        patterns = self.settled.take(values)
+        undecided = np.flatnonzero(values >= self.open)
+        uniforms = rng.random(len(undecided)) * self.remainders[-1]
+        patterns[undecided] = np.searchsorted(self.remainders, uniforms, side="right")
+        return patterns
+
+
 @dataclass(frozen=True, slots=True)
 class Projected:
     """Draw scores from their scalar law: a Bernoulli-weighted sum of one number a user, plus one Gaussian."""
@@ -72,9 +106,11 @@ class Projected:
     law: RoundLaw
     participation: float | None = None
     _tables: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+    _coins: _Coins = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_tables", _byte_tables(self.law.weights[self.law.weights != 0]))
+        object.__setattr__(self, "_tables", _eights(self.law.weights[self.law.weights != 0]))
+        object.__setattr__(self, "_coins", _Coins.of(self.law.q))
 
     def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
         """Sum the participating users' numbers batch by batch; add the noise and the canary."""
@@ -84,7 +120,7 @@ class Projected:
         scores -= law.offset
         for start in range(0, size, _PROJECTED_BATCH):
             batch = scores[start : start + _PROJECTED_BATCH]
-            batch += _participation_sums(self._tables, law.q, len(batch), rng)
+            batch += _participation_sums(self._tables, self._coins, len(batch), rng)
         if eligible:
             chance = law.q if self.participation is None else self.participation
             scores[rng.random(size) < chance] += law.shift
@@ -95,29 +131,17 @@ class Projected:
         return replace(self, participation=1.0)
 
 
-def _byte_tables(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def _eights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Tabulate, for every eight users, the sum of their weights under each of the 256 patterns of taking part."""
     groups = -(-len(weights) // 8)
     padded = np.zeros(groups * 8)
     padded[: len(weights)] = weights
-    patterns = np.unpackbits(np.arange(_BYTE, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
-    return np.ascontiguousarray(padded.reshape(groups, 8) @ patterns.T)
+    return np.ascontiguousarray(padded.reshape(groups, 8) @ _BITS.T)
 
 
-def _participation_sums(tables: NDArray[np.float64], q: float, size: int, rng: np.random.Generator) -> Scores:
-    """Toss every user's coin ``size`` times and return the sums of the weights of those who take part.
-
-    One random byte decides a coin unless it equals floor(256 q); that one case in 256 is decided by a fresh
-    uniform against the fraction that is left, so each coin falls with probability q to within 2**-61.
-    """
-    groups = len(tables)
-    coins = rng.integers(0, 1 << 64, size=(groups, size), dtype=np.uint64, endpoint=False).view(np.uint8)
-    whole, fraction = divmod(q * _BYTE, 1.0)
-    taking = coins < whole if whole < _BYTE else np.ones(coins.shape, dtype=bool)
-    if fraction > 0:
-        open_coins = np.flatnonzero(coins == whole)
-        taking.reshape(-1)[open_coins] = rng.random(len(open_coins)) < fraction
-    patterns = np.packbits(taking, axis=1)
+def _participation_sums(tables: NDArray[np.float64], coins: _Coins, size: int, rng: np.random.Generator) -> Scores:
+    """Toss every user's coin ``size`` times and return the sums of the weights of those who take part."""
+    patterns = coins.toss(len(tables) * size, rng).reshape(len(tables), size)
     total = np.zeros(size)
     for table, pattern in zip(tables, patterns, strict=True):
         total += table.take(pattern)
