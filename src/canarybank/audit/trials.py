@@ -71,8 +71,8 @@ class _Coins:
     """Coins of probability q, tossed eight at a time: the pattern of eight users taking part or not is one byte.
 
     Sixteen random bits choose the pattern. Pattern s owns floor(65536 p_s) of their values, with p_s its probability;
-    Sixteen random bits choose the pattern. Pattern s owns floor(65536 p_s) of their values, with p_s its probability; the
-    few values that are left over go to the patterns in proportion to what the floors cut off, by a fresh uniform. So
+    the few values that are left over go to the patterns in proportion to what the floors cut off, by a fresh uniform.
+    So every pattern has its probability to within the rounding of float64.
     """
 
     settled: NDArray[np.uint8]
