@@ -88,9 +88,9 @@ def test_continuation_shows_what_was_liked_and_what_was_not():
 
 def test_no_candidate_repeats_an_example_or_an_existing_text():
     known = "I will keep this very text."
-    replies = [known, EXAMPLES[0], "A new text about something else."]
-    generator = ScriptedGenerator(lambda r: replies[r.seed % 3])
-    bank = make_bank(generator, 1, ["x"], prompt="bank-examples", examples=EXAMPLES, existing=[known], tries=20)
+    replies = [known, EXAMPLES[0], EXAMPLES[5], "A new text about something else.", *[""] * 20]
+    shown = {"prompt": "continue", "examples": EXAMPLES[:3], "negatives": EXAMPLES[3:]}
+    bank = make_bank(ScriptedGenerator(replies), 1, ["x"], existing=[known], tries=20, **shown)
     assert bank.texts == ("A new text about something else.",)
 
 

@@ -86,6 +86,13 @@ def test_any_text_is_cleaned_within_the_rules_or_rejected_and_cleaning_is_stable
         assert "\n" not in cleaned
 
 
+def test_banned_words_are_rejected_as_words():
+    strict = Cleaning(banned=frozenset({"ass"}))
+    assert strict.clean("What an Ass he is today.") is Rejection.BANNED
+    assert strict.clean("I have a class again today.") == "I have a class again today."
+    assert strict.to_json()["banned"] == ["ass"]
+
+
 def test_rules_that_nothing_could_pass_are_refused():
     with pytest.raises(InputError, match="5 to 4"):
         Cleaning(shortest=5, longest=4)

@@ -9,10 +9,12 @@ from canarybank.generate.prompts import fill, tame
 NEEDS = {
     "bank-chat": {"label"},
     "bank-examples": {"label", "examples"},
+    "bank-examples-list": {"label", "examples"},
     "bank-label": {"label"},
     "bank-sentiment140": {"label"},
     "bank-yelp": {"label"},
     "continue": {"label", "positive", "negative"},
+    "continue-list": {"label", "positive", "negative"},
     "paraphrase": {"record"},
 }
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +98,9 @@ def make_bank(
     """Make a bank of exactly ``size`` unique candidates, spread evenly over the labels, or say why it cannot be.
 
     With examples (public ones, or the voted candidates of an earlier round) the prompt shows ``shots`` of
-    them, drawn anew for each request; ``negatives`` likewise. No candidate repeats, or comes near (``near``,
-    see ``Distinct``), another one, an example, or a text of ``existing``. On average at most ``tries`` answers
-    are asked for a candidate.
+    them, drawn anew for each request; ``negatives`` likewise. No candidate repeats, or comes near (``near``, see
+    ``Distinct``), another one, an example, a negative, or a text of ``existing``. On average at most ``tries``
+    answers are asked for a candidate.
     """
     plan = bank_plan(
         size,
@@ -113,11 +113,11 @@ def make_bank(
         cleaning=cleaning,
         tries=tries,
     )
-    known = [*existing, *_all(examples)]
+    known = [*existing, *_all(examples), *_all(negatives)]
     taken, counters = harvest(generator, plan, size, Distinct(near, known), progress)
     provenance = {
         "canarybank": __version__,
-        "cleaning": asdict(plan.cleaning),
+        "cleaning": plan.cleaning.to_json(),
         "counters": counters,
         "examples": hash_json(_all(examples)) if examples else None,
         "existing": hash_json(list(existing)) if existing else None,

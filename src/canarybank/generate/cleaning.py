@@ -5,8 +5,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 from canarybank.errors import InputError
 from canarybank.generate.distinct import words
@@ -23,6 +24,7 @@ class Rejection(StrEnum):
     EMPTY = "empty"
     REFUSAL = "refusal"
     META = "meta"
+    BANNED = "banned"
     LANGUAGE = "language"
     TRUNCATED = "truncated"
     SHORT = "too-short"
@@ -52,11 +54,12 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _META = re.compile(
-    r"\[[^\]]{1,40}\]|<\|?[a-z_/]+\|?>|https?://|\b(?:paraphras|rephras|rewrit)\w*"
-    r"|\bthe (?:original|user|sentence|phrase|prompt)\b|\bfirst person\b|\bchat message\b|\bin other words\b"
+    r"\[[^\]]{1,40}\]|<\|?[a-z_/]+\|?>|https?://|\b(?:paraphras|rephras|rewrit)\w*|\bchatbot\b"
+    r"|\bthe (?:original|user|phrase|prompt)\b|\bsentences?\b|\bfirst person\b|\bchat message\b|\bin other words\b"
+    r"|\btexts? (?:of this kind|in this style)\b|\b(?:small|short) story\b|\bgreat (?:question|way to start)\b"
     r"|\b(?:happy|here|ready|glad) to (?:help|assist|chat|share)\b|\b(?:assist|help) you (?:with|today|find)\b"
-    r"|\btell me (?:more )?about what you\b|\bhow can i help\b"
-    r"|\bgreat (?:question|way to start)\b|\byour (?:question|request|prompt)\b",
+    r"|\btell me (?:more )?about what you\b|\bhow can i help\b|\byour (?:question|request|prompt)\b"
+    r"|\((?:laugh|smil|glanc|sigh|paus|chuckl|wink|grin)\w*",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r".+?(?:[.!?…]+[\"'”’)]*(?=\s|$)|$)", re.DOTALL)
@@ -76,11 +79,11 @@ class Cleaning:
 
     Stripped: chat preambles up to their colon, list numbering, quotes around the whole, space; of several
     paragraphs the first is kept, and of its sentences at most ``sentences``, as many as fit in ``longest``
-    words. Rejected: nothing left; a refusal; talk about the task itself, placeholders and addresses; another
-    language (fewer than ``latin`` of the letters are Latin, or eight or more words of which fewer than
-    ``common`` are everyday English; None switches either off); a sentence that does not end (where
-    ``whole``); fewer than ``shortest`` or more than ``longest`` words; a word bigram three times, or a word
-    four times running.
+    words. Rejected: nothing left; a refusal; talk about the task itself, placeholders, stage directions and
+    addresses; a word that is ``banned``; another language (fewer than ``latin`` of the letters are Latin, or
+    eight or more words of which fewer than ``common`` are everyday English; None switches either off); a
+    sentence that does not end (where ``whole``); fewer than ``shortest`` or more than ``longest`` words; a word
+    bigram three times, or a word four times running.
     """
 
     shortest: int = 4
@@ -89,6 +92,7 @@ class Cleaning:
     whole: bool = True
     latin: float | None = 0.9
     common: float | None = 0.15
+    banned: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not 1 <= self.shortest <= self.longest:
@@ -97,6 +101,10 @@ class Cleaning:
             )
         if self.sentences is not None and self.sentences < 1:
             raise InputError(f"At least one sentence must be kept, not {self.sentences}; None keeps all.")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rules as plain JSON values."""
+        return asdict(self) | {"banned": sorted(self.banned)}
 
     def clean(self, text: str, *, finished: bool = True) -> str | Rejection:
         """Return the cleaned text, or the first rule that rejects it."""
@@ -108,6 +116,8 @@ class Cleaning:
         kept, ended = self._leading(text, finished=finished)
         if _META.search(kept):
             return Rejection.META
+        if self.banned & set(words(kept)):
+            return Rejection.BANNED
         if self._foreign(kept):
             return Rejection.LANGUAGE
         return self._measured(kept, ended=ended) or kept

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def make_paraphrases(
     taken, counters = harvest(generator, plan, size, Distinct(1.0, existing), progress)
     provenance = {
         "canarybank": __version__,
-        "cleaning": asdict(plan.cleaning),
+        "cleaning": plan.cleaning.to_json(),
         "counters": counters,
         "fingerprint": generator.fingerprint,
         "generator": generator.name,
