@@ -7,8 +7,8 @@ __all__ = ["clean", "label", "short_hash"]
 LIMIT = 240
 _MARKS = 3
 """More combining marks than this on one character are dropped: they would pile up over other lines."""
-_HIDDEN = frozenset("\u061c\u180e\u200b\u200e\u200f\u2060\ufeff")
-_BLOCKS = ((0x2028, 0x202E), (0x2066, 0x206F), (0xFFF9, 0xFFFB), (0xE0000, 0xE01EF))
+_HIDDEN = frozenset("\u00ad\u061c\u180e\u200b\u200e\u200f\u2060\ufeff")
+_BLOCKS = ((0x202A, 0x202E), (0x2066, 0x206F), (0xFFF9, 0xFFFB), (0xE0000, 0xE01EF))
 
 
 def clean(text: str, limit: int = LIMIT) -> str:

@@ -1,0 +1,24 @@
+import math
+from copy import deepcopy
+
+from canarybank.report.figures.canaries import CANARY_COLUMNS, canary_figure, canary_rows
+
+
+def test_a_row_for_each_canary_of_each_attack(summary):
+    figure = canary_figure(summary["attacks"], 1.6845)
+    assert len(figure.rows) == sum(len(attack["canaries"]) for attack in summary["attacks"])
+
+
+def test_rows_show_what_was_counted(attack):
+    row = dict(zip(CANARY_COLUMNS, canary_rows(attack)[0], strict=True))
+    canary = attack["canaries"][0]
+    assert row["canary"] == canary["id"]
+    assert row["bound"] == f"{canary['bound']['epsilon']:.3f}"
+    assert row["true positives"] == f"{canary['counts']['tp']:,}"
+
+
+def test_an_endless_interval_leaves_the_scale(summary):
+    attacks = deepcopy(summary["attacks"])
+    before = canary_figure(attacks, 1.6845).svg.count('class="arrow"')
+    attacks[0]["canaries"][0] |= {"upper": math.inf, "supremum": {"lower": None, "upper": None}}
+    assert canary_figure(attacks, 1.6845).svg.count('class="arrow"') == before + 1

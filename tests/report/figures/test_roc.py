@@ -1,0 +1,43 @@
+import math
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from canarybank.audit import perfect_rates
+from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.report.figures.roc import allowed, roc_figure
+
+
+@pytest.mark.parametrize("fpr", [0.0, 1e-6, 0.01, 0.3, 0.9, 1.0])
+def test_the_region_is_the_definition_in_both_directions(fpr):
+    exact, delta = 1.2, 1e-3
+    tpr = allowed(fpr, exact, delta)
+    slack = 1e-12
+    assert tpr <= math.exp(exact) * fpr + delta + slack
+    assert 1 - fpr <= math.exp(exact) * (1 - tpr) + delta + slack
+    beyond = min(1.0, tpr + 1e-6)
+    broken = beyond > math.exp(exact) * fpr + delta or 1 - fpr > math.exp(exact) * (1 - beyond) + delta
+    assert broken or tpr == 1.0
+
+
+def test_a_perfect_attack_stays_inside_and_touches():
+    mechanism = Mechanism()
+    exact = one_round_epsilon(mechanism)
+    fpr, tpr = perfect_rates(mechanism)(np.linspace(-8, 8, 4001))
+    room = np.array([allowed(f, exact, mechanism.delta) - t for f, t in zip(fpr, tpr, strict=True)])
+    assert room.min() > -1e-12
+    assert (room / np.maximum(tpr, 1e-9)).min() < 1e-3
+
+
+def test_the_table_holds_the_whole_curve(attack):
+    figure = roc_figure(attack, Mechanism(), 1.6845, "roc")
+    roc = attack["evidence"]["roc"]
+    assert len(figure.rows) == len(roc["fpr"])
+    assert figure.rows[roc["frozen"]][1] == f"{roc['fpr'][roc['frozen']]:.4g}"
+
+
+def test_counts_of_a_sure_canary_are_blended(attack):
+    sure = deepcopy(attack)
+    sure["canaries"][sure["shown"]]["bound"]["method"] = "stratified"
+    assert roc_figure(sure, Mechanism(), 1.6845, "roc").svg != roc_figure(attack, Mechanism(), 1.6845, "roc").svg

@@ -1,0 +1,178 @@
+"""Open the page in a real browser, from a file, and use it as a reader would."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from canarybank.report import write_report
+
+CHROMIUM = Path("/usr/bin/chromium")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium here: the page was NOT opened in a browser"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="no playwright: the page was NOT opened in a browser"
+    )
+    with playwright.sync_playwright() as engine:
+        opened = engine.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def path(run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    return write_report(run, folder)[0]
+
+
+@pytest.fixture
+def visit(browser, path):
+    """Return a function that opens the page and afterwards checks that it kept to itself."""
+    contexts, noise, requests = [], [], []
+
+    def open_page(**given):
+        context = browser.new_context(**{"viewport": {"width": 1100, "height": 800}, **given})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: noise.append(message.text))
+        page.on("pageerror", lambda error: noise.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert noise == []
+    assert set(requests) <= {path.as_uri()}
+
+
+def paper(page):
+    return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
+def test_the_page_opens_from_a_file_in_silence(visit, summary):
+    page = visit()
+    assert page.inner_text("h1") == summary["verdict"]["sentence"]
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("document.querySelectorAll('script, img, iframe, object').length") == 1
+
+
+@pytest.mark.parametrize(("scheme", "colour"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 28)")])
+def test_the_page_follows_the_system_and_the_toggle_overrides_it(visit, scheme, colour):
+    page = visit(color_scheme=scheme)
+    assert paper(page) == colour
+    seen = [paper(page)]
+    for _ in range(3):
+        page.click("#theme")
+        seen.append(paper(page))
+    assert seen == [colour, "rgb(255, 255, 255)", "rgb(20, 23, 28)", colour]
+
+
+def column(page, table, index):
+    return page.eval_on_selector_all(f"#{table} tbody tr", f"rows => rows.map(row => row.cells[{index}].textContent)")
+
+
+def test_tables_sort_by_number_and_by_name(visit):
+    page = visit()
+    head = page.locator("#attacks th button")
+    head.nth(1).click()
+    up = [float(value) for value in column(page, "attacks", 1)]
+    assert up == sorted(up)
+    assert page.get_attribute("#attacks th:nth-child(2)", "aria-sort") == "ascending"
+    head.nth(1).click()
+    assert [float(value) for value in column(page, "attacks", 1)] == up[::-1]
+    head.nth(0).click()
+    assert column(page, "attacks", 0) == sorted(column(page, "attacks", 0))
+    assert page.get_attribute("#attacks th:nth-child(2)", "aria-sort") == "none"
+
+
+def test_numbers_with_commas_and_exponents_sort_as_numbers(visit):
+    page = visit()
+    page.click("#figure-canaries summary")
+    for index in (6, 10):
+        page.locator("#data-canaries th button").nth(index).click()
+        values = [float(value.replace(",", "")) for value in column(page, "data-canaries", index)]
+        assert values == sorted(values)
+
+
+def test_all_is_reached_by_keyboard(visit):
+    page = visit()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    reached = set()
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("(document.activeElement.closest('[id]') || {}).id"))
+    assert {"theme", "attacks", "figure-ladder", "choice"} <= reached
+
+
+def test_keys_sort_open_and_choose(visit):
+    page = visit()
+    page.locator("#attacks th button").nth(2).focus()
+    page.keyboard.press("Enter")
+    assert page.get_attribute("#attacks th:nth-child(3)", "aria-sort") == "ascending"
+    page.focus("#figure-ladder summary")
+    page.keyboard.press("Enter")
+    assert page.is_visible("#data-ladder")
+    page.focus("#choice input:checked")
+    before = page.eval_on_selector_all(".panel", "all => all.map(one => one.hidden)")
+    page.keyboard.press("ArrowRight")
+    after = page.eval_on_selector_all(".panel", "all => all.map(one => one.hidden)")
+    assert before != after
+    assert after.count(False) == before.count(False) == 1
+
+
+def test_without_script_everything_is_there(browser, path, summary):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert all(page.is_visible(f"#figure-map-{index}") for index in range(len(summary["attacks"])))
+    assert not page.is_visible("#choice")
+    context.close()
+
+
+def test_print_is_light_and_holds_every_attack(visit, summary):
+    page = visit(color_scheme="dark")
+    page.emulate_media(media="print")
+    assert paper(page) == "rgb(255, 255, 255)"
+    assert all(page.is_visible(f"#figure-roc-{index}") for index in range(len(summary["attacks"])))
+    assert not page.is_visible("#theme")
+    assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("width", [360, 768, 1600])
+def test_no_width_makes_the_page_scroll_sideways(visit, width):
+    page = visit(viewport={"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_drawn_text_does_not_run_out_of_its_drawing(visit):
+    page = visit()
+    outside = page.evaluate(
+        """() => [...document.querySelectorAll('svg')].filter(svg => svg.checkVisibility()).flatMap(svg => {
+             const box = svg.getBoundingClientRect();
+             return [...svg.querySelectorAll('text')].filter(text => {
+               const own = text.getBoundingClientRect();
+               return own.left < box.left - 1 || own.right > box.right + 1 || own.bottom > box.bottom + 1;
+             }).map(text => text.textContent);
+           })"""
+    )
+    assert outside == []
+
+
+def test_a_policy_stops_script_that_is_not_ours(browser, path, tmp_path):
+    altered = tmp_path / "altered.html"
+    shutil.copy(path, altered)
+    altered.write_text(path.read_text().replace("</main>", "<script>window.hacked=1</script></main>"))
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(altered.as_uri())
+    assert page.evaluate("window.hacked") is None
+    context.close()

@@ -1,0 +1,46 @@
+import math
+
+import pytest
+from scipy.stats import beta
+
+from canarybank.mechanism import Mechanism
+from canarybank.report.numbers import confidence, epsilon, interval_text, percent, rate, rule_upper
+
+
+def test_numbers_as_people_read_them():
+    assert (epsilon(1.23456), epsilon(None), epsilon(math.inf)) == ("1.235", "∞", "∞")
+    assert (interval_text(1.0, 1.00001), interval_text(1.0, None)) == ("1.000", "1.000 to ∞")
+    assert (rate(0.0), rate(0.12345), rate(1.234e-5)) == ("0", "0.123", "1.23e-05")
+    assert (percent(0.0), percent(1.0), percent(0.123), percent(0.00123)) == ("0%", "100%", "12.3%", "0.12%")
+    assert confidence(1 - 0.05 / 3) == "98.3333%"
+
+
+def naive_upper(tp, fp, n1, n0, gamma, delta):
+    tpr = beta.ppf(1 - gamma, tp + 1, n1 - tp) if tp < n1 else 1.0
+    fpr = beta.ppf(gamma, fp, n0 - fp + 1) if fp else 0.0
+    forward = math.log((tpr - delta) / fpr) if fpr else math.inf
+    return max(0.0, forward, math.log((1 - fpr - delta) / (1 - tpr)) if tpr < 1 else math.inf)
+
+
+@pytest.mark.parametrize(("tp", "fp"), [(300, 100), (50, 40), (900, 990), (10, 0), (1000, 5), (0, 0)])
+def test_the_upper_end_is_that_of_a_naive_twin(run, tp, fp):
+    canary = run.results.attacks[0].canaries[0]
+    counts = canary.counts.model_copy(update={"tp": tp, "fp": fp, "n1": 1000, "n0": 1000})
+    gamma = (1 - canary.bound.confidence) / 4
+    expected = naive_upper(tp, fp, 1000, 1000, gamma, 1e-5)
+    assert rule_upper(canary.model_copy(update={"counts": counts}), Mechanism()) == pytest.approx(expected)
+
+
+def test_the_upper_end_lies_above_the_bound_and_the_exact_rule(run):
+    # Six intervals, each wrong at most as often as its share of alpha says; the seed is fixed.
+    for attack in run.results.attacks:
+        for canary in attack.canaries:
+            assert canary.bound.epsilon <= canary.rule.upper
+            assert rule_upper(canary, Mechanism()) >= canary.rule.lower
+
+
+def test_a_stratified_canary_is_blended_to_an_eligible_one(run):
+    canary = run.results.attacks[0].canaries[0]
+    sure = canary.model_copy(update={"bound": canary.bound.model_copy(update={"method": "stratified"})})
+    assert rule_upper(sure, Mechanism(q=1.0)) == rule_upper(canary, Mechanism())
+    assert rule_upper(sure, Mechanism(q=0.1)) < rule_upper(canary, Mechanism())

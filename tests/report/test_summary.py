@@ -1,0 +1,54 @@
+import json
+
+from canarybank.report import summarise_run
+from canarybank.store import hash_file
+
+
+def test_the_same_run_gives_the_same_summary(run, summary):
+    assert json.dumps(summarise_run(run)) == json.dumps(summary)
+
+
+def strings(value):
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from strings(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from strings(item)
+
+
+def test_no_text_in_a_summary_is_long_or_hides_anything(summary):
+    every = list(strings(summary))
+    assert max(map(len, every)) < 2_500
+    assert not any("\u202e" in text for text in every)
+    assert any("⟨U+202E⟩" in text for text in every)
+
+
+def test_numbers_are_those_of_the_results(run, summary):
+    for record, attack in zip(run.results.attacks, summary["attacks"], strict=True):
+        assert attack["headline"]["epsilon"] == record.headline.epsilon
+        assert [rung["epsilon"] for rung in attack["ladder"]] == [
+            getattr(record.ladder, name).epsilon
+            for name in ("accounted", "mechanism", "attack", "rule", "expected", "observed")
+        ]
+        assert [c["counts"]["tp"] for c in attack["canaries"]] == [c.counts.tp for c in record.canaries]
+
+
+def test_hashes_are_those_on_disk(run, summary):
+    hashes = dict(summary["provenance"]["hashes"])
+    assert hashes["commitment.json"] == hash_file(run.folder / "commitment.json") == run.results.commitment
+    assert hashes["results.json"] == hash_file(run.folder / "results.json")
+
+
+def test_every_setting_stands_with_its_origin(run, summary):
+    rows = {key: origin for key, _, origin in summary["provenance"]["config"]}
+    assert rows.keys() == run.manifest.config.keys()
+    assert rows["audit.trials"] == "flag"
+    assert rows["audit.alpha"] == "default"
+
+
+def test_an_attack_without_evidence_has_none(changed, run):
+    bare = tuple(attack.model_copy(update={"evidence": {}}) for attack in run.results.attacks)
+    assert all(attack["evidence"] == {} for attack in summarise_run(changed(attacks=bare))["attacks"])

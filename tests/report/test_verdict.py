@@ -1,0 +1,56 @@
+import pytest
+
+from canarybank.experiment import gate
+from canarybank.report.verdict import Tone, strongest, verdict
+
+CLAIMS = ("is private", "is safe", "passed the audit", "guarantees privacy", "passed")
+
+
+def test_no_violation_comes_with_its_power(run):
+    found = verdict(run)
+    outcome = gate(run, 1.695)
+    assert found.tone is Tone.QUIET
+    assert found.sentence.startswith("No violation detected at this power: ")
+    assert f"{outcome.epsilon:.3f} ({outcome.attack})" in found.sentence
+    assert "over 3 attacks" in found.sentence
+    assert "95% confidence" in found.sentence
+    assert "20,000 trials" in found.beside[1]
+    assert f"{outcome.power.epsilon:.3f} or more" in found.beside[1]
+
+
+def test_a_bound_above_the_claim_is_a_violation(counted):
+    found = verdict(counted(18_000, 100))
+    assert found.tone is Tone.VIOLATION
+    assert found.sentence.startswith("Violation detected: the attack ordinary shows an epsilon of at least ")
+
+
+def test_a_claim_below_the_exact_epsilon_is_too_small(changed, run):
+    found = verdict(changed(audit=run.results.audit.model_copy(update={"accounted": 1.0})))
+    assert found.tone is Tone.CLAIM
+    assert "exact epsilon of this mechanism is 1.685, above the accounted 1.000" in found.sentence
+
+
+def test_without_an_accountant_the_exact_epsilon_is_the_claim(changed, run):
+    found = verdict(changed(audit=run.results.audit.model_copy(update={"accounted": None})))
+    assert found.tone is Tone.QUIET
+    assert "against the exact 1.685" in found.sentence
+
+
+def test_the_strongest_attack_has_the_largest_exact_epsilon(run):
+    exact = [attack.ladder.attack.epsilon for attack in run.results.attacks]
+    assert strongest(run.results) == exact.index(max(exact))
+
+
+def test_what_the_server_did_is_said_as_it_was(run, changed):
+    one = next(attack for attack in run.results.attacks if attack.attack == "ordinary")
+    other = next(attack for attack in run.results.attacks if attack.attack == "exact")
+    assert "changes nothing in the bank" in verdict(changed(attacks=(one,))).beside[0]
+    assert "only shapes the bank" in verdict(changed(attacks=(other,))).beside[0]
+    assert "by the one attack tried" in verdict(changed(attacks=(one,))).sentence
+
+
+@pytest.mark.parametrize("counts", [(18_000, 100), (5, 5)])
+def test_no_verdict_claims_privacy(counted, counts):
+    found = verdict(counted(*counts))
+    said = " ".join([found.sentence, *found.beside]).lower()
+    assert not any(claim in said for claim in CLAIMS)
