@@ -80,6 +80,8 @@ def bank_labels(config: BankConfig, users: Users) -> tuple[str, ...]:
 
 def read_texts(path: Path, column: str = "text") -> tuple[str, ...]:
     """Return a file's different texts in its order: a column of parquet, csv or jsonl, or the lines of txt."""
+    if not path.is_file():
+        raise DataError(f"There is no file of texts {str(path)!r}; check the path.")
     suffix = path.suffix.lower()
     if suffix in {".parquet", ".pq"}:
         return _parquet(path, column)

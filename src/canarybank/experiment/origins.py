@@ -85,7 +85,7 @@ def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return a line for each decisive key whose values differ: key: old -> new."""
     before, after = decisive(old), decisive(new)
-    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    keys = [key for key in {**fields(), **before, **after} if before.get(key) != after.get(key)]
     return [f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}" for key in keys]
 
 

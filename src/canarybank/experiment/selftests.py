@@ -39,7 +39,7 @@ __all__ = ["Check", "SelfTest", "end_level", "miss_probability", "selftest"]
 _CHANCE = 1e-6
 """A check on sampled trials fails by chance at most this often."""
 _MOST_SAMPLED = 2_000_000
-_JOINT_TRIALS = 30
+_JOINT_TRIALS = 20
 """The joint bound is enumerated at this many trials at most, for each of its values takes a search."""
 
 
@@ -89,7 +89,7 @@ def miss_probability(target: Target, tpr: float, fpr: float) -> float:
     """Return P(bound > truth) over the counts that these rates give, the truth being the epsilon that they force.
 
     Every outcome is enumerated but for tails of 1e-13 a side, which count as misses. A bound grows with the true
-    positives, so for each number of false positives a search finds the fewest true ones with which it exceeds the truth.
+    positives, so for each number of false ones a search finds the fewest true ones with which it exceeds the truth.
     """
     truth = max(0.0, float(rate_epsilon(tpr, fpr, target.delta)), float(rate_epsilon(1 - fpr, 1 - tpr, target.delta)))
     n = int(target.trials) * (target.canaries if target.method is Method.POOLED else 1)
@@ -109,7 +109,8 @@ def end_level(trials: int, successes: int, gamma: float, *, declared: float | No
     likewise. ``declared`` is the gamma that the ends are made with, where it is not ``gamma`` itself.
     """
     low, high = clopper_pearson(successes, trials, declared or gamma)
-    return float(binom.sf(successes - 1, trials, low)), float(binom.cdf(successes, trials, high))
+    lower = float(binom.sf(successes - 1, trials, low)) if successes > 0 else 0.0
+    return lower, float(binom.cdf(successes, trials, high)) if successes < trials else 0.0
 
 
 def _bounds(target: Target, tp: NDArray[np.float64], fp: NDArray[np.float64], n: int) -> NDArray[np.float64]:

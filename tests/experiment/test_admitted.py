@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+
+from canarybank.errors import ConfigError, DataError
+from canarybank.experiment.admitted import admission, admit_users, users_key, users_source
+from canarybank.experiment.config import CohortsConfig, UsersConfig
+from canarybank.experiment.stage_cache import StageCache
+from canarybank.users import Admission, admit
+
+COHORTS = CohortsConfig(canaries=2)
+
+
+@pytest.fixture
+def uneven(tmp_path):
+    """Forty users with one to forty records each."""
+    rng = np.random.default_rng(3)
+    rows = [f"u{i:02d},text {i} {j} {rng.random()}" for i in range(40) for j in range(i + 1)]
+    rng.shuffle(rows)
+    path = tmp_path / "uneven.csv"
+    path.write_text("\n".join(["user,text", *rows]) + "\n")
+    return path
+
+
+def test_a_second_admission_of_the_same_file_reads_nothing(world, tmp_path, monkeypatch):
+    config, cache = UsersConfig(source=str(world / "users.csv")), StageCache(tmp_path)
+    first = admit_users(config, COHORTS, cache)
+    monkeypatch.setattr("canarybank.experiment.admitted.admit", pytest.fail)
+    second = admit_users(config, COHORTS, cache)
+    assert first.users.hash == second.users.hash
+    assert first.report == second.report
+    assert second.report["admitted"] == 30
+
+
+def test_the_key_follows_the_files_bytes_and_every_choice(uneven):
+    def key(**choices):
+        config = UsersConfig(source=str(uneven), **choices)
+        return users_key(users_source(config), admission(config, COHORTS))
+
+    assert key() == key()
+    assert len({key(), key(cap=3), key(minimum=2), key(minimum_words=2), key(strict=False), key(limit=5)}) == 6
+    assert key() != users_key(
+        users_source(UsersConfig(source=str(uneven))), admission(UsersConfig(), CohortsConfig(seed=1))
+    )
+    before = key()
+    uneven.write_text(uneven.read_text() + "u00,more\n")
+    assert key() != before
+
+
+def test_a_cap_that_nobody_chose_is_lowered_until_canaries_can_be_drawn(uneven, tmp_path):
+    people = admit_users(UsersConfig(source=str(uneven)), COHORTS, StageCache(tmp_path))
+    cap = int(people.users.counts.max())
+    assert (people.users.counts == cap).sum() >= 4 * COHORTS.canaries
+    assert f"cut to {cap} records" in people.notes[0]
+    assert people.users.hash == admit(uneven, Admission(cap=cap)).users.hash
+
+
+def test_a_cap_that_was_chosen_stays(uneven, tmp_path):
+    people = admit_users(UsersConfig(source=str(uneven), cap=39), COHORTS, StageCache(tmp_path))
+    assert people.users.counts.max() == 39
+    assert people.notes == ()
+
+
+def test_users_of_equal_size_are_left_as_they_are(world, tmp_path):
+    people = admit_users(UsersConfig(source=str(world / "users.csv")), COHORTS, StageCache(tmp_path))
+    assert set(people.users.counts) == {8}
+    assert people.notes == ()
+
+
+def test_given_values_replace_the_formats_own():
+    rule = admission(UsersConfig(source="chitchat", minimum=5, labels=()), CohortsConfig(seed=4))
+    assert (rule.minimum, rule.cap, rule.minimum_words, rule.labels, rule.seed) == (5, 64, 4, None, 4)
+
+
+def test_columns_may_be_named(tmp_path):
+    (tmp_path / "x.csv").write_text("who,said\na,hello\na,bye\n")
+    people = admit_users(
+        UsersConfig(source=str(tmp_path / "x.csv"), user="who", text="said"),
+        CohortsConfig(canaries=1),
+        StageCache(tmp_path),
+    )
+    assert sorted(people.users.texts) == ["bye", "hello"]
+
+
+def test_a_preset_without_its_file_says_which_key_to_set():
+    with pytest.raises(ConfigError, match=r"name it by users\.source"):
+        users_source(UsersConfig(format="yelp"))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    config = UsersConfig(source=str(tmp_path / "none.csv"))
+    with pytest.raises(DataError, match=r"none\.csv"):
+        admit_users(config, COHORTS, StageCache(tmp_path))

@@ -1,0 +1,105 @@
+import json
+
+import pytest
+
+from canarybank.errors import CanarybankError, ConfigError, DataError
+from canarybank.experiment.candidates import bank_labels, gather_candidates, read_texts
+from canarybank.experiment.config import BankConfig
+from canarybank.experiment.stage_cache import StageCache
+from canarybank.generate import CandidateBank, ScriptedGenerator
+from canarybank.users import Users
+
+TEXTS = ("one, two", "three \u2028 four", "five")
+
+
+@pytest.fixture
+def users():
+    return Users(ids=("a",), owners=[0, 0], texts=("x", "y"), labels=("sad", "glad"))
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return StageCache(tmp_path / "stages")
+
+
+def test_texts_are_read_from_every_format_once_and_in_order(tmp_path):
+    rows = [*TEXTS, TEXTS[0]]
+    (tmp_path / "a.csv").write_text("id,text\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(rows)))
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": t}, ensure_ascii=False) for t in rows) + "\n\n")
+    (tmp_path / "a.txt").write_text("\ufeffone, two\n\nfive\n")
+    CandidateBank(TEXTS, ("",) * 3).write(tmp_path / "a.parquet")
+    assert (
+        read_texts(tmp_path / "a.csv")
+        == read_texts(tmp_path / "a.jsonl")
+        == read_texts(tmp_path / "a.parquet")
+        == TEXTS
+    )
+    assert read_texts(tmp_path / "a.txt") == ("one, two", "five")
+
+
+def test_another_column_may_be_named(tmp_path):
+    import polars as pl
+
+    (tmp_path / "a.csv").write_text("body\nhello\n")
+    pl.DataFrame({"body": ["hello", None, "hello"]}).write_parquet(tmp_path / "a.parquet")
+    assert read_texts(tmp_path / "a.csv", "body") == read_texts(tmp_path / "a.parquet", "body") == ("hello",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"body\nhello\n", r"no column 'text'; it has body\. Set bank\.text"),
+        ("a.jsonl", b'{"text": 3}\n', "Line 1 of .* holds no text"),
+        ("a.jsonl", b"{\n", "line 1.* is not JSON"),
+        ("a.csv", b"text\n\n", "holds no texts"),
+        ("a.csv", b"text\n\xff\n", "is not UTF-8"),
+        ("a.xls", b"text\n", "does not tell its format"),
+        ("a.parquet", b"text\n", "no parquet file"),
+    ],
+)
+def test_a_file_that_is_no_bank_is_named(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CanarybankError, match=message):
+        read_texts(tmp_path / name)
+
+
+def test_a_bank_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"no file of texts .*none\.csv"):
+        read_texts(tmp_path / "none.csv")
+
+
+def test_a_file_gives_its_first_entries(tmp_path, users, cache):
+    (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
+    assert gather_candidates(BankConfig(source=str(tmp_path / "a.txt"), size=2), users, None, cache).texts == (
+        "one",
+        "two",
+    )
+    with pytest.raises(ConfigError, match=r"bank\.size is 4, but .* has 3"):
+        gather_candidates(BankConfig(source=str(tmp_path / "a.txt"), size=4), users, None, cache)
+
+
+def test_the_embedded_bank_for_other_users_is_noted(users, cache, monkeypatch):
+    monkeypatch.setattr("canarybank.experiment.candidates.embedded_bank", lambda: CandidateBank(TEXTS, ("",) * 3))
+    assert gather_candidates(BankConfig(), users, None, cache).notes == ()
+    assert "these users are others" in gather_candidates(BankConfig(), users, None, cache, built_in=False).notes[0]
+
+
+def test_a_bank_is_generated_once(users, cache):
+    config = BankConfig(source="generate", size=4, labels=("cats", "dogs"), near=1.0)
+    generator = ScriptedGenerator(lambda r: f"I saw number {r.seed} of them in the garden today.", name="numbers")
+    texts = gather_candidates(config, users, generator, cache).texts
+    asked = len(generator.asked)
+    assert len(set(texts)) == 4
+    assert gather_candidates(config, users, generator, cache).texts == texts
+    assert len(generator.asked) == asked
+    other = gather_candidates(config.model_copy(update={"seed": 1}), users, generator, cache).texts
+    assert other != texts
+
+
+def test_generating_needs_a_generator_and_labels(users, cache):
+    with pytest.raises(ConfigError, match=r"set generator\.kind"):
+        gather_candidates(BankConfig(source="generate"), users, None, cache)
+    assert bank_labels(BankConfig(), users) == ("glad", "sad")
+    unlabelled = Users(ids=("a",), owners=[0], texts=("x",))
+    with pytest.raises(ConfigError, match=r"bank\.labels"):
+        bank_labels(BankConfig(), unlabelled)

@@ -1,0 +1,41 @@
+import hashlib
+import json
+
+import pytest
+
+from canarybank.experiment.commitment import Commitment, differing_keys
+from canarybank.experiment.folder import COMMITMENT
+
+
+def test_its_hash_is_the_sha256_of_its_file(finished):
+    data = (finished.folder / COMMITMENT).read_bytes()
+    assert finished.commitment.hash == finished.commitment_hash == hashlib.sha256(data).hexdigest()
+
+
+def test_it_holds_what_decides_a_claim(finished):
+    commitment = finished.commitment
+    assert [attack.attack for attack in commitment.attacks] == ["ordinary", "nonce-norm"]
+    assert (commitment.trials, commitment.method, commitment.alpha, commitment.seed) == (3000, "paper", 0.05, 0)
+    nonce = commitment.attacks[1]
+    assert all(canary.inspected == commitment.reserved for canary in nonce.canaries)
+    assert len({canary.bank_hash for canary in nonce.canaries}) == 2
+    assert {canary.bank_hash for canary in commitment.attacks[0].canaries} == {commitment.bank_hash}
+    assert len({canary.score_hash for attack in commitment.attacks for canary in attack.canaries}) == 4
+    assert nonce.ledger.entries == (("nonce-norm/nonce-0", 0.025), ("nonce-norm/nonce-1", 0.025))
+    assert commitment.gate.entries == (("ordinary", 0.025), ("nonce-norm", 0.025))
+
+
+@pytest.mark.parametrize("change", [{"trials": 3001}, {"alpha": 0.06}, {"method": "joint"}, {"seed": 1}])
+def test_every_change_shows_in_its_hash(finished, change):
+    assert finished.commitment.model_copy(update=change).hash != finished.commitment.hash
+
+
+def test_it_reads_back_as_it_was(finished):
+    assert Commitment.model_validate(json.loads(finished.commitment.text())) == finished.commitment
+
+
+def test_differing_keys_are_dotted():
+    one = {"a": {"b": [1, {"c": 2}]}, "d": 1, "e": [1]}
+    other = {"a": {"b": [1, {"c": 3}]}, "d": 1, "e": [1, 2], "f": 0}
+    assert differing_keys(one, other) == ["a.b.1.c", "e", "f"]
+    assert differing_keys(one, one) == []

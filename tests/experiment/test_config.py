@@ -1,0 +1,83 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from canarybank.attack import ATTACKS
+from canarybank.audit import Method, ThresholdMode, TrialEngine
+from canarybank.experiment.config import ATTACK_NAMES, AuditConfig, Config, GeneratorConfig
+from canarybank.experiment.origins import fields
+from canarybank.users import FORMATS
+
+GOLDEN = Path(__file__).parent / "golden" / "config.schema.json"
+
+
+def test_the_schema_is_the_golden_one():
+    """Regenerate after a deliberate change: python tests/experiment/golden/make.py"""
+    assert Config.model_json_schema() == json.loads(GOLDEN.read_text())
+
+
+def test_every_field_says_what_it_is():
+    assert all(field.description and field.description.endswith(".") for field in fields().values())
+
+
+def test_names_and_choices_are_those_of_the_rooms_that_know_them():
+    choices = AuditConfig.model_json_schema()["properties"]
+    assert tuple(ATTACKS) == ATTACK_NAMES
+    assert choices["method"]["enum"] == [str(method) for method in Method]
+    assert set(choices["threshold"]["enum"]) == {str(mode) for mode in ThresholdMode}
+    assert set(choices["engine"]["enum"]) == {str(engine) for engine in TrialEngine}
+    formats = Config.model_json_schema()["$defs"]["UsersConfig"]["properties"]["format"]["anyOf"][0]["enum"]
+    assert set(formats) == set(FORMATS)
+
+
+def test_a_configuration_cannot_be_changed_and_takes_no_unknown_key():
+    with pytest.raises(ValidationError, match="frozen"):
+        Config().audit.trials = 3
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        Config.model_validate({"audit": {"trails": 3}})
+
+
+def test_a_list_may_be_written_with_commas():
+    config = Config.model_validate({"attack": {"names": "ordinary, nonce"}, "users": {"labels": "1,5"}})
+    assert config.attack.names == ("ordinary", "nonce")
+    assert config.users.labels == ("1", "5")
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "message"),
+    [
+        ("attack", {"names": ["ordinary", "ordinary"]}, "named twice"),
+        ("attack", {"names": ["all", "nonce"]}, "stand alone"),
+        ("attack", {"names": ["nonse"]}, "nonce"),
+        ("attack", {"probes": 64, "pool": 63}, "cannot fill 64"),
+        ("mechanism", {"q": 0}, "greater than 0"),
+        ("mechanism", {"delta": 1.0}, "less than 1"),
+        ("audit", {"trials": 0}, "greater than or equal to 1"),
+        ("generator", {"kind": "openai"}, "needs generator.model"),
+        ("generator", {"base_url": "http://me:secret@host/v1"}, "environment variable"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(section, values, message):
+    with pytest.raises(ValidationError, match=message):
+        Config.model_validate({section: values})
+
+
+def test_only_how_a_run_is_done_may_change_on_resume():
+    free = {key for key, field in fields().items() if (field.json_schema_extra or {}).get("decides") is False}
+    decides = {f"generator.{name}" for name in GeneratorConfig.model_fields} - free
+    assert "run.workers" in free
+    assert decides == {"generator.kind", "generator.model", "generator.revision", "generator.prefill"}
+    assert {key.partition(".")[0] for key in free} == {"run", "generator"}
+
+
+def test_the_configuration_alone_loads_nothing_heavy():
+    code = (
+        "import sys; from canarybank.experiment import Config, PRESETS, resolve, starter; starter('embedded');"
+        "print([m for m in ('numpy', 'scipy', 'polars', 'torch', 'matplotlib', 'dp_accounting') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,88 @@
+import pytest
+
+from canarybank.errors import ConfigError
+from canarybank.experiment.config import Config
+from canarybank.experiment.origins import decisive, differences, fields, flatten, resolve
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text('[audit]\ntrials = 500\nalpha = 0.1\n[encoder]\nname = "minilm"\n')
+    return path
+
+
+def test_a_flag_beats_the_file_the_file_the_preset_and_the_preset_the_defaults(file):
+    found = resolve(file, {"audit.trials": 7}, "paper-yelp")
+    assert (found.config.audit.trials, found.origins["audit.trials"]) == (7, "flag")
+    assert (found.config.audit.alpha, found.origins["audit.alpha"]) == (0.1, f"file {file}")
+    assert (found.config.audit.accounted, found.origins["audit.accounted"]) == (1.695, "preset paper-yelp")
+    assert (found.config.run.seed, found.origins["run.seed"]) == (0, "default")
+    assert set(found.origins) == set(fields()) == set(found.values())
+
+
+def test_nothing_given_is_all_defaults():
+    found = resolve()
+    assert found.config == Config()
+    assert set(found.origins.values()) == {"default"}
+
+
+def test_flags_may_be_texts():
+    found = resolve(flags={"audit.trials": "12", "cohorts.shared": "true", "mechanism.q": "0.5"})
+    assert (found.config.audit.trials, found.config.cohorts.shared, found.config.mechanism.q) == (12, True, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"audit.trails": 3}, r"no key 'audit\.trails' \(from flag\); did you mean 'audit\.trials'\?"),
+        ({"trials": 3}, r"did you mean 'audit\.trials'"),
+        ({"zzz.qqq": 3}, "lists them all"),
+        ({"audit.trials": "many"}, r"The value 'many' of audit\.trials \(from flag\) cannot be used"),
+        ({"mechanism.sigma": -1}, r"-1 of mechanism\.sigma"),
+        ({"generator.kind": "openai"}, r"generator cannot be used: a generator of kind openai needs generator\.model"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_origin(flags, message):
+    with pytest.raises(ConfigError, match=message):
+        resolve(flags=flags)
+
+
+def test_a_password_in_a_url_is_not_repeated():
+    with pytest.raises(ConfigError) as caught:
+        resolve(flags={"generator.base_url": "https://me:hunter2@host/v1"})
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(("content", "message"), [(b"[audit\n", "is not TOML"), (b"\xff\xfe", "is not UTF-8")])
+def test_a_broken_file_is_named(tmp_path, content, message):
+    (tmp_path / "bad.toml").write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
+        resolve(tmp_path / "bad.toml")
+
+
+def test_a_missing_file_or_preset_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        resolve(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="no preset 'paper'; choose one of embedded"):
+        resolve(preset="paper")
+
+
+def test_a_relative_path_in_a_file_means_a_place_beside_it(tmp_path, monkeypatch):
+    (tmp_path / "mine.csv").touch()
+    (tmp_path / "c.toml").write_text('[users]\nsource = "mine.csv"\n[encoder]\nname = "wordllama"\n')
+    monkeypatch.chdir("/")
+    config = resolve(tmp_path / "c.toml").config
+    assert config.users.source == str(tmp_path / "mine.csv")
+    assert config.encoder.name == "wordllama"
+
+
+def test_differences_name_key_old_and_new_and_pass_over_how_a_run_is_done():
+    old = flatten(resolve().config)
+    new = flatten(
+        resolve(flags={"audit.trials": 5, "users.cap": 8, "run.workers": 3, "generator.max_tokens": 9}).config
+    )
+    assert differences(old, new) == ["users.cap: left out -> 8", "audit.trials: 1000000 -> 5"]
+    assert differences(old, old) == []
+    assert "run.workers" not in decisive(old)

@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+
+from canarybank.attack import ATTACKS
+from canarybank.encode import HashingEncoder
+from canarybank.errors import CohortError
+from canarybank.experiment import resolve
+from canarybank.experiment.config import CohortsConfig
+from canarybank.experiment.roles import canaries_of, chosen_attacks, cohort_sizes, draw_roles
+from canarybank.users import Users
+
+ALL = tuple(ATTACKS.values())
+
+
+@pytest.fixture(scope="module")
+def users():
+    rng = np.random.default_rng(0)
+    return Users.from_vectors({f"u{i:02d}": rng.normal(size=(4 if i % 2 else 3, 8)) for i in range(60)})
+
+
+def names(attacks):
+    return [attack.name for attack in attacks]
+
+
+def test_available_attacks_leave_out_those_without_paraphrases_and_say_so():
+    attacks, notes = chosen_attacks(resolve().config)
+    assert names(attacks) == ["ordinary", "exact", "nonce", "nonce-norm", "nonce-mueff"]
+    assert "paraphrase-mueff" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "flags", [{"generator.kind": "smollm2"}, {"cohorts.fixed": "embedded"}, {"attack.names": "all"}]
+)
+def test_all_attacks_run_where_paraphrases_can_be_had_or_are_demanded(flags):
+    assert chosen_attacks(resolve(flags=flags).config) == (ALL, ())
+
+
+def test_attacks_come_in_the_usual_order():
+    assert names(chosen_attacks(resolve(flags={"attack.names": "nonce,ordinary"}).config)[0]) == ["ordinary", "nonce"]
+
+
+def test_sizes_that_are_given_stay():
+    sizes = cohort_sizes(CohortsConfig(evaluation=7, canaries=2), 60, 1)
+    assert (sizes.auxiliary, sizes.calibration, sizes.evaluation) == (14, 14, 7)
+
+
+def test_every_attack_draws_its_own_canaries_and_none_is_in_a_cohort(users):
+    cohorts = draw_roles(CohortsConfig(canaries=3), users, ALL)
+    real = [a.name for a in ALL if a.canary == "real"]
+    assert list(cohorts.canaries) == real
+    assert len({cohorts.canaries[name].ids for name in real}) > 1
+    taken = {i for chosen in cohorts.canaries.values() for i in chosen.ids}
+    for cohort in (cohorts.auxiliary, cohorts.calibration, cohorts.evaluation):
+        assert not taken & set(cohort.users.ids)
+    assert all((chosen.counts == 4).all() for chosen in cohorts.canaries.values())
+
+
+def test_shared_canaries_are_the_same_for_all(users):
+    cohorts = draw_roles(CohortsConfig(canaries=3, shared=True), users, ALL)
+    assert len({chosen.ids for chosen in cohorts.canaries.values()}) == 1
+
+
+def test_fixed_canaries_are_taken_in_their_order_and_no_trial_seed_moves_them(users):
+    config = CohortsConfig(canaries=2, fixed=("u07", "u03", "u01"))
+    cohorts = draw_roles(config, users, ALL)
+    assert {chosen.ids for chosen in cohorts.canaries.values()} == {("u07", "u03")}
+    assert len(cohorts.evaluation) == 28
+
+
+@pytest.mark.parametrize(
+    ("fixed", "message"),
+    [(("u07",), "names 1 users"), (("u07", "u07"), "names 1 users"), (("u07", "zz"), "'zz' is not among")],
+)
+def test_wrong_fixed_canaries_are_refused(users, fixed, message):
+    with pytest.raises(CohortError, match=message):
+        draw_roles(CohortsConfig(canaries=2, fixed=fixed), users, ALL)
+
+
+def test_canaries_are_real_or_nonces_as_the_attack_says(users):
+    config = CohortsConfig(canaries=2)
+    cohorts, encode = draw_roles(config, users, ALL), HashingEncoder().encode
+    real = canaries_of(ATTACKS["exact"], cohorts, config, encode)
+    assert [canary.id for canary in real] == list(cohorts.canaries["exact"].ids)
+    nonce = canaries_of(ATTACKS["nonce"], cohorts, config, encode)
+    assert [len(canary) for canary in nonce] == [4, 4]
+    assert nonce[0].texts != nonce[1].texts
