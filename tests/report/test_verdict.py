@@ -41,6 +41,25 @@ def test_the_strongest_attack_has_the_largest_exact_epsilon(run):
     assert strongest(run.results) == exact.index(max(exact))
 
 
+def with_reach(attack, epsilon, bound):
+    ladder = attack.ladder.model_copy(update={"attack": attack.ladder.attack.model_copy(update={"epsilon": epsilon})})
+    headline = attack.headline.model_copy(update={"epsilon": bound})
+    return attack.model_copy(update={"ladder": ladder, "headline": headline})
+
+
+def test_among_equals_as_shown_the_larger_bound_is_stronger(run, changed):
+    one, other, third = run.results.attacks
+    close = (with_reach(one, 1.6822, 0.9), with_reach(other, 1.6819, 1.0), with_reach(third, 1.5, 1.2))
+    assert strongest(changed(attacks=close).results) == 1
+
+
+def test_a_nonce_is_not_taken_for_a_person(run, changed):
+    ordinary, exact, nonce = run.results.attacks
+    mixed = changed(attacks=(with_reach(ordinary, 0.4, 0.1), with_reach(exact, 0.5, 0.1), with_reach(nonce, 1.6, 0.1)))
+    assert "on real users as canaries the strongest (exact) reaches 0.500" in verdict(mixed).beside[0]
+    assert "real users" not in verdict(changed(attacks=(nonce,))).beside[0]
+
+
 def test_what_the_server_did_is_said_as_it_was(run, changed):
     one = next(attack for attack in run.results.attacks if attack.attack == "ordinary")
     other = next(attack for attack in run.results.attacks if attack.attack == "exact")

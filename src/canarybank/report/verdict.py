@@ -7,7 +7,7 @@ else is "no violation detected at this power", with that power beside it.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from canarybank.attack import ATTACKS
+from canarybank.attack import ATTACKS, CanaryKind
 from canarybank.experiment.folder import Run
 from canarybank.experiment.gating import GateOutcome, gate
 from canarybank.experiment.results import AttackRecord, Results
@@ -48,8 +48,8 @@ def verdict(run: Run) -> Verdict:
 
 
 def strongest(results: Results) -> int:
-    """Return the index of the attack with the largest exact epsilon; among equals, the one with the largest bound."""
-    ranks = [(reach(attack), attack.headline.epsilon) for attack in results.attacks]
+    """Return the index of the attack with the largest exact epsilon; among equals as shown, of the largest bound."""
+    ranks = [(round(reach(attack), 3), attack.headline.epsilon) for attack in results.attacks]
     return max(range(len(ranks)), key=ranks.__getitem__)
 
 
@@ -92,8 +92,25 @@ def _reach_sentence(results: Results) -> str:
     return (
         f"Computed exactly, without trials, the strongest attack ({attack.attack}) reaches epsilon {epsilon(found)} "
         f"of {epsilon(results.epsilon)} on these users: {percent(found / results.epsilon)} of the budget can be spent "
-        f"by a server {server}."
+        f"by a server {server}.{_people(attack, results)}"
     )
+
+
+def _people(best: AttackRecord, results: Results) -> str:
+    """Say what attacks on real users reach, where the strongest attack is on nonces."""
+    real = [attack for attack in results.attacks if not _on_nonces(attack)]
+    if not _on_nonces(best) or not real:
+        return ""
+    attack = max(real, key=reach)
+    return (
+        f" That attack is on nonces; on real users as canaries the strongest ({attack.attack}) reaches "
+        f"{epsilon(reach(attack))}."
+    )
+
+
+def _on_nonces(attack: AttackRecord) -> bool:
+    known = ATTACKS.get(attack.attack)
+    return known is not None and known.canary is CanaryKind.NONCE
 
 
 def _power_sentence(outcome: GateOutcome, results: Results) -> str:

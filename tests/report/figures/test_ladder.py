@@ -33,7 +33,14 @@ def test_the_largest_step_is_named(attack):
 
 def test_without_an_accountant_nobody_claims(attack):
     assert "none was given" in ladder_figure(attack, claimed=False).svg
+    assert "no claim to compare with" in ladder_figure(attack, claimed=False).svg
     assert "none was given" not in ladder_figure(attack, claimed=True).svg
+
+
+def test_a_step_of_nothing_has_no_sign(attack):
+    level = deepcopy(attack)
+    level["ladder"][1]["epsilon"] = level["ladder"][0]["epsilon"] - 1e-6
+    assert ">0.000  the accountant's slack" in ladder_figure(level, claimed=True).svg
 
 
 def test_an_unbounded_rung_is_drawn_as_such(attack):

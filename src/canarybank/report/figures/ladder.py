@@ -89,9 +89,14 @@ def _rung(
 def _step(rung: dict[str, Any], above: dict[str, Any] | None, *, claimed: bool) -> str:
     if above is None or above["epsilon"] is None:
         return CAUSES["accounted"] if claimed else "none was given: the exact one"
-    change = rung["epsilon"] - above["epsilon"]
-    sign = "+" if change > 0 else "−"
-    return f"{sign}{abs(change):.3f}  {CAUSES[rung['name']]}"
+    if rung["name"] == "mechanism" and not claimed:
+        return "no claim to compare with"
+    return f"{_change(rung['epsilon'] - above['epsilon'])}  {CAUSES[rung['name']]}"
+
+
+def _change(value: float) -> str:
+    shown = f"{abs(value):.3f}"
+    return shown if float(shown) == 0 else f"{'+' if value > 0 else '−'}{shown}"
 
 
 def _row(rung: dict[str, Any], above: dict[str, Any] | None) -> tuple[str | float | int, ...]:

@@ -23,7 +23,7 @@ def overview_figure(attacks: list[dict[str, Any]], mechanism: float, accounted: 
     _limits(canvas, x, mechanism, accounted, bottom)
     for index, attack in enumerate(attacks):
         _attack(canvas, x, attack, _TOP + _ROW * (index + 0.5))
-    _legend(canvas)
+    _legend(canvas, claim=_differs(mechanism, accounted))
     return Figure(
         key="overview",
         title=title,
@@ -41,7 +41,7 @@ def overview_figure(attacks: list[dict[str, Any]], mechanism: float, accounted: 
 
 def _limits(canvas: Canvas, x: Any, mechanism: float, accounted: float, bottom: float) -> None:
     canvas.line((x(mechanism), _TOP - 6), (x(mechanism), bottom), "limit-exact")
-    if epsilon(accounted) != epsilon(mechanism):
+    if _differs(mechanism, accounted):
         canvas.line((x(accounted), _TOP - 6), (x(accounted), bottom), "limit-claim")
 
 
@@ -58,7 +58,11 @@ def _attack(canvas: Canvas, x: Any, attack: dict[str, Any], y: float) -> None:
     canvas.circle((x(observed), y), 5, "mark-observed", f"observed {epsilon(observed)}")
 
 
-def _legend(canvas: Canvas) -> None:
+def _differs(mechanism: float, accounted: float) -> bool:
+    return epsilon(accounted) != epsilon(mechanism)
+
+
+def _legend(canvas: Canvas, *, claim: bool) -> None:
     canvas.circle((_LEFT + 6, 14), 5, "mark-observed")
     canvas.text((_LEFT + 18, 18), "observed bound", "key")
     canvas.rect((_LEFT + 128, 8), 26, 12, "range", 3)
@@ -69,8 +73,9 @@ def _legend(canvas: Canvas) -> None:
     canvas.text((_LEFT + 433, 18), "attack", "key")
     canvas.line((_LEFT + 490, 7), (_LEFT + 490, 21), "limit-exact")
     canvas.text((_LEFT + 499, 18), "mechanism", "key")
-    canvas.line((_LEFT + 584, 7), (_LEFT + 584, 21), "limit-claim")
-    canvas.text((_LEFT + 593, 18), "claim", "key")
+    if claim:
+        canvas.line((_LEFT + 584, 7), (_LEFT + 584, 21), "limit-claim")
+        canvas.text((_LEFT + 593, 18), "claim", "key")
 
 
 def _row(attack: dict[str, Any]) -> tuple[str | float | int, ...]:
