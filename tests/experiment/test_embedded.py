@@ -1,6 +1,7 @@
 import gzip
 import json
 
+import numpy as np
 import pytest
 
 from canarybank.attack import Canary
@@ -8,6 +9,7 @@ from canarybank.encode import HashingEncoder
 from canarybank.errors import DataError, MissingError
 from canarybank.experiment import embedded
 from canarybank.store import hash_text
+from canarybank.users import admit
 
 ENCODE = HashingEncoder().encode
 RECORDS = ("i like soup", "rain again", "my dog ran")
@@ -80,3 +82,15 @@ def test_missing_and_broken_data_say_what_to_do(data):
     (data / embedded.BANK_FILE).unlink()
     with pytest.raises(MissingError, match="lacks the embedded file"):
         embedded.embedded_bank()
+
+
+def test_the_packages_own_data_fits_the_built_in_users():
+    users = admit("chitchat").users
+    texts = embedded.embedded_bank().texts
+    assert len(texts) == len(set(texts)) >= 2048
+    source = embedded.embedded_pool(ENCODE)
+    for name in embedded.embedded_canaries():
+        person = users.take([users.ids.index(name)])
+        pool = source(Canary.of(person.with_vectors(np.ones((64, 2))), 0), 512, 0)
+        assert len(pool) == 512
+        assert not set(pool.texts) & set(person.require_texts())

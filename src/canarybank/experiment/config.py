@@ -4,7 +4,7 @@ Nothing heavy is imported here, so that the command line can build its flags fro
 ``decides=False`` changes how a run is done but not what it finds: an existing run may be resumed with another value.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -23,19 +23,7 @@ __all__ = [
     "UsersConfig",
 ]
 
-ATTACK_NAMES = (
-    "ordinary",
-    "exact",
-    "paraphrase",
-    "paraphrase-norm",
-    "paraphrase-mueff",
-    "nonce",
-    "nonce-norm",
-    "nonce-mueff",
-)
 AttackName = Literal[
-    "available",
-    "all",
     "ordinary",
     "exact",
     "paraphrase",
@@ -45,6 +33,8 @@ AttackName = Literal[
     "nonce-norm",
     "nonce-mueff",
 ]
+ATTACK_NAMES: tuple[str, ...] = get_args(AttackName)
+AttackChoice = AttackName | Literal["available", "all"]
 _FREE: dict[str, Any] = {"decides": False}
 
 
@@ -236,7 +226,7 @@ class MechanismConfig(_Section):
 class AttackConfig(_Section):
     """What the auditor does to the bank."""
 
-    names: Annotated[tuple[AttackName, ...], BeforeValidator(_listed)] = Field(
+    names: Annotated[tuple[AttackChoice, ...], BeforeValidator(_listed)] = Field(
         default=("available",),
         min_length=1,
         description="The attacks by name; all, or available: all for which there are paraphrases or which need none.",
@@ -251,7 +241,7 @@ class AttackConfig(_Section):
 
     @field_validator("names")
     @classmethod
-    def _once(cls, value: tuple[AttackName, ...]) -> tuple[AttackName, ...]:
+    def _once(cls, value: tuple[AttackChoice, ...]) -> tuple[AttackChoice, ...]:
         if len(set(value)) != len(value):
             raise ValueError("an attack is named twice")
         if len(value) > 1 and {"all", "available"} & set(value):

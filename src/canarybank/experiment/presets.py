@@ -22,6 +22,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "encoder": {"name": "wordllama"},
             "bank": {"source": "embedded"},
             "attack": {"names": ("all",)},
+            "audit": {"threshold": "analytic"},
         },
         "paper-yelp": {
             **_PAPER,
