@@ -1,12 +1,12 @@
 """Run one command: parse, call, and turn whatever happens into a sentence and an exit code."""
 
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 
 from canarybank.cli.commands import GLOBAL_FLAGS, RESUMABLE, program
 from canarybank.cli.failures import exit_code, sentence
+from canarybank.cli.typed import remember, typed
 
 __all__ = ["INTERRUPTED", "run"]
 
@@ -17,6 +17,7 @@ BROKEN_PIPE = 141
 def run(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name, and return its exit code."""
     words = _globals_last(arguments)
+    remember(arguments)
     try:
         code = program(words[0] if words else "")(
             words, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
@@ -52,7 +53,7 @@ def _interrupted(arguments: Sequence[str]) -> str:
     named = next((word for word in arguments if not word.startswith("-")), "")
     if named not in RESUMABLE:
         return "Interrupted."
-    return f"Interrupted; what was done is kept. Resume with: {shlex.join(['canarybank', *arguments])}"
+    return f"Interrupted; what was done is kept. Resume with: {typed()}"
 
 
 def _say(text: str) -> None:

@@ -14,6 +14,9 @@ def command(
     run: Annotated[Path, Parameter(help="The run's folder.")],
     /,
     *,
+    out: Annotated[
+        Path | None, Parameter(help="Write it into another folder, and leave the run untouched.", metavar="PATH")
+    ] = None,
     show: Annotated[bool, Parameter(name="--open", negative="", show_default=False, help="Open the page.")] = False,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
@@ -21,13 +24,12 @@ def command(
 
     The same results give the same bytes.
     """
-    from canarybank.cli.runner import print_run, published
+    from canarybank.cli.runner import open_page, print_run, published
     from canarybank.experiment import Run
+    from canarybank.report import write_report
 
     opened = Run.open(run)
-    page = published(opened)
+    page = published(opened) if out is None else write_report(opened, out)[0]
     print_run("report", opened, page, output)
     if show:
-        import webbrowser
-
-        webbrowser.open(page.resolve().as_uri())
+        open_page(page)

@@ -1,17 +1,16 @@
 """Run an audit into a folder for the commands that do so, write its report, and print what it found."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canarybank.cli.flags import Given
 from canarybank.cli.output import Output, facts, paragraph, table
+from canarybank.cli.typed import typed
 
 if TYPE_CHECKING:
     from canarybank.experiment import AttackRecord, Results, Run
 
-__all__ = ["attack_rows", "audit_into", "published"]
+__all__ = ["attack_rows", "audit_into", "open_page", "print_run", "published"]
 
 HEADERS = ("attack", "exact epsilon", "at frozen rule", "expected bound", "observed bound", "mechanism")
 
@@ -27,24 +26,30 @@ def audit_into(command: str, given: Given, folder: Path, output: Output, *, show
         given.resolved,
         folder,
         progress=output.progress,
-        command=_typed(),
+        command=typed(),
         committed=None if output.quiet else committed,
     )
     page = published(run)
     print_run(command, run, page, output)
     if show:
-        import webbrowser
+        open_page(page)
 
-        webbrowser.open(page.resolve().as_uri())
+
+def open_page(page: Path) -> None:
+    """Open a page in the user's browser."""
+    import webbrowser
+
+    webbrowser.open(page.resolve().as_uri())
 
 
 def published(run: "Run") -> Path:
     """Write a run's report into its folder, seal the run, and return the page."""
     from canarybank.report import write_report
 
-    write_report(run)
+    _refuse_altered(run)
+    page = write_report(run)[0]
     run.seal()
-    return run.folder / "report.html"
+    return page
 
 
 def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
@@ -52,7 +57,7 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
     from canarybank.report import verdict
 
     results = run.results
-    found = verdict(results)
+    found = verdict(run)
     document = {
         "run": str(run.folder),
         "report": str(page),
@@ -71,8 +76,22 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
         document,
         paragraph(found.sentence, "bold"),
         table(HEADERS, attack_rows(results)),
+        paragraph("\n".join(found.beside)),
         facts(lines),
     )
+
+
+def _refuse_altered(run: "Run") -> None:
+    from canarybank.errors import StoreError
+    from canarybank.experiment.folder import COMMITMENT, RESULTS, TRIALS
+    from canarybank.store import altered_files
+
+    sealed = {name: digest for name, digest in run.manifest.files.items() if name in {COMMITMENT, RESULTS, TRIALS}}
+    for name, what in altered_files(run.folder, sealed).items():
+        raise StoreError(
+            f"{name} in {str(run.folder)!r} is {what} since the run was sealed, so no report is written of it; "
+            "`canarybank verify` says more."
+        )
 
 
 def attack_rows(results: "Results") -> list[list[str]]:
@@ -95,7 +114,8 @@ def _stands_on(results: "Results") -> dict[str, str]:
     lines = {
         "exact, mechanism": f"computed with no trials, at delta {results.mechanism.delta:g}, add or remove one user",
         "observed": f"lower bound by the {audit.method} method, {100 * (1 - audit.alpha):g}% confidence each attack, "
-        f"{audit.trials:,} trials of each hypothesis of each of {setup.canaries} canaries",
+        f"{audit.trials:,} trials of each hypothesis of each of {setup.canaries} canaries; the first line "
+        "splits alpha over all attacks",
         "expected": "where 90% of such bounds fall, by the attack's exact rates",
         "users": f"{setup.evaluation:,} evaluation, {setup.calibration:,} calibration, {setup.auxiliary:,} auxiliary; "
         f"up to {setup.records} records each",
@@ -111,7 +131,3 @@ def _attack(record: "AttackRecord") -> dict[str, Any]:
 
 def _figure(value: float | None) -> str:
     return "∞" if value is None else f"{value:.3f}"
-
-
-def _typed() -> str:
-    return shlex.join(["canarybank", *sys.argv[1:]])

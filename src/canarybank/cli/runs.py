@@ -24,15 +24,15 @@ def listing(
 
     places = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
     found = [_entry(place) for place in places]
-    headers = ["run", "state", "started", "attacks", "trials", "largest bound"]
+    headers = ["run", "state", "started", "largest bound", "attacks", "trials"]
     rows = [
         [
             entry["run"],
             entry["state"],
             entry["started"],
+            _bound(entry["largest"]),
             entry["attacks"] or "-",
             f"{entry['trials']:,}",
-            _bound(entry["largest"]),
         ]
         for entry in found
     ]
@@ -42,7 +42,7 @@ def listing(
             "runs list", document, paragraph(f"There are no runs in {str(folder)!r}; start with: canarybank demo")
         )
         return
-    output.result("runs list", document, table(headers, rows, text=3))
+    output.result("runs list", document, table(headers, rows, text=4))
 
 
 def _entry(place: Path) -> dict[str, Any]:

@@ -1,0 +1,66 @@
+import json
+
+import pytest
+
+import canarybank.experiment.writers as room
+from canarybank.generate import CandidateBank, ScriptedGenerator
+
+TEXTS = [
+    "Anna walks her dog by the old river every single morning",
+    "The baker sold seven loaves before the rain began to fall",
+    "My cousin repairs violins in a tiny shop behind the station",
+    "Nobody remembers who painted the blue door on Maple Street",
+    "We missed the last ferry and slept beside the harbour wall",
+    "Her garden grows tomatoes larger than a grown man's fist",
+]
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Let a script stand in for the generator."""
+    monkeypatch.setattr(room, "build_generator", lambda _config: ScriptedGenerator(TEXTS * 20))
+
+
+def test_the_embedded_bank_can_be_looked_at(cli, golden, shape):
+    document = cli("bank", "show", "--json").document
+    assert document["entries"] > 1000
+    document["labels"] = {}
+    document["provenance"] = {}
+    golden("bank.json", json.dumps(shape(document), indent=1) + "\n")
+    assert "embedded:" in cli("bank", "show").out
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_bank_is_made_and_shown(cli, tmp_path):
+    outcome = cli("bank", "make", "--bank.size", "4", "--bank.labels", "town,country", "--out", "b.parquet", "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.document["entries"] == 4
+    assert len(CandidateBank.read(tmp_path / "b.parquet")) == 4
+    assert cli("bank", "show", "b.parquet", "--json").document["hash"] == outcome.document["hash"]
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_bank_is_not_written_over(cli, tmp_path):
+    (tmp_path / "bank.parquet").write_text("mine")
+    outcome = cli("bank", "make", "--bank.size", "2", "--bank.labels", "town")
+    assert outcome.code == 2
+    assert "--force" in outcome.err
+    assert (tmp_path / "bank.parquet").read_text() == "mine"
+
+
+def test_without_a_generator_it_says_which_flag_to_set(cli):
+    outcome = cli("bank", "make", "--bank.labels", "town")
+    assert outcome.code == 2
+    assert "--generator.kind" in outcome.err
+
+
+@pytest.mark.usefixtures("scripted")
+def test_without_labels_it_says_how_to_name_them(cli, own):
+    outcome = cli("bank", "make", own, "--quiet")
+    assert outcome.code == 2
+    assert "bank.labels" in outcome.err
+
+
+def test_a_file_that_is_no_bank_is_refused(cli, tmp_path):
+    (tmp_path / "x.parquet").write_text("no")
+    assert cli("bank", "show", "x.parquet").code == 2

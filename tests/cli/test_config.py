@@ -1,0 +1,52 @@
+import json
+import tomllib
+
+
+def test_show_prints_every_value_and_where_it_came_from(cli, own, golden):
+    out = cli("config", "show", own, "--run.seed", "5").out
+    line = next(line for line in out.splitlines() if line.strip().startswith("run.seed"))
+    assert line.split() == ["run.seed", "5", "flag"]
+    lines = [line.split() for line in cli("config", "show", "--mechanism.sigma", "2").out.splitlines()]
+    golden("config_show.txt", "".join(f"{' '.join(x)}\n" for x in lines if x and x[0].startswith(("key", "mechanism"))))
+
+
+def test_show_can_say_what_each_key_means(cli):
+    assert "noise multiplier" in cli("config", "show", "--describe").out
+
+
+def test_init_writes_a_file_that_shows_what_show_shows(cli, tmp_path):
+    assert cli("config", "init").code == 0
+    assert tomllib.loads((tmp_path / "canarybank.toml").read_text()) is not None
+    given, default = (cli("config", "show", *words, "--json").document["values"] for words in (["canarybank.toml"], []))
+    assert given == default
+
+
+def test_init_with_a_preset_sets_its_values(cli):
+    cli("config", "init", "mine.toml", "--preset", "paper-yelp")
+    assert cli("config", "show", "mine.toml", "--json").document["values"]["encoder.name"] == "minilm"
+
+
+def test_init_replaces_nothing_unless_forced(cli, tmp_path):
+    (tmp_path / "canarybank.toml").write_text("mine")
+    refused = cli("config", "init")
+    assert refused.code == 2
+    assert "--force" in refused.err
+    assert (tmp_path / "canarybank.toml").read_text() == "mine"
+    assert cli("config", "init", "--force").code == 0
+
+
+def test_init_with_an_unknown_preset_writes_nothing(cli, tmp_path):
+    assert cli("config", "init", "--preset", "nobody").code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_schema_is_json_for_editors(cli):
+    schema = cli("config", "schema").document
+    assert "MechanismConfig" in schema["$defs"]
+
+
+def test_schema_of_results_describes_every_field(cli):
+    schema = json.loads(cli("config", "schema", "--results").out)
+    assert set(schema) == {"commitment", "results"}
+    for part in schema["results"]["$defs"].values():
+        assert all("description" in field for field in part.get("properties", {}).values()), part

@@ -1,0 +1,45 @@
+import json
+
+import pytest
+
+from canarybank.cli import epsilon
+
+
+def test_the_figure_stands_with_its_method(cli, golden):
+    golden("epsilon.txt", cli("epsilon", "--no-opacus").out)
+
+
+def test_the_document_holds_the_figure_in_full(cli, golden, shape):
+    document = cli("epsilon", "--json", "--no-opacus").document
+    assert document["epsilon"] == pytest.approx(1.6845438, abs=1e-6)
+    assert document["closed_form"] == pytest.approx(1.6845438, abs=1e-6)
+    golden("epsilon.json", json.dumps(shape(document), indent=1) + "\n")
+
+
+def test_several_releases_have_no_closed_form(cli):
+    document = cli("epsilon", "--json", "--no-opacus", "--sigma", "1.1088", "--rounds", "6").document
+    assert document["epsilon"] == pytest.approx(1.9898194, abs=1e-6)
+    assert document["closed_form"] is None
+    assert "6 releases" in cli("epsilon", "--no-opacus", "--rounds", "6").out
+
+
+def test_a_file_gives_the_mechanism(cli, own):
+    mechanism = cli("epsilon", own, "--json", "--no-opacus").document["mechanism"]
+    assert mechanism == {"sigma": 0.5, "q": 0.5, "delta": 1e-5}
+
+
+def test_opacus_stands_beside_with_its_slack(cli, monkeypatch):
+    import canarybank.mechanism
+
+    monkeypatch.setattr(epsilon, "find_spec", lambda _name: object())
+    monkeypatch.setattr(canarybank.mechanism, "prv_epsilon", lambda _mechanism, _rounds: 1.695)
+    stated = cli("epsilon", "--json").document["opacus"]
+    assert stated["epsilon"] == 1.695
+    assert stated["slack"] == pytest.approx(0.0105, abs=1e-4)
+    assert "slack 0.010" in cli("epsilon").out
+
+
+def test_without_opacus_its_figure_is_left_out(cli, monkeypatch):
+    monkeypatch.setattr(epsilon, "find_spec", lambda _name: None)
+    assert cli("epsilon", "--json").document["opacus"] is None
+    assert "Opacus" not in cli("epsilon").out

@@ -1,0 +1,66 @@
+import pytest
+
+from canarybank.cli.failures import exit_code, sentence
+from canarybank.errors import MissingError
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("adit",), "There is no command 'adit'; did you mean 'audit'?"),
+        (("config", "shw"), "There is no command 'config shw'; did you mean 'show'?"),
+        (("audit", "--audit.trils", "3"), "There is no option --audit.trils; did you mean --audit.trials?"),
+        (("audit", "--trials", "3"), "There is no option --trials; did you mean --audit.trials?"),
+        (("audit", "--zzz", "3"), "There is no option --zzz; see `canarybank audit --help`."),
+        (("audit", "--audit.trials"), "The option --audit.trials needs a value; see `canarybank audit --help`."),
+        (("audit", "a", "b"), "There is no place for the argument 'b'; see `canarybank audit --help`."),
+        (
+            ("audit", "--audit.method", "papr"),
+            "The value 'papr' of --audit.method cannot be used; did you mean 'paper'?",
+        ),
+        (
+            ("audit", "--audit.threshold", "zz"),
+            "The value 'zz' of --audit.threshold cannot be used; choose one of calibrated, analytic.",
+        ),
+        (("epsilon", "--rounds", "x"), "The value 'x' of --rounds cannot be used; give a whole number."),
+        (("epsilon", "--q", "1", "--q", "1"), "The option --q is given twice; give it once."),
+        (("gate", "run"), "--claimed-eps is missing; see `canarybank gate --help`."),
+        (("gate", "run", "--claimed-eps", "x"), "The value 'x' of --claimed-eps cannot be used; give a number."),
+        (("verify",), "RUN is missing; see `canarybank verify --help`."),
+        (("ceiling", "--share", "2"), "The value 2.0 of --share cannot be used: it must be < 1."),
+        (
+            ("epsilon", "--sigma", "-1"),
+            "The value '-1' of mechanism.sigma (from flag) cannot be used: input should be greater than 0.",
+        ),
+    ],
+)
+def test_wrong_usage_is_answered_in_one_sentence(cli, words, said):
+    outcome = cli(*words)
+    assert outcome.err == f"Error: {said}\n"
+    assert outcome.code == 2
+
+
+def test_an_unknown_command_far_from_all_lists_them(cli):
+    assert "choose one of demo, audit, bank" in cli("zzz").err
+
+
+def test_our_own_errors_speak_for_themselves():
+    error = MissingError("Something is missing; run: pip install it")
+    assert (sentence(error), exit_code(error)) == ("Something is missing; run: pip install it", 3)
+
+
+def test_a_full_disk_is_no_bug():
+    error = OSError(28, "No space left on device", "/full")
+    assert sentence(error) == "The operating system refused at '/full': No space left on device."
+    assert exit_code(error) == 4
+
+
+def test_a_package_missing_behind_another_error_is_found():
+    error = ImportError("cannot import")
+    error.__cause__ = ModuleNotFoundError("x", name="scipy.special")
+    assert "pip install scipy" in sentence(error)
+    assert exit_code(error) == 3
+
+
+def test_a_missing_module_of_ours_is_a_bug():
+    assert exit_code(ModuleNotFoundError("x", name="canarybank.nothing")) == 70

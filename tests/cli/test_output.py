@@ -1,0 +1,47 @@
+import io
+import json
+import sys
+
+from canarybank.cli.output import Output, facts, paragraph, table
+from canarybank.progress import SILENT, Lines
+
+
+def printed(capsys, *parts):
+    Output().result("x", {}, *parts)
+    return capsys.readouterr().out
+
+
+def test_json_is_one_document_with_its_command_and_version(capsys):
+    Output(json=True).result("x", {"b": 1, "a": [1.5]}, paragraph("not this"))
+    out = capsys.readouterr().out
+    assert json.loads(out) == {"a": [1.5], "b": 1, "canarybank": "0.1.0", "command": "x", "schema_version": 1}
+
+
+def test_a_pipe_gets_no_blanks_at_the_ends_of_lines(capsys):
+    out = printed(capsys, table(["a", "b"], [["x", 1]]), facts({"key": "value"}))
+    assert "x" in out
+    assert all(line == line.rstrip() for line in out.splitlines())
+
+
+def test_no_cell_is_cut_short(capsys):
+    assert "y" * 300 in printed(capsys, table(["a"], [["y" * 300]])).replace("\n", "").replace(" ", "")
+
+
+def test_a_hostile_text_cannot_command_the_terminal(capsys):
+    out = printed(capsys, table(["a"], [["\x1b[2J\x07[bold]x[/bold]\u202e"]]), paragraph("\x1b]0;t\x07"))
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert "\u202e" not in out
+    assert "[bold]x[/bold]" in out
+
+
+def test_notes_go_to_standard_error_unless_quiet(capsys):
+    Output().note("hear this")
+    Output(quiet=True).note("not this")
+    assert capsys.readouterr() == ("", "hear this\n")
+
+
+def test_progress_is_plain_where_there_is_no_terminal_and_silent_when_quiet(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert isinstance(Output().progress, Lines)
+    assert Output(quiet=True).progress is SILENT

@@ -1,0 +1,31 @@
+import json
+
+import pytest
+
+
+def test_a_plan_says_what_a_run_takes_and_could_show(cli, own, golden, shape):
+    document = cli("plan", own, "--json", "--quiet").document
+    assert document["state"] == "new"
+    assert document["ceiling"] < document["epsilon"]
+    assert document["trials_for_goal"] > 3000
+    assert document["generator"]["calls"] == 0
+    golden("plan.json", json.dumps(shape(document), indent=1) + "\n")
+
+
+@pytest.mark.usefixtures("finished")  # so that its users and vectors are cached
+def test_a_plan_for_people_names_its_assumptions(cli, own, golden, masked):
+    golden("plan.txt", masked(cli("plan", own, "--quiet").out, own.parent))
+
+
+def test_a_plan_runs_nothing(cli, own, tmp_path):
+    cli("plan", own)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_plan_knows_a_finished_run(cli, own, finished):
+    document = cli("plan", own, "--folder", finished, "--json").document
+    assert (document["state"], document["trials"]) == ("finished", 0)
+
+
+def test_a_plan_refuses_other_settings_as_the_run_would(cli, own, finished):
+    assert cli("plan", own, "--folder", finished, "--audit.trials", "10").code == 2

@@ -1,0 +1,22 @@
+def test_a_report_is_written_again_to_the_byte(cli, copied):
+    before = (copied / "report.html").read_bytes()
+    (copied / "report.html").unlink()
+    outcome = cli("report", copied)
+    assert outcome.code == 0
+    assert (copied / "report.html").read_bytes() == before
+    assert cli("verify", copied).code == 0
+
+
+def test_a_report_may_go_elsewhere_and_leave_the_run_alone(cli, copied, tmp_path):
+    before = {path.name: path.read_bytes() for path in copied.iterdir()}
+    document = cli("report", copied, "--out", tmp_path / "other", "--json").document
+    assert document["report"] == str(tmp_path / "other" / "report.html")
+    assert (tmp_path / "other" / "report.html").read_bytes() == before["report.html"]
+    assert {path.name: path.read_bytes() for path in copied.iterdir()} == before
+
+
+def test_the_page_is_opened_when_asked_for(cli, copied, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    cli("report", copied, "--open")
+    assert opened == [(copied / "report.html").as_uri()]
