@@ -140,7 +140,12 @@ def test_without_script_everything_is_there(browser, path, summary):
 
 def test_print_is_light_and_holds_every_attack(visit, summary):
     page = visit(color_scheme="dark")
+    page.set_viewport_size({"width": 720, "height": 1000})  # a sheet of A4 within its margins
     page.emulate_media(media="print")
+    wide = (
+        "all => all.filter(one => one.checkVisibility() && one.scrollWidth > one.parentElement.clientWidth + 1).length"
+    )
+    assert page.eval_on_selector_all("table", wide) == 0
     assert paper(page) == "rgb(255, 255, 255)"
     assert all(page.is_visible(f"#figure-roc-{index}") for index in range(len(summary["attacks"])))
     assert not page.is_visible("#theme")

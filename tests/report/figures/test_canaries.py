@@ -17,6 +17,16 @@ def test_rows_show_what_was_counted(attack):
     assert row["true positives"] == f"{canary['counts']['tp']:,}"
 
 
+def test_of_many_canaries_the_strongest_are_drawn_and_all_are_in_the_table(attack):
+    many = deepcopy(attack)
+    many["canaries"] = [deepcopy(attack["canaries"][0]) | {"id": f"c{i}"} for i in range(90)]
+    for i, canary in enumerate(many["canaries"]):
+        canary["bound"]["epsilon"] = i / 100
+    figure = canary_figure([many], 1.6845)
+    assert len(figure.rows) == 90
+    assert [f">c{i}: " in figure.svg for i in (69, 70, 89)] == [False, True, True]
+
+
 def test_an_endless_interval_leaves_the_scale(summary):
     attacks = deepcopy(summary["attacks"])
     before = canary_figure(attacks, 1.6845).svg.count('class="arrow"')

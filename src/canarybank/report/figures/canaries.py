@@ -23,6 +23,8 @@ CANARY_COLUMNS = (
     "mu_eff",
 )
 _ROW, _GAP, _TOP, _LEFT, _RIGHT, _WIDTH = 15.0, 12.0, 42.0, 150.0, 800.0, 820.0
+_DRAWN = 20
+"""Of more canaries an attack only those with the largest bounds are drawn; the table holds all."""
 _WIDEST = 1.6
 """The scale runs to this many times the mechanism's epsilon; an interval that is wider ends in an arrow."""
 
@@ -31,17 +33,17 @@ def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Figure:
     """Draw the interval of each canary's rule from its counts, with the exact values in it."""
     title = "Epsilon of each canary"
     alternative = _alternative(attacks)
-    bottom = _TOP + sum(_ROW * len(attack["canaries"]) + _GAP for attack in attacks)
+    drawn = {attack["name"]: _drawn(attack["canaries"]) for attack in attacks}
+    bottom = _TOP + sum(_ROW * len(canaries) + _GAP for canaries in drawn.values())
     canvas = Canvas("canaries", _WIDTH, bottom + 44, title, alternative)
     high = max([mechanism * _WIDEST, *(c["bound"]["epsilon"] * 1.1 for a in attacks for c in a["canaries"])])
     x = linear(0.0, high, _LEFT, _RIGHT, count=8)
     Frame(_LEFT, _TOP, _RIGHT, bottom).axes(canvas, x, None, "epsilon")
     canvas.line((x(mechanism), _TOP - 6), (x(mechanism), bottom), "limit-exact")
     y = _TOP + _GAP / 2
-    for attack in attacks:
-        middle = y + _ROW * len(attack["canaries"]) / 2
-        canvas.text((_LEFT - 12, middle + 4), attack["name"], "row-name", anchor="end")
-        for canary in attack["canaries"]:
+    for name, canaries in drawn.items():
+        canvas.text((_LEFT - 12, y + _ROW * len(canaries) / 2 + 4), name, "row-name", anchor="end")
+        for canary in canaries:
             _canary(canvas, x, canary, y + _ROW / 2, high)
             y += _ROW
         y += _GAP
@@ -59,6 +61,11 @@ def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Figure:
         columns=CANARY_COLUMNS,
         rows=tuple(row for attack in attacks for row in canary_rows(attack)),
     )
+
+
+def _drawn(canaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    ranks = sorted(range(len(canaries)), key=lambda index: -canaries[index]["bound"]["epsilon"])[:_DRAWN]
+    return [canaries[index] for index in sorted(ranks)]
 
 
 def canary_rows(attack: dict[str, Any]) -> list[tuple[str | float | int, ...]]:
