@@ -1,7 +1,6 @@
 """Make one small real run whose users, bank and command are hostile, and let tests look at its report."""
 
 import csv
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,9 +104,3 @@ def _bank(path):
 def attack(summary):
     """Return the summary of one attack."""
     return summary["attacks"][1]
-
-
-@pytest.fixture
-def blank():
-    """Return a function that copies a figure without its drawing, to compare the rest."""
-    return lambda figure: replace(figure, svg="")
