@@ -19,7 +19,7 @@ from canarybank.audit import (
 from canarybank.audit.threshold import stand_in
 from canarybank.engine import Engine
 from canarybank.errors import CohortError, IncompleteError, InputError
-from canarybank.evolve.prefixes import Claims, Prefix, Rule, freeze_prefixes, judge_prefixes
+from canarybank.evolve.prefixes import STEP, Claims, Prefix, Rule, freeze_prefixes, judge_prefixes
 from canarybank.evolve.result import Evolution
 from canarybank.evolve.summed_trials import SummedTrials
 from canarybank.evolve.transcript import follow, transcript_scores
@@ -93,19 +93,21 @@ def evolve_audit(
     settings: Settings = DEFAULTS,
     claims: Claims = Claims.EACH,
     canaries: int = 1,
+    step: float = STEP,
     engine: Engine | None = None,
     progress: Progress = SILENT,
 ) -> MultiRound:
     """Audit a run, or the one in a folder, that started from a design's bank and kept its probes in every round.
 
     In a simulated audit the run is ``evolve(cohorts.evaluation.users, design.bank, ..., insecure_seed=1)``, the users'
-    records capped beforehand: then the evaluation cohort is the very population of the run.
+    records capped beforehand: then the evaluation cohort is the very population of the run. ``step`` is that of
+    ``judge_prefixes``.
     """
     run = evolution if isinstance(evolution, Evolution) else Evolution.load(evolution)
     frozen = freeze_rounds(
         run, design, cohorts, settings=settings, claims=claims, canaries=canaries, engine=engine, progress=progress
     )
-    return judge_rounds(run, frozen, cohorts.evaluation, settings=settings, engine=engine, progress=progress)
+    return judge_rounds(run, frozen, cohorts.evaluation, settings=settings, step=step, engine=engine, progress=progress)
 
 
 def freeze_rounds(
@@ -156,6 +158,7 @@ def judge_rounds(
     evaluation: Evaluation,
     *,
     settings: Settings = DEFAULTS,
+    step: float = STEP,
     engine: Engine | None = None,
     progress: Progress = SILENT,
 ) -> MultiRound:
@@ -178,6 +181,7 @@ def judge_rounds(
         mechanism,
         settings,
         trials=trials,
+        step=step,
         path=_path(designs[0]),
         engine=engine,
         progress=progress,

@@ -40,8 +40,9 @@ from canarybank.progress import SILENT, Progress
 from canarybank.score import Bounds, Interval, RoundLaw, SummedLaw
 
 Path = tuple[str | int, ...]
+STEP = 1.25e-5
 
-__all__ = ["Claims", "Prefix", "Rule", "freeze_prefixes", "judge_prefixes"]
+__all__ = ["STEP", "Claims", "Prefix", "Rule", "freeze_prefixes", "judge_prefixes"]
 
 
 class Claims(StrEnum):
@@ -162,13 +163,15 @@ def judge_prefixes(
     settings: Settings,
     *,
     trials: SummedTrials | None = None,
+    step: float = STEP,
     path: Path = (),
     engine: Engine | None = None,
     progress: Progress = SILENT,
 ) -> tuple[Prefix, ...]:
     """Play the trials of all prefixes, bound epsilon from their counts, and set the exact figures beside them.
 
-    ``laws`` are those of the rounds' scores on the evaluation users; trials follow them unless given.
+    ``laws`` are those of the rounds' scores on the evaluation users; trials follow them unless given. ``step`` is the
+    width of the cells behind the certified intervals: they narrow, and take longer, in proportion to it.
     """
     source = SummedTrials.of(laws) if trials is None else trials
     if not len(rules) == len(laws) == len(source.rounds):
@@ -189,7 +192,7 @@ def judge_prefixes(
     prefixes = []
     with progress.stage("exact evaluation", total=len(rules), unit="prefixes") as stage:
         for rule, counts in zip(rules, counted, strict=True):
-            prefixes.append(judge_prefix(rule, SummedLaw(laws[: rule.rounds]), counts, mechanism, settings))
+            prefixes.append(judge_prefix(rule, SummedLaw(laws[: rule.rounds], step), counts, mechanism, settings))
             stage.advance()
     return tuple(prefixes)
 

@@ -39,13 +39,14 @@ def follow(design: Design, bank: Bank, auxiliary: Routed[Auxiliary], mechanism: 
 
 
 def transcript_scores(designs: Sequence[Design], releases: Sequence[ArrayLike], q: float) -> NDArray[np.float64]:
-    """Return the sums of the rounds' mixture scores after each round of one transcript, its releases over whole banks.
+    """Return the sums of the rounds' mixture scores after each round, the releases being over whole banks.
 
     The t-th is log p1(y_1..y_t) / p0(y_1..y_t), of an eligible canary against an absent one, if each round's score is
-    the true conditional log-likelihood ratio.
+    the true conditional log-likelihood ratio. Releases may be tables of many over the same banks; so are the sums then.
     """
     pairs = zip(designs, releases, strict=True)
-    return np.cumsum([float(mixture(d.score.llr(np.asarray(release)[..., d.inspected]), q)) for d, release in pairs])
+    scores = [mixture(each.score.llr(np.asarray(release)[..., each.inspected]), q) for each, release in pairs]
+    return np.asarray(np.cumsum(scores, axis=0), dtype=np.float64)
 
 
 def _require_probes(design: Design, bank: Bank) -> None:
