@@ -34,24 +34,8 @@ POOL_SIZE = 512
 _PROMPT = "bank-chat"
 # The bank is shipped, so words that not everybody wants to read stay out of it.
 _BANNED = frozenset(
-    [
-        "fuck",
-        "fucking",
-        "fucked",
-        "shit",
-        "shitty",
-        "bitch",
-        "bitches",
-        "whore",
-        "slut",
-        "ass",
-        "sex",
-        "sexy",
-        "porn",
-        "kill",
-        "suicide",
-    ]
-)
+    ("fuck", "fucking", "fucked", "shit", "shitty", "bitch", "bitches", "whore", "slut", "ass", "sex", "sexy", "porn")
+) | {"kill", "suicide"}
 _CLEANING = Cleaning(shortest=4, longest=24, sentences=2, banned=_BANNED)
 _BANK_TRIES = 4.0
 _POOL_TRIES = 12.0
