@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attack_rows", "audit_into", "open_page", "print_run", "published"]
 
-HEADERS = ("attack", "exact epsilon", "at frozen rule", "expected bound", "observed bound", "mechanism")
+HEADERS = ("attack", "exact epsilon", "at frozen rule", "expected range", "observed bound", "mechanism")
 
 
 def audit_into(command: str, given: Given, folder: Path, output: Output, *, show: bool = False) -> None:
