@@ -42,7 +42,7 @@ from canarybank.score import Bounds, Interval, RoundLaw, SummedLaw
 Path = tuple[str | int, ...]
 STEP = 1.25e-5
 
-__all__ = ["STEP", "Claims", "Prefix", "Rule", "freeze_prefixes", "judge_prefixes"]
+__all__ = ["STEP", "Claims", "Prefix", "Rule", "freeze_prefixes", "judge_prefix", "judge_prefixes"]
 
 
 class Claims(StrEnum):
