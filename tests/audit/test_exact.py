@@ -5,7 +5,8 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
-from canarybank.audit.exact import Branch, epsilon_at, supremum
+from canarybank.audit.bounds import Branch
+from canarybank.audit.exact import epsilon_at, supremum
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, epsilon, one_round_epsilon
 from canarybank.score import Bounds, Rates, RoundLaw, SummedLaw
@@ -48,7 +49,7 @@ def test_a_perfect_attack_spends_the_whole_budget(mechanism: Mechanism) -> None:
     assert found.interval.width <= 1e-6
     assert found.interval.lower - 1e-9 <= one_round_epsilon(mechanism) <= found.interval.upper + 1e-9
     assert found.point == pytest.approx(one_round_epsilon(mechanism), abs=1e-7)
-    assert found.branch is Branch.ABOVE
+    assert found.branch is Branch.FORWARD
 
 
 def test_the_supremum_is_the_privacy_loss_distributions() -> None:
@@ -137,7 +138,7 @@ def test_the_reverse_branch_is_found() -> None:
     found = supremum(Narrower(), 1e-3)
     t = np.linspace(-3.05, 0.0, 100_001)
     best = np.log((norm.cdf(t) - 1e-3) / norm.cdf(1.5 * t)).max()
-    assert found.branch is Branch.BELOW
+    assert found.branch is Branch.REVERSE
     assert found.interval.lower - 1e-9 <= best + 1e-8
     assert best <= found.interval.upper
     assert found.interval.width < 1e-6

@@ -5,6 +5,7 @@ alone. The canary is concentrated: all of its records vote for the same five pro
 norm 1/sqrt(5) = 0.447 before clipping.
 """
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -134,3 +135,38 @@ def test_what_is_no_release_is_refused(function, complaint):
 def test_methods_that_need_more_than_eligible_trials_are_refused(method):
     with pytest.raises(CanarybankError, match="one canary at a time"):
         audit_system(system(), SCORE, CLAIM, replace(SETTINGS, method=method))
+
+
+class Shortchanging:
+    """Release fewer rows than asked for when the canary is absent: counted as trials they would feign a leak."""
+
+    def release(self, eligible, size, rng):
+        return rng.normal(0.0, CLAIM.noise, (size if eligible else size // 2, PROBES))
+
+
+class Failing:
+    """Release NaN when the canary is absent, which exceeds no threshold."""
+
+    def release(self, eligible, size, rng):
+        return rng.normal(0.0, CLAIM.noise, (size, PROBES)) * (1.0 if eligible else np.nan)
+
+
+@pytest.mark.parametrize(
+    ("broken", "complaint"), [(Shortchanging(), "must return a table of shape"), (Failing(), "NaN or infinite")]
+)
+def test_any_system_is_held_to_whole_and_finite_releases(broken, complaint):
+    with pytest.raises(CanarybankError, match=complaint):
+        audit_system(broken, SCORE, CLAIM, replace(SETTINGS, trials=1_000))
+
+
+def test_somebody_elses_system_is_called_once_at_a_time():
+    inside = []
+
+    def stateful(eligible, size, rng):
+        assert not inside
+        inside.append(eligible)
+        time.sleep(0.005)
+        inside.pop()
+        return rng.normal(0.0, CLAIM.noise, (size, PROBES))
+
+    audit_system(CallableSystem(stateful, PROBES), SCORE, CLAIM, replace(SETTINGS, trials=6_000))

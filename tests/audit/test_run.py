@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from canarybank.attack import ATTACKS
-from canarybank.audit import AuditResult, audit
+from canarybank.audit import AuditResult, Settings, audit
 from canarybank.errors import CanarybankError
 from canarybank.mechanism import Bank, Mechanism, epsilon
 from canarybank.users import Auxiliary, Cohorts, CohortSizes, Users, draw_cohorts
@@ -121,6 +121,10 @@ BAD = {
     "unknown method": ({"method": "mu-gdp"}, "method must be one of"),
     "unknown threshold": ({"threshold": "best"}, "threshold must be one of"),
     "no trials": ({"trials": 0}, "at least one trial"),
+    "half a trial": ({"trials": 1.5}, "trials must be whole numbers of at least 0, not 1.5"),
+    "no number of trials": ({"trials": None}, "trials must be whole numbers, not None"),
+    "seed": ({"seed": 1.5}, "A seed is a whole number of at least 0, not 1.5"),
+    "accounted": ({"accounted": float("nan")}, "accounted epsilon must be finite and not negative, but is nan"),
     "alpha": ({"alpha": 1.0}, "alpha must lie strictly between 0 and 1"),
     "pool smaller than r": ({"attack": "nonce", "pool_size": 5}, "5"),
     "too few users": ({"sizes": CohortSizes(50, 50, 50, 2)}, "60 users"),
@@ -169,3 +173,43 @@ def test_cohorts_cannot_play_each_others_roles(people, sizes):
         Cohorts(cohorts.auxiliary, Auxiliary(cohorts.calibration.users), cohorts.evaluation)
     with pytest.raises(CanarybankError, match="share"):
         replace(cohorts, evaluation=type(cohorts.evaluation)(cohorts.auxiliary.users))
+
+
+def test_what_is_asked_of_canaries_is_what_is_audited(run, people, sizes):
+    assert len(run("exact", canaries=1).canaries) == len(run("nonce", canaries=1).canaries) == 1
+    assert len(run("exact", canaries=None).canaries) == len(run("nonce", canaries=None).canaries) == 2
+    drawn = draw_cohorts(people, sizes, attacks=["exact"], records=12, seed=0)
+    assert len(run("exact", users=drawn, canaries=1).canaries) == 1
+    with pytest.raises(CanarybankError, match="3 canaries were asked for, but the cohorts hold 2"):
+        run("exact", users=drawn, canaries=3)
+
+
+def test_evaluation_users_with_fewer_records_leave_a_nonce_canary_as_it_was(run, people, sizes):
+    cohorts = draw_cohorts(people, sizes, attacks=[], records=12, seed=0)
+    users = cohorts.evaluation.users
+    short = Users.from_vectors({name: users.vectors[users.owners == i][:5] for i, name in enumerate(users.ids)})
+    results = [
+        run("nonce-norm", users=replace(cohorts, evaluation=type(cohorts.evaluation)(group)))
+        for group in (users, short)
+    ]
+    first, second = ([(c.selected, c.bank_hash, c.threshold.value) for c in result.canaries] for result in results)
+    assert first == second
+
+
+def test_trials_may_be_written_in_powers_of_ten(run):
+    assert run("ordinary", trials=1e3).to_dict() == run("ordinary", trials=1_000).to_dict()
+
+
+def test_an_unchanged_bank_needs_no_reserved_positions(run, bank):
+    few = bank.vectors[:40]
+    assert run("ordinary", bank=few, probes=64).canaries[0].bank_hash == Bank(few).hash
+
+
+def test_a_confidence_is_never_rounded_to_certainty(run):
+    assert "at 99.99% by paper" in repr(run("ordinary", alpha=1e-4))
+
+
+def test_an_alpha_beyond_the_pooled_proof_is_refused_before_the_trials_or_goes_without_it(run):
+    assert run("ordinary", alpha=0.6, trials=1_000).pooled is None
+    with pytest.raises(CanarybankError, match=r"alpha up to 0\.5, not 0\.6"):
+        Settings(alpha=0.6, method="pooled")

@@ -147,14 +147,19 @@ def pooled(tp: ArrayLike, fp: ArrayLike, n1: ArrayLike, n0: ArrayLike, *, delta:
     where those rates differ: with equal shares of the trials their means meet it too.
     """
     x1, x0, m1, m0 = _each_canary(tp, fp, n1, n0)
-    probability("delta", delta)
+    probability("delta", delta), poolable(alpha)
+    counts, trials = _checked(*(sum(map(int, values)) for values in (x1, x0, m1, m0)))
+    forward, reverse = _branches(counts, trials, delta, alpha / 2, pooled_ends)
+    return _bound(forward, reverse, Method.POOLED, counts, trials, delta, alpha, canaries=len(x1))
+
+
+def poolable(alpha: float) -> float:
+    """Return a level at which a pooled bound is proven to hold, or say that it is none."""
     if probability("alpha", alpha) > LARGEST_POOLED_ALPHA:
         raise InputError(
             f"A pooled bound is proven for alpha up to {LARGEST_POOLED_ALPHA}, not {alpha!r}; use a smaller one."
         )
-    counts, trials = _checked(*(sum(map(int, values)) for values in (x1, x0, m1, m0)))
-    forward, reverse = _branches(counts, trials, delta, alpha / 2, pooled_ends)
-    return _bound(forward, reverse, Method.POOLED, counts, trials, delta, alpha, canaries=len(x1))
+    return alpha
 
 
 def stratified(tp_included: int, fp: int, n1: int, n0: int, *, q: float, delta: float, alpha: float) -> Bound:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from canarybank.audit.bounds import Bound, Method, epsilon_lower, pooled, stratified
+from canarybank.audit.bounds import LARGEST_POOLED_ALPHA, Bound, Method, epsilon_lower, pooled, stratified
 from canarybank.audit.settings import Settings
 from canarybank.audit.trials import Counts
 from canarybank.errors import InputError
@@ -33,8 +33,8 @@ def canary_bound(counts: Counts, mechanism: Mechanism, settings: Settings, canar
 
 
 def pooled_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Settings) -> Bound | None:
-    """Return the bound over all canaries at all of alpha; none where the counts are of included canaries."""
-    if settings.method is Method.STRATIFIED:
+    """Return the bound over all canaries at all of alpha; none of included canaries' counts, or beyond its proof."""
+    if settings.method is Method.STRATIFIED or settings.alpha > LARGEST_POOLED_ALPHA:
         return None
     return pooled(
         [c.tp for c in counts],

@@ -1,31 +1,23 @@
 """Evaluate a frozen attack exactly: epsilon at its threshold, and the supremum over all thresholds."""
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
+from canarybank.audit.bounds import Branch
 from canarybank.errors import InputError
 from canarybank.score import Bounds, Interval, Rates
 
-__all__ = ["Branch", "Law", "Supremum", "epsilon_at", "supremum"]
+__all__ = ["Law", "Supremum", "epsilon_at", "supremum"]
 
 SLACK = 1e-12  # above the rounding of two differences and two logarithms, of numbers that are not below 1e-300
 TINY = 1e-300
 FIRST_POINTS = 257
 PARTS = 8
 MOST_POINTS = 2**17
-
-
-class Branch(Enum):
-    """The event that leaks: the score above the threshold, its complement, or none."""
-
-    ABOVE = "above"
-    BELOW = "below"
-    NONE = "none"
 
 
 class Law(Protocol):
@@ -57,8 +49,8 @@ class Law(Protocol):
 class Supremum:
     """The supremum of epsilon over all thresholds.
 
-    ``interval`` holds it for certain, ``point`` is its point value; ``threshold`` attains the interval's lower end by
-    the event ``branch``.
+    ``interval`` holds it for certain, ``point`` is its point value; ``threshold`` attains the interval's lower end,
+    forward by a score above it, in reverse by its complement.
     """
 
     interval: Interval
@@ -80,8 +72,9 @@ def supremum(law: Law, delta: float, *, tolerance: float = 5e-7) -> Supremum:
     """Return the supremum of `epsilon_at` over all real thresholds, certified over the continuum.
 
     Between two neighbouring thresholds the rates are monotone, so that the rates of the two bound epsilon from above.
-    Cells whose bound exceeds the best lower end by more than the tolerance are divided until there are none, or until
-    the law's own ends get no tighter.
+    Cells whose bound exceeds the best lower end by more than the tolerance are divided until there are none, until the
+    law's own ends get no tighter, or until there are too many: a weak score at a large q, whose epsilon hardly changes
+    with the threshold, is then known to about 1e-4, still for certain.
     """
     _check_delta(delta)
     if law.blind:
@@ -102,8 +95,8 @@ def supremum(law: Law, delta: float, *, tolerance: float = 5e-7) -> Supremum:
 
 def _summary(law: Law, delta: float, points: NDArray[np.float64], rates: Rates, cells: NDArray[np.float64]) -> Supremum:
     above, below = (_least(*pair, delta) for pair in _pairs(rates))
-    branch = Branch.ABOVE if above.max() >= below.max() else Branch.BELOW
-    ends = above if branch is Branch.ABOVE else below
+    branch = Branch.FORWARD if above.max() >= below.max() else Branch.REVERSE
+    ends = above if branch is Branch.FORWARD else below
     i = int(np.argmax(ends))
     best = max(0.0, float(ends[i]))
     live = np.flatnonzero(cells[1:-1] >= best)
@@ -119,7 +112,7 @@ def _summary(law: Law, delta: float, points: NDArray[np.float64], rates: Rates, 
 def _best_point(law: Law, delta: float, branch: Branch, low: float, high: float, start: float) -> float:
     def loss(threshold: float) -> float:
         fpr, tpr = (float(rate) for rate in law.point(threshold))
-        top, bottom = (tpr, fpr) if branch is Branch.ABOVE else (1.0 - fpr, 1.0 - tpr)
+        top, bottom = (tpr, fpr) if branch is Branch.FORWARD else (1.0 - fpr, 1.0 - tpr)
         return -float(np.log((top - delta) / bottom)) if top > delta and bottom > 0.0 else 0.0
 
     found = [-loss(start), 0.0]

@@ -11,7 +11,7 @@ from canarybank.audit.settings import Settings
 from canarybank.audit.system import System
 from canarybank.audit.threshold import Threshold, calibrated
 from canarybank.audit.trials import Counts, Literal, count
-from canarybank.engine import Engine
+from canarybank.engine import Engine, Serial
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, epsilon
 from canarybank.progress import SILENT, Progress
@@ -52,12 +52,13 @@ def audit_system(
     """Audit one canary of a system, with a score designed for the mechanism that the system claims to run.
 
     The threshold comes from trials of the system itself that are then thrown away; the counts come from fresh ones.
+    Without an engine the system is called once at a time: somebody else's may hold state that threads would race for.
     """
     if settings.method in {Method.POOLED, Method.STRATIFIED}:
         raise InputError(
             f"A system is audited one canary at a time by eligible trials, not by {settings.method.value!r}."
         )
-    trials = Literal(system, score)
+    trials, engine = Literal(system, score), engine or Serial()
     aim = settings.target(mechanism, 1)
     number, seed = settings.trials, settings.seed
     threshold = calibrated(trials, aim, number=number, seed=seed, path=address, engine=engine, progress=progress)

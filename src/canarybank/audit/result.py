@@ -66,10 +66,10 @@ class AuditResult:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        best = max(canary.supremum.lower for canary in self.canaries)
+        best, claim = max(canary.supremum.lower for canary in self.canaries), self.headline
         return (
-            f"AuditResult({self.attack}: epsilon >= {self.headline.epsilon:.3f} at {self.headline.confidence:.0%} by "
-            f"{self.headline.method}, {self.trials:,} trials a hypothesis, {len(self.canaries)} canaries; "
+            f"AuditResult({self.attack}: epsilon >= {claim.epsilon:.3f} at {100 * claim.confidence:.6g}% by "
+            f"{claim.method}, {self.trials:,} trials a hypothesis, {len(self.canaries)} canaries; "
             f"exact {best:.3f} of {self.ladder.mechanism.epsilon:.3f})"
         )
 

@@ -1,6 +1,8 @@
 """Audit one attack in memory: users' vectors in, a result out."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,7 +52,7 @@ def audit(
     method: Method | str = Method.PAPER,
     threshold: ThresholdMode | str = ThresholdMode.CALIBRATED,
     trial_engine: TrialEngine | str = TrialEngine.PROJECTED,
-    canaries: int = 5,
+    canaries: int | None = None,
     probes: int = 64,
     pool: Source | None = None,
     pool_size: int = 512,
@@ -73,7 +75,7 @@ def audit(
         method: How counts become a bound; declared here, before any trial.
         threshold: How the threshold is frozen on the calibration cohort.
         trial_engine: Whether trials are played literally or on projected users; the law is the same.
-        canaries: How many canaries the attack gets.
+        canaries: How many canaries the attack gets; by default as many as ``sizes`` or the cohorts say, else 5.
         probes: How many bank positions are reserved for probes.
         pool: The candidate probes or their source, where the attack selects from paraphrases or nonces.
         pool_size: How many candidates to ask a source for.
@@ -92,11 +94,13 @@ def audit(
         engine=one_of(TrialEngine, trial_engine, "trial engine"),
         seed=seed,
     )
-    reserved = _reserved(bank, probes, seed)
-    cohorts = _cohorts(users, sizes, canaries, recipe, seed)
+    _check_accounted(accounted)
+    reserved = _reserved(bank, probes if recipe.active else 0, seed)
+    number = canaries if canaries is not None else (sizes or CohortSizes()).canaries
+    cohorts = _cohorts(users, sizes, number, recipe, seed)
     prepared = prepare(cohorts, reserved, mechanism)
     source, encoder, notes = _sources(recipe, pool, encode, reserved, seed)
-    chosen = _canaries(recipe, cohorts, canaries, encoder, seed)
+    chosen = _canaries(recipe, cohorts, canaries, number, encoder, seed)
     results = [
         _one(recipe, canary, index, len(chosen), prepared, settings, source, pool_size, engine, progress)
         for index, canary in enumerate(chosen)
@@ -154,6 +158,11 @@ def _one(
     return judge(frozen, law, counts, mechanism, settings, canaries=canaries)
 
 
+def _check_accounted(accounted: float | None) -> None:
+    if accounted is not None and not 0 <= accounted < math.inf:
+        raise InputError(f"The accounted epsilon must be finite and not negative, but is {accounted!r}.")
+
+
 def _attack(attack: Attack | str) -> Attack:
     if isinstance(attack, Attack):
         return attack
@@ -178,22 +187,31 @@ def _cohorts(
         return users
     people = Users.from_vectors(users)
     real = [attack.name] if attack.canary is CanaryKind.REAL else []
-    fitted = sizes or CohortSizes.fit(len(people), canaries=canaries, sets=len(real))
+    fitted = (
+        replace(sizes, canaries=canaries) if sizes else CohortSizes.fit(len(people), canaries=canaries, sets=len(real))
+    )
     return draw_cohorts(people, fitted, attacks=real, records=int(people.counts.max()), seed=seed)
 
 
-def _canaries(attack: Attack, cohorts: Cohorts, canaries: int, encode: Encode | None, seed: int) -> list[Canary]:
+def _canaries(
+    attack: Attack, cohorts: Cohorts, asked: int | None, number: int, encode: Encode | None, seed: int
+) -> list[Canary]:
     if attack.canary is CanaryKind.NONCE:
-        records = int(cohorts.evaluation.users.counts.max())
+        # As many records as the auxiliary users have: the evaluation users must influence no choice.
+        records = int(cohorts.auxiliary.users.counts.max())
         if encode is None:
             raise InputError("A nonce canary needs an encoder of nonces; give encode=.")
-        return [nonce_canary(records, encode, seed, index) for index in range(canaries)]
+        return [nonce_canary(records, encode, seed, index) for index in range(number)]
     if attack.name not in cohorts.canaries:
         raise CohortError(
             f"The cohorts hold no canaries for the attack {attack.name!r}; draw them with attacks=[{attack.name!r}]."
         )
     drawn = cohorts.canaries[attack.name]
-    return [Canary.of(drawn, index) for index in range(len(drawn))]
+    if asked is not None and asked > len(drawn):
+        raise CohortError(
+            f"{asked} canaries were asked for, but the cohorts hold {len(drawn)} for {attack.name!r}; draw more."
+        )
+    return [Canary.of(drawn, index) for index in range(len(drawn) if asked is None else asked)]
 
 
 def _sources(

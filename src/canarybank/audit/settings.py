@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from canarybank.audit.bounds import Method
+import numpy as np
+
+from canarybank.audit.bounds import Method, poolable
+from canarybank.audit.rates import probability, whole_counts
 from canarybank.audit.target import Target
 from canarybank.audit.threshold import ThresholdMode
 from canarybank.errors import InputError
@@ -41,12 +44,14 @@ class Settings:
         object.__setattr__(self, "method", one_of(Method, self.method, "method"))
         object.__setattr__(self, "threshold", one_of(ThresholdMode, self.threshold, "threshold"))
         object.__setattr__(self, "engine", one_of(TrialEngine, self.engine, "engine"))
+        object.__setattr__(self, "trials", int(whole_counts("trials", self.trials)))
         if self.trials < 1:
             raise InputError(f"An audit needs at least one trial of each hypothesis, not {self.trials}.")
-        if not 0 < self.alpha < 1:
-            raise InputError(f"alpha must lie strictly between 0 and 1, not at {self.alpha}.")
-        if self.seed < 0:
-            raise InputError(f"A seed is a whole number of at least 0, not {self.seed}.")
+        probability("alpha", self.alpha)
+        if not isinstance(self.seed, int | np.integer) or self.seed < 0:
+            raise InputError(f"A seed is a whole number of at least 0, not {self.seed!r}.")
+        if self.method is Method.POOLED:
+            poolable(self.alpha)
 
     def share(self, canaries: int) -> float:
         """Return the level of each bound: all of alpha where canaries are pooled, an even share of it elsewhere."""

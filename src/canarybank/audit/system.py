@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, release
 
-__all__ = ["BankSystem", "CallableSystem", "System"]
+__all__ = ["BankSystem", "CallableSystem", "System", "checked_releases"]
 
 Releases = NDArray[np.float64]
 
@@ -65,14 +65,20 @@ class CallableSystem:
 
     def release(self, eligible: bool, size: int, rng: np.random.Generator) -> Releases:  # noqa: FBT001
         """Call the function, and refuse what is not a table of finite releases."""
-        releases = np.asarray(self.function(eligible, size, rng), dtype=np.float64)
-        if releases.shape != (size, self.coordinates):
-            raise InputError(
-                f"The system returned releases of shape {releases.shape}; asked for {size} on {self.coordinates} "
-                f"coordinates it must return a table of shape {(size, self.coordinates)}."
-            )
-        if not np.isfinite(releases).all():
-            raise InputError(
-                "The system returned a release that is NaN or infinite; fix the system before auditing it."
-            )
-        return releases
+        return checked_releases(self.function(eligible, size, rng), size, self.coordinates)
+
+
+def checked_releases(given: ArrayLike, size: int, coordinates: int) -> Releases:
+    """Return what a system released, or refuse what is not ``size`` finite releases on so many coordinates.
+
+    A release that is missing or NaN exceeds no threshold: counted as a trial, it would silently bend the rates.
+    """
+    releases = np.asarray(given, dtype=np.float64)
+    if releases.shape != (size, coordinates):
+        raise InputError(
+            f"The system returned releases of shape {releases.shape}; asked for {size} on {coordinates} "
+            f"coordinates it must return a table of shape {(size, coordinates)}."
+        )
+    if not np.isfinite(releases).all():
+        raise InputError("The system returned a release that is NaN or infinite; fix the system before auditing it.")
+    return releases

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank import seeds
-from canarybank.audit.system import BankSystem, System
+from canarybank.audit.system import BankSystem, System, checked_releases
 from canarybank.engine import Engine, Threads
 from canarybank.errors import InputError
 from canarybank.progress import SILENT, Progress
@@ -54,7 +54,11 @@ class Literal:
     def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
         """Release and score in batches, so that memory stays bounded."""
         batches = (min(_LITERAL_BATCH, size - done) for done in range(0, size, _LITERAL_BATCH))
-        return np.concatenate([self.score.llr(self.system.release(eligible, batch, rng)) for batch in batches])
+        return np.concatenate([self._batch(eligible, batch, rng) for batch in batches])
+
+    def _batch(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
+        releases = self.system.release(eligible, size, rng)
+        return self.score.llr(checked_releases(releases, size, len(self.score.canary)))
 
     def included(self) -> "Literal":
         """Return the same trials with a canary that surely takes part, where the system is our own."""
