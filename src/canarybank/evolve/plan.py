@@ -70,7 +70,7 @@ class Plan:
 
     def declaration(self, first: Published, encoder: Encoder, generator: Generator) -> dict[str, Any]:
         """Return everything that decides what the run does, as plain JSON values; tries may change in a resume."""
-        taking = asdict(self.taking)
+        taking = asdict(self.taking) | {"cleaning": self.taking.cleaning.to_json()}
         del taking["tries"]
         names = ("rounds", "new", "cap", "budget", "seed", "insecure_seed")
         return {

@@ -1,0 +1,97 @@
+"""Every command and code block of the README runs, and its figures are the demo's."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+
+
+def blocks(language):
+    return [text for kind, text in BLOCKS if kind == language]
+
+
+def planned(target):
+    """Return the commands that make would run for a target on a fresh machine."""
+    make = shutil.which("make") or "make"
+    return subprocess.run([make, "-n", "-B", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory):
+    """A folder to work in, with its own cache, and `canarybank` on the path."""
+    folder = tmp_path_factory.mktemp("readme")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"CANARYBANK_CACHE": str(folder / "cache"), "PATH": path}
+
+    def run(command, expect=0):
+        done = subprocess.run(  # noqa: S602, the README's commands are typed into a shell
+            command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == expect, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    return folder, run
+
+
+def test_every_block_is_of_a_kind_that_is_tested_here():
+    assert [kind for kind, _ in BLOCKS] == ["sh", "toml", "sh", "python"]
+
+
+def test_the_two_commands_are_targets_that_do_what_the_readme_says():
+    assert blocks("sh")[0].split("\n")[:2] == ["make demo", "make test"]
+    assert planned("demo").rstrip().endswith("canarybank demo")
+    for tool in ("ruff format --check", "ruff check", "lint-imports", "mypy", "pytest"):
+        assert tool in planned("test")
+
+
+def test_the_demo_prints_the_table_of_the_readme(shell):
+    folder, run = shell
+    answer = json.loads(run("canarybank demo --json --quiet"))
+    assert (folder / "runs" / "demo" / "report.html").stat().st_size < 1_500_000
+    printed = {row["attack"]: row for row in answer["attacks"]}
+    table = README.partition("<!-- demo table -->\n")[2].partition("<!-- end of demo table -->")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.strip().splitlines()[2:]]
+    assert [row[0] for row in rows] == list(printed)
+    for name, _, exact, rule, expected, observed in rows:
+        ladder = printed[name]["ladder"]
+        figures = [f"{ladder[rung]['epsilon']:.3f}" for rung in ("attack", "rule", "observed")]
+        assert [exact, rule, observed] == figures
+        assert expected == f"{ladder['expected']['low']:.3f} to {ladder['expected']['high']:.3f}"
+
+
+def test_own_users_in_five_lines_of_toml(shell):
+    folder, run = shell
+    toml = blocks("toml")[0]
+    settings = [line for line in toml.splitlines() if line.strip() and not line.startswith("#")]
+    assert len(settings) <= 5
+    (folder / "my-audit.toml").write_text(toml)
+    lines = ["user,text"]
+    for user in range(40):
+        lines += [f"u{user},message {number} of user {user} about topic {(user * number) % 17}" for number in range(20)]
+    (folder / "my-users.csv").write_text("\n".join(lines) + "\n")
+    plan, audit, gate = blocks("sh")[1].strip().splitlines()
+    small = " --audit.trials 20000"
+    assert "a perfect attack would show" in run(plan + small)
+    assert "report.html" in run(audit + small)
+    assert "no violation detected at this power" in run(gate).lower()
+
+
+def test_the_python_block_prints_one_result(shell):
+    folder, run = shell
+    (folder / "block.py").write_text(blocks("python")[0])
+    printed = run(f"{sys.executable} block.py")
+    assert printed.startswith("AuditResult(exact: epsilon >= ")
+    assert len(printed.splitlines()) == 1
+
+
+def test_the_picture_is_there():
+    assert all((ROOT / image).is_file() for image in re.findall(r"!\[[^]]+\]\(([^)]+)\)", README))
