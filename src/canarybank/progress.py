@@ -5,14 +5,27 @@ library call stays silent.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
 
 __all__ = ["SILENT", "Bars", "Lines", "Progress", "Silent", "Stage", "for_stream"]
 
 _LINE_EVERY_SECONDS = 5.0
+_SHORT_SECONDS = 1.0
+"""A stage that is over sooner leaves no trace: there was nothing to wait for."""
+_BAR_WIDTH = 24
+_WIDE = 110
+"""Columns of a terminal on which a bar of full width leaves room for what stands beside it."""
+_MILLION = 1_000_000
+_SLOW = 10
+"""Rates below this are shown with two digits, for a whole number would say too little."""
 
 
 class Stage(Protocol):
@@ -48,37 +61,74 @@ SILENT = Silent()
 
 
 class Lines:
-    """Write a plain line when a stage starts, every few seconds, and when it ends."""
+    """Write a plain line when a stage turns out to take a while, every few seconds, and when it ends."""
 
-    def __init__(self, stream: TextIO | None = None, every: float = _LINE_EVERY_SECONDS) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, every: float = _LINE_EVERY_SECONDS, short: float = _SHORT_SECONDS
+    ) -> None:
         self._stream = stream if stream is not None else sys.stderr
-        self._every = every
+        self._every, self._short = every, short
 
     @contextmanager
     def stage(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Stage]:
-        """Open a stage shown as plain lines."""
-        stage = _LineStage(self._stream, name, total, unit, self._every)
-        stage.write("started")
-        yield stage
-        stage.write(f"done in {time.monotonic() - stage.began:.1f} s")
+        """Open a stage shown as plain lines; one that is over sooner than the short time shows none."""
+        stage = _LineStage(self._stream, name, _Pace(total, unit), self._every)
+        announcement = threading.Timer(self._short, stage.announce)
+        announcement.daemon = True
+        announcement.start()
+        try:
+            yield stage
+        finally:
+            announcement.cancel()
+        if stage.pace.seconds >= self._short:
+            stage.announce()
+            stage.write(f"done in {stage.pace.seconds:.1f} s")
+
+
+class _Pace:
+    """How much of a stage is done, and how fast."""
+
+    def __init__(self, total: int | None, unit: str) -> None:
+        self.total, self.unit = total, unit
+        self.done, self._began = 0, time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    @property
+    def rate(self) -> float:
+        return self.done / max(self.seconds, 1e-9)
+
+    def __str__(self) -> str:
+        of = f" of {self.total:,}" if self.total else ""
+        left = f", {(self.total - self.done) / self.rate:.0f} s left" if self.total and self.done else ""
+        return f"{self.done:,}{of} {self.unit}".rstrip() + f", {_whole(self.rate)}/s{left}"
+
+
+def _whole(number: float) -> str:
+    return f"{number:,.0f}" if number >= _SLOW or number == int(number) else f"{number:.2g}"
 
 
 class _LineStage:
-    def __init__(self, stream: TextIO, name: str, total: int | None, unit: str, every: float) -> None:
-        self._stream, self._name, self._total, self._unit, self._every = stream, name, total, unit, every
-        self.began = self._last = time.monotonic()
-        self._done = 0
+    def __init__(self, stream: TextIO, name: str, pace: _Pace, every: float) -> None:
+        self.pace = pace
+        self._stream, self._name, self._every = stream, name, every
+        self._last, self._announced = 0.0, False
+        self._lock = threading.Lock()
 
     def advance(self, done: int = 1, note: str = "") -> None:
-        self._done += done
-        now = time.monotonic()
-        if now - self._last >= self._every:
-            self._last = now
-            rate = self._done / max(now - self.began, 1e-9)
-            left = f", {(self._total - self._done) / rate:.0f} s left" if self._total and rate else ""
-            suffix = f"; {note}" if note else ""
-            of = f" of {self._total:,}" if self._total else ""
-            self.write(f"{self._done:,}{of} {self._unit}, {rate:,.0f}/s{left}{suffix}")
+        self.pace.done += done
+        if self.pace.seconds - self._last >= self._every:
+            self._last = self.pace.seconds
+            self.announce()
+            self.write(f"{self.pace}; {note}" if note else str(self.pace))
+
+    def announce(self) -> None:
+        with self._lock:
+            if not self._announced:
+                self._announced = True
+                self.write("started")
 
     def write(self, text: str) -> None:
         self._stream.write(f"{self._name}: {text}\n")
@@ -88,33 +138,47 @@ class _LineStage:
 class Bars:
     """Draw bars on a terminal."""
 
+    def __init__(self, short: float = _SHORT_SECONDS) -> None:
+        self._short = short
+
     @contextmanager
     def stage(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Stage]:
-        """Open a stage drawn as a bar, with its rate, the time left and the latest note."""
+        """Open a stage drawn as a bar with its rate, the time left and the latest note; a short one leaves no bar."""
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
+        from rich.table import Column
 
+        console = Console(stderr=True)
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn(
-                "{task.completed:,.0f}/{task.total:,.0f} {task.fields[unit]}" if total else "{task.completed:,.0f}"
-            ),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", style="dim"),
+            BarColumn(bar_width=_BAR_WIDTH if console.width >= _WIDE else _BAR_WIDTH // 2),
+            TextColumn("{task.fields[count]}"),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("{task.fields[note]}", "dim", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
         )
-        with RichProgress(*columns, console=Console(stderr=True)) as bars:
-            yield _BarStage(bars, bars.add_task(name, total=total, unit=unit, note=""))
+        pace = _Pace(total, unit)
+        with RichProgress(*columns, console=console, expand=True) as bars:
+            yield _BarStage(bars, bars.add_task(name, total=total, count="", rate="", note=""), pace)
+            bars.live.transient = pace.seconds < self._short
 
 
 class _BarStage:
-    def __init__(self, bars: object, task: int) -> None:
-        self._bars, self._task = bars, task
+    def __init__(self, bars: "RichProgress", task: "TaskID", pace: _Pace) -> None:
+        self._bars, self._task, self._pace, self._note = bars, task, pace, ""
 
     def advance(self, done: int = 1, note: str = "") -> None:
-        self._bars.update(self._task, advance=done, **({"note": note} if note else {}))  # type: ignore[attr-defined]
+        self._pace.done += done
+        self._note = note or self._note
+        pace, of = self._pace, f"/{_brief(self._pace.total)}" if self._pace.total else ""
+        count, rate = f"{_brief(pace.done)}{of} {pace.unit}".rstrip(), f"{_brief(pace.rate)}/s"
+        self._bars.update(self._task, advance=done, count=count, rate=rate, note=self._note)
+
+
+def _brief(number: float) -> str:
+    """Return a number that leaves room for others on a line of a terminal."""
+    return f"{number / _MILLION:.3g}M" if number >= _MILLION else _whole(number)
 
 
 def for_stream(stream: TextIO | None = None, *, quiet: bool = False) -> Progress:

@@ -68,7 +68,7 @@ def prv_epsilon(mechanism: Mechanism, rounds: int = 1, *, error: float = 0.01) -
     """Return the epsilon that Opacus's ``PRVAccountant`` states, for parity with the paper.
 
     It is the upper end of that accountant's band around the exact epsilon, so it lies above it by about
-    ``error``: a claim that is safe but loose. It needs the extra ``opacus``.
+    ``error``: a claim that is valid but loose. It needs the extra ``opacus``.
     """
     count = whole("rounds", rounds)
     if not 0 < error < math.inf:
