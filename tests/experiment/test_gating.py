@@ -1,11 +1,13 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from canarybank.audit import Counts, Method, ceiling, epsilon_lower
 from canarybank.errors import ConfigError, IncompleteError, StoreError
 from canarybank.experiment import Run, gate, resolve, run_audit
+from canarybank.experiment.gating import separation
 from canarybank.mechanism import Mechanism, one_round_epsilon
 
 
@@ -53,7 +55,7 @@ def test_the_power_is_where_the_expected_bound_meets_the_claim(strong):
     claimed = 0.5
     power = gate(strong, claimed).power
     mechanism = Mechanism(k=3)
-    seen = replace(mechanism, sigma=1 / (power.mu_eff * power.ratio))
+    seen = replace(mechanism, sigma=1 / power.separation)
     assert ceiling(seen, 300_000, alpha=0.0125).expected == pytest.approx(claimed, abs=1e-4)
     assert power.sigma == pytest.approx(mechanism.sigma / power.ratio)
     assert power.epsilon == one_round_epsilon(replace(mechanism, sigma=power.sigma))
@@ -65,7 +67,58 @@ def test_more_violation_is_needed_for_a_larger_claim_and_none_is_seen_for_a_huge
     huge = gate(strong, 50.0)
     assert huge.ok
     assert huge.power is None
-    assert "no violation of any size would have been seen" in huge.statement
+    assert "no size of violation can be named" in huge.statement
+
+
+def naive_separation(contribution, votes, design_noise, noise):
+    """Return the separation under some noise of the score that was designed for another."""
+    weights = np.linalg.solve(votes + design_noise**2 * np.eye(len(votes)), contribution)
+    deviation = math.sqrt(weights @ (votes + noise**2 * np.eye(len(votes))) @ weights)
+    return float(weights @ contribution) / deviation
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_separation_under_less_noise_is_never_said_larger_than_it_is(finished, seed):
+    rng, mechanism = np.random.default_rng(seed), Mechanism()
+    root = 0.1 * rng.normal(size=(6, 6)) * rng.exponential(size=6)
+    contribution, votes = rng.uniform(0, 0.05, size=6), root @ root.T
+    declared = naive_separation(contribution, votes, mechanism.noise, mechanism.noise)
+    canary = (
+        finished.results.attacks[0]
+        .canaries[0]
+        .model_copy(update={"mu_eff": declared, "probe_norm": float(np.linalg.norm(contribution))})
+    )
+    assert separation(canary, mechanism, 1.0) == pytest.approx(declared)
+    for ratio in (0.1, 0.5, 0.9, 1.1, 2.0, 10.0, 1e4):
+        said = separation(canary, mechanism, ratio)
+        assert said <= naive_separation(contribution, votes, mechanism.noise, mechanism.noise / ratio) * (1 + 1e-9)
+    assert separation(canary, mechanism, 2.0) < 2 * declared
+
+
+def test_a_background_that_hides_the_canary_names_no_size_of_violation(strong):
+    """Less noise does not silence other users: an attack that they hide sees no violation, however large."""
+    hidden = [
+        record.model_copy(
+            update={"canaries": tuple(c.model_copy(update={"mu_eff": 0.1 * c.mu_eff}) for c in record.canaries)}
+        )
+        for record in strong.results.attacks
+    ]
+    run = Run(strong.folder)
+    run.__dict__["results"] = strong.results.model_copy(update={"attacks": tuple(hidden)})
+    assert gate(strong, 1.695).power is not None
+    assert gate(run, 1.695).power is None
+
+
+def test_a_claim_below_the_exact_epsilon_is_called_too_small_even_if_trials_do_not_show_it(strong):
+    exact = strong.results.epsilon
+    outcome = gate(strong, exact - 0.01)
+    assert outcome.ok
+    assert outcome.exact == exact
+    assert outcome.statement.endswith(
+        f"The claim is too small all the same: this mechanism's exact epsilon, computed without trials, is {exact:.3f}."
+    )
+    assert "too small" not in gate(strong, exact).statement
+    assert "too small" not in gate(strong, 0.1).statement
 
 
 @pytest.mark.parametrize("method", [Method.POOLED, Method.STRATIFIED])

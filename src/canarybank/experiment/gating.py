@@ -1,5 +1,6 @@
 """Hold a run against a claimed epsilon, by the declared method, and say what violation it could have seen."""
 
+import math
 from dataclasses import replace
 
 from pydantic import Field
@@ -9,23 +10,29 @@ from canarybank.audit import Counts, Method, Settings, Target, attack_bound, bes
 from canarybank.errors import ConfigError, StoreError
 from canarybank.experiment.commitment import Record
 from canarybank.experiment.folder import Run
-from canarybank.experiment.results import AttackRecord, BoundRecord, Results
+from canarybank.experiment.results import AttackRecord, BoundRecord, CanaryRecord, Results
 from canarybank.mechanism import Mechanism, one_round_epsilon
 
 __all__ = ["AttackGate", "GateOutcome", "Power", "declared", "gate", "recounted"]
 
 _WIDEST = 1e4
 """Noise that is this many times too small is the worst that is asked about."""
+_SLACK = 5e-4
+"""Claims are compared with the exact epsilon to what three decimals show."""
 
 
 class Power(Record):
-    """The smallest violation that a run of this size typically sees: its expected bound just exceeds the claim."""
+    """The smallest violation that a run of this size typically sees: its expected bound just exceeds the claim.
+
+    It is a run of the violating mechanism itself, so the threshold is the best one for that mechanism.
+    """
 
     epsilon: float = Field(description="The true epsilon of such a mechanism.")
     sigma: float = Field(description="Its noise multiplier.")
     ratio: float = Field(description="How many times its noise is smaller than declared.")
     attack: str = Field(description="The attack that would see it: the strongest of the run.")
     mu_eff: float = Field(description="That attack's separation under the declared mechanism.")
+    separation: float = Field(description="That attack's separation, at least, under the violating mechanism.")
 
 
 class AttackGate(Record):
@@ -42,6 +49,7 @@ class GateOutcome(Record):
     ok: bool = Field(description="Whether no bound exceeds the claim.")
     statement: str = Field(description="The outcome as a sentence.")
     claimed: float = Field(description="The claimed epsilon.")
+    exact: float = Field(description="The exact epsilon of the mechanism as it is configured.")
     epsilon: float = Field(description="The largest of the attacks' bounds.")
     attack: str = Field(description="The attack that gave it.")
     method: str = Field(description="The method that was declared beforehand.")
@@ -76,8 +84,10 @@ def gate(run: Run, claimed: float) -> GateOutcome:
     power = _power(results, mechanism, settings, claimed, min(shares.values()))
     return GateOutcome(
         ok=ok,
-        statement=_statement(worst, claimed, power, settings.alpha, mechanism, ok=ok),
+        statement=_statement(worst, claimed, power, settings.alpha, mechanism, ok=ok)
+        + _too_small(claimed, results.epsilon, ok=ok),
         claimed=claimed,
+        exact=results.epsilon,
         epsilon=worst.bound.epsilon,
         attack=worst.attack,
         method=settings.method,
@@ -106,26 +116,40 @@ def _read(record: AttackRecord, mechanism: Mechanism, settings: Settings, share:
 
 
 def _power(results: Results, mechanism: Mechanism, settings: Settings, claimed: float, share: float) -> Power | None:
-    """Return how much too small the noise must be for the strongest attack's expected bound to exceed the claim.
+    """Return how much too small the noise must be for the strongest attack's expected bound to exceed the claim."""
+    pairs = [(record, canary) for record in results.attacks for canary in record.canaries]
+    strongest, canary = max(pairs, key=lambda pair: pair[1].mu_eff)
+    target = replace(settings, alpha=share).target(mechanism, len(strongest.canaries))
 
-    Noise that is r times too small makes the separation r times as large at best, and the threshold is the best one
-    then.
-    """
-    strongest = max(results.attacks, key=lambda record: max(canary.mu_eff for canary in record.canaries))
-    mu, canaries = max(canary.mu_eff for canary in strongest.canaries), len(strongest.canaries)
-    target = replace(settings, alpha=share).target(mechanism, canaries)
-    if mu <= 0 or _expected(mechanism, mu * _WIDEST, target) <= claimed:
+    def beyond(ratio: float) -> float:
+        return _expected(mechanism, separation(canary, mechanism, ratio), target) - claimed
+
+    if canary.mu_eff <= 0 or beyond(_WIDEST) <= 0:
         return None
     least = 1 / _WIDEST
-    if _expected(mechanism, mu * least, target) > claimed:
-        ratio = least
-    else:
-        ratio = float(
-            brentq(lambda r: _expected(mechanism, mu * r, target) - claimed - 1e-9, least, _WIDEST, xtol=1e-6)
-        )
+    ratio = least if beyond(least) > 0 else float(brentq(lambda r: beyond(r) - 1e-9, least, _WIDEST, xtol=1e-6))
     sigma = mechanism.sigma / ratio
-    seen = one_round_epsilon(replace(mechanism, sigma=sigma))
-    return Power(epsilon=seen, sigma=sigma, ratio=ratio, attack=strongest.attack, mu_eff=mu)
+    return Power(
+        epsilon=one_round_epsilon(replace(mechanism, sigma=sigma)),
+        sigma=sigma,
+        ratio=ratio,
+        attack=strongest.attack,
+        mu_eff=canary.mu_eff,
+        separation=separation(canary, mechanism, ratio),
+    )
+
+
+def separation(canary: CanaryRecord, mechanism: Mechanism, ratio: float) -> float:
+    """Return a separation that a canary's score has at least when the noise is so many times smaller than declared.
+
+    The score's variance is that of the noise and that of other users' votes, and less noise leaves the votes as they
+    are. For weights w, contribution c and covariance S, Cauchy's inequality between w'c and the norm of w shows that
+    the separation is at least that of noise and votes alike in all directions. More noise divides it by at most as
+    much.
+    """
+    votes = max(0.0, (canary.probe_norm / canary.mu_eff) ** 2 - mechanism.noise**2)
+    with_votes = canary.probe_norm / math.hypot(mechanism.noise / ratio, math.sqrt(votes))
+    return min(canary.mu_eff * ratio, with_votes)
 
 
 def _expected(mechanism: Mechanism, mu: float, target: Target) -> float:
@@ -141,13 +165,22 @@ def _statement(
             f"Violation: {found} exceeds the claimed epsilon {claimed:g} at confidence {1 - alpha:g}, delta "
             f"{worst.bound.delta:g}."
         )
-    seen = "with so few trials no violation of any size would have been seen"
+    seen = "with these attacks and so many trials no size of violation can be named that would typically have been seen"
     if power is not None:
         seen = (
             f"a true epsilon of {power.epsilon:.3f} or more, as by sigma {power.sigma:.3f} where {mechanism.sigma:g} "
-            "is declared, would typically have been seen"
+            "is declared, would typically have been seen by a run like this one, its threshold set for that sigma"
         )
     return (
         f"No violation detected at this power: {found} does not exceed the claimed epsilon {claimed:g} at confidence "
         f"{1 - alpha:g}; {seen}."
+    )
+
+
+def _too_small(claimed: float, exact: float, *, ok: bool) -> str:
+    if not ok or claimed >= exact - _SLACK:
+        return ""
+    return (
+        " The claim is too small all the same: this mechanism's exact epsilon, computed without trials, is "
+        f"{exact:.3f}."
     )

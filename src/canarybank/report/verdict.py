@@ -116,8 +116,12 @@ def _on_nonces(attack: AttackRecord) -> bool:
 def _power_sentence(outcome: GateOutcome, results: Results) -> str:
     start = f"With {outcome.trials:,} trials of each hypothesis of each canary"
     if outcome.power is None:
-        return f"{start}, no violation of any size would have been seen: the claim needs more trials."
+        return (
+            f"{start}, no size of violation can be named that would typically have been seen: the claim needs more "
+            "trials or a stronger attack."
+        )
     return (
         f"{start}, a true epsilon of {epsilon(outcome.power.epsilon)} or more, as by noise of sigma "
-        f"{outcome.power.sigma:.3f} where {results.mechanism.sigma:g} is declared, would typically have been seen."
+        f"{outcome.power.sigma:.3f} where {results.mechanism.sigma:g} is declared, would typically have been seen by "
+        "a run like this one, its threshold set for that sigma."
     )
