@@ -197,3 +197,16 @@ def test_complements_are_rounded_outwards() -> None:
     assert rest.lower[0] == rest.upper[0] == 1.0
     assert rest.lower[1] < 1.0 == rest.upper[1]
     assert rest.lower[2] < 0.75 < rest.upper[2]
+
+
+def test_a_handful_of_users_at_many_thresholds_is_not_enumerated(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Eight users have 256 outcomes: added up at every end of a lattice's cells they would take minutes.
+    users, thresholds = np.random.default_rng(2).gamma(0.4, size=8) * 0.2, np.linspace(-3, 6, 50)
+    inverted = tail(users, 0.1, 0.6, thresholds)
+    monkeypatch.setattr("canarybank.score.tails.FEW_OUTCOMES", 256)
+    enumerated = tail(users, 0.1, 0.6, thresholds)
+    assert (np.maximum(inverted.lower, enumerated.lower) <= np.minimum(inverted.upper, enumerated.upper)).all()
+    assert ((inverted.upper - inverted.lower) / inverted.upper).max() < 1e-9
+    monkeypatch.setattr("canarybank.score.tails.FEW_OUTCOMES", 4)
+    monkeypatch.setattr("canarybank.score.tails.enumerated_tail", None)
+    assert (tail(users, 0.1, 0.6, thresholds).lower == inverted.lower).all()

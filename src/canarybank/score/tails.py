@@ -23,7 +23,7 @@ __all__ = ["Bounds", "Tails", "both_tails", "complement", "tail"]
 
 SLACK = 2.0  # how far, in the exponent, a tilt may be from the best one of a threshold that it serves
 MOST_TILTS = 64
-FEW_OUTCOMES = 256
+FEW_OUTCOMES = 4  # beyond, an inversion is as fast for one threshold and a hundred times faster for many
 MANY_OUTCOMES = 2**16
 WIDEST = 1e12
 
