@@ -4,7 +4,7 @@ import pytest
 
 from canarybank.attack import ATTACKS
 from canarybank.audit import Counts, Settings, audit, pooled, summarise
-from canarybank.errors import CanarybankError
+from canarybank.errors import BudgetError, CanarybankError
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +56,9 @@ def test_plain_values_hold_the_whole_result(result):
     assert values["attack"] in ATTACKS
     assert values["headline"]["epsilon"] == result.headline.epsilon
     assert len(values["canaries"]) == 2
+
+
+def test_bounds_that_spent_more_than_was_declared_are_refused(result, mechanism):
+    greedy = [replace(c, bound=replace(c.bound, confidence=0.95)) for c in result.canaries]
+    with pytest.raises(BudgetError, match="0.05 is left"):
+        summarise("exact", greedy, mechanism, Settings(trials=20_000), eligible=25)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from canarybank.errors import CohortError
 from canarybank.experiment import resolve
 from canarybank.experiment.config import CohortsConfig
 from canarybank.experiment.roles import canaries_of, chosen_attacks, cohort_sizes, draw_roles
-from canarybank.users import Users
+from canarybank.users import Evaluation, Users
 
 ALL = tuple(ATTACKS.values())
 
@@ -84,3 +86,12 @@ def test_canaries_are_real_or_nonces_as_the_attack_says(users):
     nonce = canaries_of(ATTACKS["nonce"], cohorts, config, encode)
     assert [len(canary) for canary in nonce] == [4, 4]
     assert nonce[0].texts != nonce[1].texts
+
+
+def test_the_evaluation_cohort_shapes_no_nonce_canary(users):
+    config = CohortsConfig(canaries=2)
+    cohorts, encode = draw_roles(config, users, ALL), HashingEncoder().encode
+    longer = Users.from_vectors({f"e{i}": np.ones((9, 8)) for i in range(5)})
+    other = replace(cohorts, evaluation=Evaluation(longer))
+    before, after = (canaries_of(ATTACKS["nonce"], each, config, encode) for each in (cohorts, other))
+    assert [canary.texts for canary in before] == [canary.texts for canary in after]

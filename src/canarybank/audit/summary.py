@@ -34,7 +34,7 @@ def summarise(
         raise InputError("An audit needs at least one canary.")
     beside = pooled_bound([canary.counts for canary in canaries], mechanism, settings)
     claim = headline([canary.bound for canary in canaries], beside, settings)
-    claims = ["pooled"] if settings.method is Method.POOLED else [f"{attack}/{c.canary}" for c in canaries]
+    claims = [("pooled", claim)] if settings.method is Method.POOLED else [(c.canary, c.bound) for c in canaries]
     return AuditResult(
         attack=attack,
         mechanism=mechanism,
@@ -45,9 +45,17 @@ def summarise(
         pooled=beside,
         canaries=tuple(canaries),
         ladder=_ladder(canaries, claim, mechanism, settings, accounted),
-        ledger=AlphaLedger.split(settings.alpha, claims),
+        ledger=_ledger(attack, claims, settings),
         notes=notes,
     )
+
+
+def _ledger(attack: str, claims: Sequence[tuple[str, Bound]], settings: Settings) -> AlphaLedger:
+    """Enter what each claim behind the headline really spent; more than was declared is refused."""
+    ledger = AlphaLedger(settings.alpha)
+    for name, bound in claims:
+        ledger = ledger.spend(f"{attack}/{name}", round(1 - bound.confidence, 12))
+    return ledger
 
 
 def _ladder(

@@ -74,9 +74,8 @@ def _around_fixed(config: CohortsConfig, users: Users, real: list[str]) -> Cohor
 def canaries_of(attack: Attack, cohorts: Cohorts, config: CohortsConfig, encode: Encode) -> list[Canary]:
     """Return an attack's canaries: real ones from the cohorts, or nonce ones with as many records as a full user."""
     if attack.canary is CanaryKind.NONCE:
-        records = int(
-            max(each.users.counts.max() for each in (cohorts.auxiliary, cohorts.calibration, cohorts.evaluation))
-        )
+        # From the auxiliary users alone: what is judged may not shape a canary.
+        records = int(cohorts.auxiliary.users.counts.max())
         return [nonce_canary(records, encode, config.seed, index) for index in range(config.canaries)]
     drawn = cohorts.canaries[attack.name]
     return [Canary.of(drawn, index) for index in range(len(drawn))]
