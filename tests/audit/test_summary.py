@@ -60,5 +60,5 @@ def test_plain_values_hold_the_whole_result(result):
 
 def test_bounds_that_spent_more_than_was_declared_are_refused(result, mechanism):
     greedy = [replace(c, bound=replace(c.bound, confidence=0.95)) for c in result.canaries]
-    with pytest.raises(BudgetError, match="0.05 is left"):
+    with pytest.raises(BudgetError, match=r"0\.05 is left"):
         summarise("exact", greedy, mechanism, Settings(trials=20_000), eligible=25)
