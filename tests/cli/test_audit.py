@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 from canarybank.cli.audit import default_folder
+from canarybank.progress import Lines
 
 
 def test_a_file_of_users_becomes_a_run_with_a_page(cli, own, tmp_path):
@@ -32,11 +33,13 @@ def test_the_document_has_a_fixed_form(cli, own, finished, golden, shape):
 def test_results_go_to_standard_output_and_progress_to_standard_error(cli, own, tmp_path):
     outcome = cli("audit", own, "--folder", tmp_path / "run", "--json")
     assert outcome.document["command"] == "audit"
-    assert "trials: started" in outcome.err
-    assert outcome.document["commitment"] in outcome.err
+    assert f"commitment: sha256 {outcome.document['commitment']}; publish it now, before the results are known\n" in (
+        outcome.err
+    )
 
 
-def test_the_commitment_is_announced_before_the_trials(cli, own, tmp_path):
+def test_the_commitment_is_announced_before_the_trials(cli, own, tmp_path, monkeypatch):
+    monkeypatch.setattr("canarybank.cli.output.for_stream", lambda stream, **_: Lines(stream, short=0))
     lines = cli("audit", own, "--folder", tmp_path / "run").err.splitlines()
     announced = next(index for index, line in enumerate(lines) if line.startswith("commitment: sha256"))
     started = next(index for index, line in enumerate(lines) if line.startswith("trials: started"))

@@ -26,3 +26,11 @@ def test_help_imports_no_command():
     app = program()
     app.help_print([], console=None)
     assert not any(app._commands[name].is_resolved for name in NAMES)
+
+
+@pytest.mark.parametrize("words", [("audit",), ("gate",), ("cache", "prune"), ("config", "show")])
+def test_help_breaks_lines_where_the_terminal_ends_and_not_where_the_source_does(cli, words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    before_panels = cli(*words, "--help").out.split("╭")[0]
+    paragraphs = [part for part in before_panels.split("\n\n") if part.strip()]
+    assert all("\n" not in part.strip() for part in paragraphs)

@@ -143,7 +143,7 @@ def test_control_c_leaves_a_run_that_the_same_command_finishes(own, tmp_path):
         seen = []
         for line in process.stderr:
             seen.append(line)
-            if line.startswith("trials: started"):
+            if line.startswith("commitment: sha256"):
                 process.send_signal(signal.SIGINT)
         code = process.wait(60)
     assert code == 130, seen

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from canarybank.errors import ConfigError, IncompleteError, StoreError
+from canarybank.errors import ConfigError, DataError, IncompleteError, StoreError
 from canarybank.experiment import Run, resolve, run_audit
 from canarybank.experiment.folder import opened_run
 from canarybank.store import hash_file, hash_folder
@@ -54,6 +54,24 @@ def test_an_unfinished_run_says_so(resolved, tmp_path):
         _ = run.results
     with pytest.raises(IncompleteError, match=r"no commitment\.json yet"):
         _ = run.commitment_hash
+
+
+def test_a_start_that_could_come_to_nothing_does_not_hold_the_folder_against_the_corrected_command(
+    flags, resolved, tmp_path
+):
+    wrong = resolve(flags={**flags, "users.source": str(tmp_path / "typo.csv")})
+    with pytest.raises(DataError, match="no file of users"):
+        run_audit(wrong, tmp_path / "run")
+    with opened_run(resolved, tmp_path / "run", ""):
+        assert Run.open(tmp_path / "run").manifest.config == resolved.values()
+
+
+def test_a_run_that_stands_is_kept_when_a_later_start_fails(resolved, tmp_path):
+    with opened_run(resolved, tmp_path / "run", ""):
+        pass
+    with pytest.raises(DataError), opened_run(resolved, tmp_path / "run", ""):
+        raise DataError("The file of users went away.")
+    assert not Run.open(tmp_path / "run").is_finished
 
 
 def test_what_is_no_run_is_no_run(tmp_path):

@@ -48,6 +48,14 @@ def test_a_wrong_value_is_named_with_its_origin(flags, message):
         resolve(flags=flags)
 
 
+def test_a_key_says_once_what_is_wrong_with_it():
+    with pytest.raises(ConfigError) as caught:
+        resolve(flags={"attack.names": "ordinery", "audit.trials": "ten"})
+    assert str(caught.value).count("attack.names") == 1
+    assert str(caught.value).count("audit.trials") == 1
+    assert "'ordinary'" in str(caught.value)
+
+
 def test_a_password_in_a_url_is_not_repeated():
     with pytest.raises(ConfigError) as caught:
         resolve(flags={"generator.base_url": "https://me:hunter2@host/v1"})

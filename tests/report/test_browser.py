@@ -146,6 +146,7 @@ def test_print_is_light_and_holds_every_attack(visit, summary):
         "all => all.filter(one => one.checkVisibility() && one.scrollWidth > one.parentElement.clientWidth + 1).length"
     )
     assert page.eval_on_selector_all("table", wide) == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 720
     assert paper(page) == "rgb(255, 255, 255)"
     assert all(page.is_visible(f"#figure-roc-{index}") for index in range(len(summary["attacks"])))
     assert not page.is_visible("#theme")
@@ -156,6 +157,17 @@ def test_print_is_light_and_holds_every_attack(visit, summary):
 def test_no_width_makes_the_page_scroll_sideways(visit, width):
     page = visit(viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_drawn_text_can_be_read_on_a_telephone(visit):
+    """A figure scrolls in its frame on a narrow screen; its text does not shrink below 7 pixels."""
+    page = visit(viewport={"width": 360, "height": 800})
+    smallest = page.evaluate(
+        """() => Math.min(...[...document.querySelectorAll('svg text')].filter(text => text.checkVisibility())
+             .map(text => parseFloat(getComputedStyle(text).fontSize) *
+                Math.hypot(text.getScreenCTM().c, text.getScreenCTM().d)))"""
+    )
+    assert smallest >= 7
 
 
 def test_drawn_text_does_not_run_out_of_its_drawing(visit):

@@ -60,4 +60,14 @@ def program(chosen: str = "") -> App:
     options = Group.create_ordered("Options")
     for flag in ("--help", "--version"):
         app[flag].group = options
+    if any(name == chosen for members in COMMANDS.values() for name, _ in members):
+        _unwrap(app[chosen])
     return app
+
+
+def _unwrap(app: App) -> None:
+    """Let the terminal break the lines of a help text, not the source that it stands in."""
+    app.help = "\n\n".join(" ".join(part.split()) for part in (app.help or "").split("\n\n"))
+    for name in app:
+        if not name.startswith("-"):
+            _unwrap(app[name])

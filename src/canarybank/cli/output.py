@@ -44,7 +44,7 @@ class Output:
     def note(self, text: str) -> None:
         """Say something beside the result, unless quiet."""
         if not self.quiet:
-            _console(sys.stderr.isatty(), stderr=True).print(paragraph(text))
+            _console(sys.stderr.isatty(), stderr=True).print(paragraph(text), soft_wrap=True)
 
     def result(self, command: str, document: Mapping[str, Any], *parts: "RenderableType") -> None:
         """Print a result: the document as JSON if that was asked for, else the parts for people."""

@@ -28,7 +28,8 @@ def command(
     from canarybank.experiment import verify
 
     found = verify(run, commitment)
-    said = "Nothing differs from the commitment." if found.ok else f"{len(found.findings)} differences found."
+    number = len(found.findings)
+    said = "Nothing differs from the commitment." if found.ok else f"{number} difference{'s' * (number > 1)} found."
     lines = {"commitment": found.commitment}
     lines |= {f"finding {number}": text for number, text in enumerate(found.findings, start=1)}
     lines |= {"note": " ".join(found.notes)} if found.notes else {}

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from canarybank.errors import ConfigError, IncompleteError, StoreError
+from canarybank.errors import ConfigError, IncompleteError, InputError, MissingError, StoreError
 from canarybank.experiment.commitment import Commitment, Record
 from canarybank.experiment.manifest import Manifest, new_manifest
 from canarybank.experiment.origins import Resolved, differences
@@ -119,11 +119,18 @@ def opened_run(resolved: Resolved, folder: Path, command: str) -> Iterator[Run]:
     with lock_folder(folder, f"running {command}".strip()):
         sweep_temporaries(folder, older_than=0)
         run = Run(folder)
-        if (folder / MANIFEST).exists():
-            refuse_other_settings(run, resolved)
-        else:
+        is_new = not (folder / MANIFEST).exists()
+        if is_new:
             run.write_manifest(new_manifest(resolved, command))
-        yield run
+        else:
+            refuse_other_settings(run, resolved)
+        try:
+            yield run
+        except (ConfigError, InputError, MissingError):
+            # A start that never could have come to anything must not hold the folder against the corrected command.
+            if is_new and not (folder / COMMITMENT).exists():
+                (folder / MANIFEST).unlink(missing_ok=True)
+            raise
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -164,7 +164,11 @@ def _validated(values: Mapping[str, object], origins: Mapping[str, str]) -> Conf
     try:
         return Config.model_validate(sections)
     except ValidationError as error:
-        raise ConfigError(" ".join(_sentence(problem, origins) for problem in error.errors())) from None
+        # Each key speaks once: one value can be wrong by every alternative of a type and by what follows from that.
+        problems: dict[tuple[int | str, ...], Any] = {}
+        for problem in error.errors():
+            problems.setdefault(problem["loc"][:2], problem)
+        raise ConfigError(" ".join(_sentence(problem, origins) for problem in problems.values())) from None
 
 
 def _sentence(problem: Any, origins: Mapping[str, str]) -> str:
