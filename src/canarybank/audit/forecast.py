@@ -17,7 +17,7 @@ from canarybank.audit.rates import Array
 from canarybank.audit.target import Target
 from canarybank.errors import InputError
 
-__all__ = ["ExpectedBound", "expected_bound"]
+__all__ = ["ExpectedBound", "bound_law", "expected_bound"]
 
 _POINTS = 256
 _NODES = (-2.0, 0.0, 2.0)
@@ -78,7 +78,7 @@ def expected_bound(
 
 def summary(target: Target, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """Return the fields of an ``ExpectedBound``."""
-    values, mass = _law(target, pairs)
+    values, mass = bound_law(target, pairs)
     median, q05, q95 = (float(values[np.searchsorted(np.cumsum(mass), level)]) for level in (0.5, 0.05, 0.95))
     mean = float(values @ mass)
     found = {
@@ -124,8 +124,8 @@ def _at_expected(target: Target, pairs: Sequence[tuple[float, float]]) -> float:
     return max(0.0, *bounds)
 
 
-def _law(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
-    """Return the values of the bound, ascending, and their probabilities."""
+def bound_law(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
+    """Return the values of the bound that true rates (TPR, FPR) give, ascending, and their probabilities."""
     if target.trials == math.inf:
         return np.array([_at_expected(target, pairs)]), np.ones(1)
     if target.method is Method.POOLED:

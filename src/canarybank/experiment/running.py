@@ -39,7 +39,7 @@ from canarybank.mechanism import Bank, Mechanism, epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.store import canonical_json, parse_json
 
-__all__ = ["cached_encoder", "mechanism_of", "run_audit", "settings_of"]
+__all__ = ["Ready", "cached_encoder", "frozen_audit", "mechanism_of", "run_audit", "settings_of"]
 
 Told = Callable[[str], None]
 
@@ -81,6 +81,12 @@ def run_audit(
     return run
 
 
+def frozen_audit(resolved: Resolved, *, engine: Engine | None = None, progress: Progress = SILENT) -> "Ready":
+    """Return everything that stands before the evaluation; what a run made before is taken from the caches."""
+    config = resolved.config
+    return _Work(config, engine or Threads(config.run.workers), progress, StageCache()).freeze()
+
+
 def mechanism_of(config: Config) -> Mechanism:
     """Return the mechanism that a configuration describes."""
     return Mechanism(**config.mechanism.model_dump())
@@ -106,7 +112,7 @@ def cached_encoder(config: EncoderConfig, progress: Progress = SILENT) -> Cached
 
 
 @dataclass(frozen=True)
-class _Ready:
+class Ready:
     """Everything that stands before the evaluation."""
 
     people: People
@@ -125,7 +131,7 @@ class _Work:
     progress: Progress
     cache: StageCache
 
-    def freeze(self) -> _Ready:
+    def freeze(self) -> Ready:
         """Walk from users to frozen rules."""
         config, progress = self.config, self.progress
         attacks, left_out = chosen_attacks(config)
@@ -145,13 +151,13 @@ class _Work:
         pools = Pools.of(config.attack, encoder, generator, self.cache, progress)
         chosen = {attack: canaries_of(attack, cohorts, config.cohorts, encoder.encode) for attack in attacks}
         cases = self._cases(prepared, chosen, pools)
-        return _Ready(people, encoder, prepared, cases, (*people.notes, *candidates.notes, *left_out))
+        return Ready(people, encoder, prepared, cases, (*people.notes, *candidates.notes, *left_out))
 
-    def commitment(self, ready: _Ready) -> Commitment:
+    def commitment(self, ready: Ready) -> Commitment:
         """Return the commitment to the frozen rules."""
         return commit(self.config, ready.encoder.fingerprint, ready.prepared, settings_of(self.config), ready.cases)
 
-    def evaluate(self, ready: _Ready, commitment: str, log: ShardLog) -> Results:
+    def evaluate(self, ready: Ready, commitment: str, log: ShardLog) -> Results:
         """Play the trials and judge them."""
         settings, prepared = settings_of(self.config), ready.prepared
 
@@ -199,7 +205,7 @@ class _Work:
                     stage.advance(1, note=f"{attack.name} canary {index}")
         return cases
 
-    def _judged(self, name: str, cases: Sequence[Case], ready: _Ready, log: ShardLog) -> Any:
+    def _judged(self, name: str, cases: Sequence[Case], ready: Ready, log: ShardLog) -> Any:
         from canarybank.experiment.evidence import evidence
 
         prepared, settings = ready.prepared, settings_of(self.config)
@@ -218,7 +224,7 @@ class _Work:
         shown = evidence(cases[best].frozen, laws[best], prepared.auxiliary, mechanism, settings.seed)
         return attack_record(result, parse_json(canonical_json(shown), "evidence"))
 
-    def _setup(self, ready: _Ready) -> SetupRecord:
+    def _setup(self, ready: Ready) -> SetupRecord:
         prepared = ready.prepared
         return SetupRecord(
             users=dict(ready.people.report),

@@ -7,7 +7,7 @@ from canarybank.report.figures.canaries import CANARY_COLUMNS, canary_rows
 from canarybank.report.numbers import confidence, epsilon, interval_text
 from canarybank.report.text import clean
 
-__all__ = ["latex", "latex_tables"]
+__all__ = ["latex", "latex_table", "latex_tables"]
 
 _ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -34,6 +34,7 @@ _ESCAPES = {
     "⟩": r"$\rangle$",
 }
 _LAST_ASCII = 0x7E
+_CAPTION = 1600
 
 
 def latex_tables(summary: dict[str, Any]) -> str:
@@ -46,8 +47,8 @@ def latex_tables(summary: dict[str, Any]) -> str:
     heads = ["attack", "mechanism", "attack, exact", "rule, exact", "expected", "observed", "pooled"]
     tables = [
         "% Needs \\usepackage{booktabs} and \\usepackage{textcomp}. Made by canarybank; not differentially private.",
-        _table(heads, [_attack_row(attack) for attack in summary["attacks"]], f"Epsilon by attack. {stands_on}"),
-        _table(
+        latex_table(heads, [_attack_row(attack) for attack in summary["attacks"]], f"Epsilon by attack. {stands_on}"),
+        latex_table(
             CANARY_COLUMNS[:8],
             [row[:8] for attack in summary["attacks"] for row in canary_rows(attack)],
             f"Epsilon by canary, each at its share of alpha. {stands_on}",
@@ -56,22 +57,23 @@ def latex_tables(summary: dict[str, Any]) -> str:
     return "\n\n".join(tables) + "\n"
 
 
-def latex(text: str) -> str:
+def latex(text: str, limit: int = 400) -> str:
     """Return a text that LaTeX sets as it is; what neither ASCII nor an accented letter is becomes its code point."""
-    return "".join(_ESCAPES.get(character) or _letter(character) for character in clean(text, 400))
+    return "".join(_ESCAPES.get(character) or _letter(character) for character in clean(text, limit))
 
 
 def _letter(character: str) -> str:
     return character if ord(character) <= _LAST_ASCII or character.isalpha() else f"U+{ord(character):04X}"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str) -> str:
+def latex_table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str) -> str:
+    """Return a table with its caption; every text is escaped."""
     lines = [" & ".join(latex(str(cell)) for cell in row) + r" \\" for row in rows]
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
-            f"\\caption{{{latex(caption)}}}",
+            f"\\caption{{{latex(caption, _CAPTION)}}}",
             f"\\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}",
             r"\toprule",
             " & ".join(latex(head) for head in heads) + r" \\",

@@ -1,0 +1,49 @@
+"""Run an audit at every point of a grid."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from canarybank.cli.audit import COMMON_KEYS
+from canarybank.cli.flags import Given, configured
+from canarybank.cli.output import Output
+
+__all__ = ["command"]
+
+
+@configured(shown=COMMON_KEYS)
+def command(
+    given: Given,
+    *,
+    over: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--over",
+            negative="",
+            help="A key and its values, such as mechanism.sigma=0.5,1,2; give it again for a grid.",
+            metavar="KEY=A,B",
+        ),
+    ] = (),
+    folder: Annotated[
+        Path | None, Parameter(help="The sweep's folder; left out, runs/sweep- and the file's name.", metavar="PATH")
+    ] = None,
+    output: Output = Output(),  # noqa: B008, a frozen value
+) -> None:
+    """Run an audit for every combination of values, and draw them as one table and one figure.
+
+    Each point is a run of its own with its own commitment. Users, vectors, banks and routes are made once: a sweep over
+    sigma, q, clip or trials encodes and routes nothing again. The same command goes on where it was interrupted.
+    """
+    from canarybank.cli.pieces import print_pieces
+    from canarybank.cli.typed import typed
+    from canarybank.experiment import grid, read_axis, run_sweep
+    from canarybank.experiment.reproduce import sweep_piece, write_piece
+    from canarybank.report import write_pieces
+
+    place = folder or Path("runs") / f"sweep-{given.file.stem if given.file is not None else 'audit'}"
+    points = grid(given.resolved, [read_axis(text) for text in over])
+    done = run_sweep(points, place / "points", progress=output.progress, command=typed())
+    piece = sweep_piece("sweep", done)
+    write_piece(piece, place)
+    print_pieces("sweep", (piece,), write_pieces((piece,), place, title="a sweep"), output)

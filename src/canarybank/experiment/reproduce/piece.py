@@ -1,0 +1,130 @@
+"""Hold one table or figure as a typed file: every cell with the paper's numbers, ours, and what sampling explains."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from canarybank import __version__
+from canarybank.errors import StoreError
+from canarybank.experiment.commitment import Record
+from canarybank.experiment.reproduce.published import PaperValue
+from canarybank.experiment.results import NOT_PRIVATE, AttackRecord, Figure, Results
+from canarybank.score import Interval
+from canarybank.store import canonical_json, read_json, write_atomic
+
+__all__ = ["Cell", "Piece", "Span", "cell", "read_piece", "write_piece"]
+
+Coordinate = str | int | float
+
+
+class Span(Record):
+    """Two ends."""
+
+    low: Figure = Field(description="The lower end.")
+    high: Figure = Field(description="The upper end.")
+
+
+class Cell(Record):
+    """One cell: what the paper says, and what we found."""
+
+    at: dict[str, Coordinate] = Field(description="Which cell, by the names of its coordinates.")
+    paper: tuple[PaperValue, ...] = Field(default=(), description="The paper's numbers for this cell.")
+    observed: float = Field(description="The bound that the trials gave, by the declared method.")
+    exact: Figure = Field(description="The exact epsilon of the attack, over all thresholds.")
+    rule: Figure = Field(description="The exact epsilon at the frozen threshold.")
+    expected: Figure = Field(description="The median of the bound at so many trials, by the exact rates.")
+    likely: Span = Field(description="Where 90% of such bounds fall, at the frozen thresholds.")
+    explained: Span | None = Field(default=None, description="Where the bound falls by sampling alone, at 99.9%.")
+    mechanism: float = Field(description="The exact epsilon of the mechanism.")
+    accounted: float | None = Field(default=None, description="What the paper's accountant claims, where it applies.")
+    method: str = Field(description="How counts became the bound.")
+    confidence: float = Field(description="The confidence of the bound.")
+    trials: int = Field(description="The trials of each hypothesis of each canary.")
+    canaries: int = Field(description="The canaries that the bound is the largest of.")
+    threshold: str = Field(description="How thresholds were frozen.")
+    delta: float = Field(description="The delta at which epsilon is stated.")
+    more: dict[str, float] = Field(default_factory=dict, description="Further figures of the cell, by name.")
+
+    @property
+    def is_explained(self) -> bool | None:
+        """Say whether the observed bound lies where sampling alone puts it, or None where that was not computed."""
+        return None if self.explained is None else _inside(self.observed, self.explained)
+
+    def explains(self, value: float) -> bool | None:
+        """Say whether sampling alone, on our users and bank, could give this number of the paper."""
+        return None if self.explained is None else _inside(value, self.explained)
+
+
+class Piece(Record):
+    """A table or figure of the paper, or a sweep."""
+
+    schema_version: int = Field(default=1, description="The version of this file's layout.")
+    canarybank: str = Field(default=__version__, description="The version of canarybank.")
+    statement: str = Field(default=NOT_PRIVATE, description="What this file may not be taken for.")
+    name: str = Field(description="The name of the piece and of its files.")
+    title: str = Field(description="What it is, in a line.")
+    about: str = Field(description="What was done, in a few sentences.")
+    shape: Literal["table", "curves", "rounds"] = Field(description="How it is drawn.")
+    coordinates: tuple[str, ...] = Field(description="The names of the cells' coordinates, in their order.")
+    cells: tuple[Cell, ...] = Field(description="The cells, in their order.")
+    setup: dict[str, str] = Field(description="What was audited with.")
+    notes: tuple[str, ...] = Field(default=(), description="What a reader should know.")
+    runs: tuple[str, ...] = Field(default=(), description="The runs behind the cells, by their place in the folder.")
+
+
+def cell(
+    record: AttackRecord,
+    results: Results,
+    at: Mapping[str, Coordinate],
+    *,
+    paper: tuple[PaperValue, ...] = (),
+    explained: Interval | None = None,
+) -> Cell:
+    """Return the cell of one attack of a finished run."""
+    ladder, audit = record.ladder, results.audit
+    return Cell(
+        at=dict(at),
+        paper=paper,
+        observed=record.headline.epsilon,
+        exact=ladder.attack.epsilon,
+        rule=ladder.rule.epsilon,
+        expected=ladder.expected.epsilon,
+        likely=Span(low=ladder.expected.low, high=ladder.expected.high),
+        explained=None if explained is None else Span(low=explained.lower, high=explained.upper),
+        mechanism=results.epsilon,
+        accounted=audit.accounted,
+        method=record.headline.method,
+        confidence=record.headline.confidence,
+        trials=audit.trials,
+        canaries=len(record.canaries),
+        threshold=audit.threshold,
+        delta=results.mechanism.delta,
+    )
+
+
+def write_piece(piece: Piece, folder: Path) -> Path:
+    """Write a piece into a folder, under its name; the same piece gives the same bytes."""
+    path = folder / f"{piece.name}.json"
+    write_atomic(path, canonical_json(piece.model_dump(mode="json"), indent=2) + "\n")
+    return path
+
+
+def read_piece(path: Path) -> Piece:
+    """Read a piece, or say that the file is none."""
+    value: Any = read_json(path)
+    try:
+        return Piece.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise StoreError(
+            f"{str(path)!r} is not what canarybank writes ({where}: {first['msg'].lower()}); delete it and run the "
+            "same command again."
+        ) from None
+
+
+def _inside(value: float, span: Span) -> bool:
+    low, high = span.low, span.high
+    return (low is None or low <= value) and (high is None or value <= high)

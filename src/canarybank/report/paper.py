@@ -1,0 +1,84 @@
+"""Write pieces of the paper, or a sweep: CSV, LaTeX, SVG and PDF of each, and one page with a section for each."""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from canarybank import __version__
+from canarybank.experiment.reproduce import Piece
+from canarybank.report.latex import latex_table
+from canarybank.report.numbers import confidence
+from canarybank.report.page import page_of
+from canarybank.report.paper_figures import alternative, figure_bytes
+from canarybank.report.paper_rows import piece_rows, shown_columns, shown_rows
+from canarybank.report.rows import write_csv
+from canarybank.report.text import clean
+from canarybank.store import write_atomic
+
+__all__ = ["piece_latex", "render_pieces", "stands_on", "write_pieces"]
+
+_PACKAGES = "% Needs \\usepackage{booktabs} and \\usepackage{textcomp}. Made by canarybank; not differentially private."
+
+
+def write_pieces(pieces: Sequence[Piece], folder: Path, *, title: str = "the paper, reproduced") -> Path:
+    """Write every form of every piece into a folder, and the page of all; return the page.
+
+    The same pieces give the same bytes.
+    """
+    for piece in pieces:
+        write_csv(piece_rows(piece), folder / f"{piece.name}.csv")
+        write_atomic(folder / f"{piece.name}.tex", piece_latex(piece))
+        for kind in ("svg", "pdf"):
+            write_atomic(folder / f"{piece.name}.{kind}", figure_bytes(piece, kind))
+    page = folder / "index.html"
+    write_atomic(page, render_pieces(pieces, title=title))
+    return page
+
+
+def render_pieces(pieces: Sequence[Piece], *, title: str = "the paper, reproduced") -> str:
+    """Return one page with a section for each piece."""
+    return page_of("paper.html", title=title, version=__version__, sections=[_section(piece) for piece in pieces])
+
+
+def piece_latex(piece: Piece) -> str:
+    """Return a piece as a LaTeX table, with what its figures stand on in the caption."""
+    table = latex_table(shown_columns(piece), shown_rows(piece), f"{piece.title}. {stands_on(piece)}")
+    notes = "".join(f"% {clean(note, 400)}\n" for note in piece.notes)
+    return f"{_PACKAGES}\n{notes}{table}\n"
+
+
+def stands_on(piece: Piece) -> str:
+    """Say what a piece's figures stand on."""
+    first = piece.cells[0]
+    trials = sorted({cell.trials for cell in piece.cells})
+    shown = " or ".join(f"{number:,}" for number in trials)
+    over = f"the largest over {first.canaries} canaries" if first.canaries > 1 else "of one canary"
+    text = (
+        f"Observed: lower bound {over} by the method {first.method} at {confidence(first.confidence)} confidence, "
+        f"{shown} trials of each hypothesis of each canary, delta {first.delta:g}, thresholds {first.threshold}. Exact "
+        "figures need no trials."
+    )
+    if any(cell.explained is not None for cell in piece.cells):
+        text += " Explained: whether the observed bound lies where sampling alone puts it."
+    if any(cell.paper for cell in piece.cells):
+        text += (
+            " Paper: where its two tables differ, the main table's value stands first; an asterisk marks a value that "
+            "sampling alone could give on the users and bank here."
+        )
+    return text
+
+
+def _section(piece: Piece) -> dict[str, Any]:
+    return {
+        "name": piece.name,
+        "title": piece.title,
+        "about": piece.about,
+        "setup": [(name, clean(value, 400)) for name, value in piece.setup.items()],
+        "notes": [clean(note, 600) for note in piece.notes],
+        "image": base64.b64encode(figure_bytes(piece, "svg")).decode(),
+        "alternative": alternative(piece),
+        "columns": shown_columns(piece),
+        "rows": shown_rows(piece),
+        "legend": stands_on(piece),
+    }

@@ -1,0 +1,203 @@
+"""Draw pieces of the paper with matplotlib, as SVG and PDF: the same piece gives the same bytes."""
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from canarybank.experiment.reproduce import DATASETS, Cell, Piece
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["alternative", "draw_piece", "figure_bytes"]
+
+_COLOURS: Final = ("#0b5fa5", "#c2410c", "#4d7c0f", "#7c3aed", "#b45309", "#0f766e", "#be185d", "#475569")
+_GREY: Final = "#7c8696"
+_STYLE: Final = {
+    "svg.hashsalt": "canarybank",
+    "svg.fonttype": "path",
+    "pdf.fonttype": 42,
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e1e5ea",
+    "legend.frameon": False,
+}
+_SILENT: Final[dict[str, dict[str, Any]]] = {
+    "svg": {"Date": None, "Creator": "canarybank"},
+    "pdf": {"CreationDate": None, "ModDate": None, "Creator": "canarybank", "Producer": "canarybank"},
+}
+
+
+def figure_bytes(piece: Piece, kind: str) -> bytes:
+    """Return the figure of a piece as ``svg`` or ``pdf``."""
+    import matplotlib as mpl
+
+    settings: Any = {**mpl.rcParamsDefault, "backend": mpl.rcParams["backend"], **_STYLE}
+    with mpl.rc_context(settings):
+        figure = draw_piece(piece)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, metadata=_SILENT[kind])
+    return buffer.getvalue()
+
+
+def draw_piece(piece: Piece) -> "Figure":
+    """Return the figure of a piece."""
+    return {"table": _table, "curves": _curves, "rounds": _rounds}[piece.shape](piece)
+
+
+def alternative(piece: Piece) -> str:
+    """Say in words what the figure shows."""
+    parts = [
+        f"{', '.join(str(value) for value in cell.at.values())}: observed {cell.observed:.3f}, exact "
+        f"{_number(cell.exact):.3f}"
+        for cell in piece.cells
+    ]
+    return f"{piece.title}. {'; '.join(parts)}."
+
+
+def _figure(width: float, height: float, columns: int) -> tuple["Figure", list["Axes"]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    made = figure.subplots(1, columns, squeeze=False)
+    return figure, list(made[0])
+
+
+def _table(piece: Piece) -> "Figure":
+    groups = _groups(piece.cells, piece.coordinates[0])
+    figure, axes = _figure(
+        3.6 + 3.2 * len(groups), 1.6 + 0.34 * max(len(cells) for cells in groups.values()), len(groups)
+    )
+    for ax, (name, cells) in zip(axes, groups.items(), strict=True):
+        _dots(ax, cells)
+        ax.set_title(f"{piece.coordinates[0]} {name}")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    return figure
+
+
+def _dots(ax: "Axes", cells: Sequence[Cell]) -> None:
+    places = list(range(len(cells)))
+    for place, cell in zip(places, cells, strict=True):
+        if cell.explained is not None:
+            low, high = _number(cell.explained.low), _number(cell.explained.high)
+            ax.plot([low, high], [place, place], color="#c6ccd5", lw=1.4, zorder=1)
+        ax.barh(
+            place, _number(cell.likely.high) - _number(cell.likely.low), 0.34, _number(cell.likely.low), color="#e1e5ea"
+        )
+    paper = [
+        (value.value, place, value.dataset) for place, cell in zip(places, cells, strict=True) for value in cell.paper
+    ]
+    for marker, dataset in (("s", "yelp"), ("^", "sentiment140")):
+        xs = [x for x, _, name in paper if name == dataset]
+        ys = [y for _, y, name in paper if name == dataset]
+        if xs:
+            label = f"paper, {DATASETS[dataset]}"
+            ax.scatter(xs, ys, marker=marker, s=26, facecolors="none", edgecolors=_GREY, label=label)
+    ax.scatter([_number(cell.exact) for cell in cells], places, marker="D", s=26, color=_COLOURS[0], label="exact")
+    ax.scatter(
+        [_number(cell.rule) for cell in cells],
+        places,
+        s=24,
+        facecolors="none",
+        edgecolors=_COLOURS[0],
+        label="frozen rule",
+    )
+    ax.scatter([cell.observed for cell in cells], places, s=24, color=_COLOURS[1], label="observed", zorder=3)
+    ax.axvline(cells[0].mechanism, color=_COLOURS[0], lw=1, label="mechanism, exact")
+    ax.set_yticks(places, [str(cell.at["attack"]) for cell in cells])
+    ax.invert_yaxis()
+    ax.set_xlim(left=0)
+    ax.set_xlabel("epsilon")
+
+
+def _curves(piece: Piece) -> "Figure":
+    panels = _panels(piece)
+    figure, axes = _figure(1.0 + 4.4 * len(panels), 3.9, len(panels))
+    for ax, (name, lines) in zip(axes, panels.items(), strict=True):
+        for index, (label, points) in enumerate(lines.items()):
+            _line(ax, points, label, _COLOURS[index % len(_COLOURS)])
+        _reference(ax, [point for points in lines.values() for point in points])
+        ax.set_xlabel(name)
+        ax.set_ylabel("epsilon")
+        ax.set_ylim(bottom=0)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    return figure
+
+
+Points = list[tuple[float | str, Cell]]
+
+
+def _panels(piece: Piece) -> dict[str, dict[str, Points]]:
+    """Return, for each panel, its lines: an ablation has a panel for each axis, a sweep one over its last key."""
+    panels: dict[str, dict[str, Points]] = {}
+    for cell in piece.cells:
+        at = dict(cell.at)
+        attack = str(at.pop("attack"))
+        rest: list[str] = []
+        if "axis" in at:
+            panel, x = str(at["axis"]), at["value"]
+        else:
+            *others, (panel, x) = at.items()
+            rest = [f"{key.rpartition('.')[2]} {value}" for key, value in others]
+        label = ", ".join([*rest, *([] if attack == str(x) else [attack])]) or "observed"
+        place: float | str = x if isinstance(x, str) else float(x)
+        panels.setdefault(panel, {}).setdefault(label, []).append((place, cell))
+    return panels
+
+
+def _line(ax: "Axes", points: Points, label: str, colour: str) -> None:
+    x: list[Any] = [place for place, _ in points]
+    cells = [cell for _, cell in points]
+    ax.plot(x, [cell.observed for cell in cells], color=colour, marker="o", ms=3.5, lw=1.4, label=label)
+    low, high = [_number(cell.likely.low) for cell in cells], [_number(cell.likely.high) for cell in cells]
+    if len(points) > 1:
+        ax.fill_between(x, low, high, color=colour, alpha=0.16, lw=0)
+    else:
+        ax.vlines(x, low, high, color=colour, alpha=0.4)
+    ax.plot(x, [_number(cell.exact) for cell in cells], color=colour, lw=1, ls="--")
+
+
+def _reference(ax: "Axes", points: Points) -> None:
+    known: dict[Any, float] = {place: cell.mechanism for place, cell in points}
+    ax.plot(list(known), list(known.values()), color="#1b1f27", lw=1.2, ls=":", label="mechanism, exact")
+    ax.plot([], [], color=_GREY, lw=1, ls="--", label="attack, exact")
+
+
+def _rounds(piece: Piece) -> "Figure":
+    figure, (left, right) = _figure(9.4, 3.9, 2)
+    rounds = [int(cell.at["rounds"]) for cell in piece.cells]
+    cells = piece.cells
+    left.plot(rounds, [cell.more.get("mauve", float("nan")) for cell in cells], color=_COLOURS[2], marker="o", ms=3.5)
+    left.set_ylabel("MAUVE of the bank's population")
+    theory = [cell.accounted if cell.accounted is not None else float("nan") for cell in cells]
+    right.plot(rounds, theory, color=_GREY, marker="s", ms=3.5, lw=1, label="theory, paper")
+    right.plot(rounds, [cell.mechanism for cell in cells], color="#1b1f27", ls=":", label="theory, exact")
+    right.plot(rounds, [_number(cell.exact) for cell in cells], color=_COLOURS[0], ls="--", label="attack, exact")
+    right.plot(rounds, [cell.observed for cell in cells], color=_COLOURS[1], marker="o", ms=3.5, label="observed")
+    low, high = [_number(cell.likely.low) for cell in cells], [_number(cell.likely.high) for cell in cells]
+    right.fill_between(rounds, low, high, color=_COLOURS[1], alpha=0.16, lw=0)
+    right.set_ylabel("epsilon")
+    right.set_ylim(bottom=0)
+    for ax in (left, right):
+        ax.set_xlabel("releases")
+        ax.set_xticks(rounds)
+    right.legend(loc="best")
+    return figure
+
+
+def _groups(cells: Sequence[Cell], key: str) -> dict[str, list[Cell]]:
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(str(cell.at[key]), []).append(cell)
+    return groups
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value

@@ -1,0 +1,94 @@
+"""Lay a piece of the paper, or a sweep, out as rows: numbers for CSV, words for people."""
+
+from typing import Any
+
+from canarybank.experiment.reproduce import DATASETS, UNPUBLISHED, Cell, Piece
+from canarybank.report.numbers import epsilon, interval_text
+
+__all__ = ["WORDS", "piece_rows", "shown_columns", "shown_rows"]
+
+WORDS = ("observed", "exact", "at rule", "expected", "5% to 95%", "99.9%, sampling", "explained")
+
+
+def piece_rows(piece: Piece) -> list[dict[str, Any]]:
+    """Return a row for each cell, numbers as they are; the paper's stand in columns of their own."""
+    columns = sorted({(value.dataset, value.table) for cell in piece.cells for value in cell.paper})
+    more = sorted({name for cell in piece.cells for name in cell.more})
+    return [_row(cell, columns, more) for cell in piece.cells]
+
+
+def shown_columns(piece: Piece) -> tuple[str, ...]:
+    """Return the heads of the table for people."""
+    more = sorted({name for cell in piece.cells for name in cell.more})
+    return (*piece.coordinates, f"paper{_named(piece)}", *WORDS, *more)
+
+
+def shown_rows(piece: Piece) -> list[tuple[str, ...]]:
+    """Return the rows of the table for people."""
+    more = sorted({name for cell in piece.cells for name in cell.more})
+    return [(*(_coordinate(value) for value in cell.at.values()), *_words(cell, more)) for cell in piece.cells]
+
+
+def _words(cell: Cell, more: list[str]) -> tuple[str, ...]:
+    explained = cell.explained
+    return (
+        _paper(cell),
+        epsilon(cell.observed),
+        epsilon(cell.exact),
+        epsilon(cell.rule),
+        epsilon(cell.expected),
+        interval_text(cell.likely.low, cell.likely.high),
+        "—" if explained is None else interval_text(explained.low, explained.high),
+        {None: "—", True: "yes", False: "NO"}[cell.is_explained],
+        *(f"{cell.more[name]:.3f}" if name in cell.more else "—" for name in more),
+    )
+
+
+def _paper(cell: Cell) -> str:
+    """Return the paper's numbers by dataset, marking those that sampling alone could give here."""
+    parts: dict[str, list[str]] = {}
+    for value in cell.paper:
+        mark = "*" if cell.explains(value.value) else ""
+        parts.setdefault(value.dataset, []).append(f"{value.value:.3f}{mark}")
+    return "; ".join("/".join(values) for values in parts.values()) or UNPUBLISHED
+
+
+def _named(piece: Piece) -> str:
+    """Return which datasets the paper's numbers in a row are of, in their order."""
+    names = dict.fromkeys(value.dataset for cell in piece.cells for value in cell.paper)
+    return f" ({'; '.join(DATASETS.get(name, name) for name in names)})" if names else ""
+
+
+def _row(cell: Cell, columns: list[tuple[str, str]], more: list[str]) -> dict[str, Any]:
+    paper = {(value.dataset, value.table): value.value for value in cell.paper}
+    explained = cell.explained
+    return {
+        **cell.at,
+        **{f"paper: {dataset}, {table}": paper.get((dataset, table)) for dataset, table in columns},
+        "observed": cell.observed,
+        "exact": _number(cell.exact),
+        "exact_rule": _number(cell.rule),
+        "expected": _number(cell.expected),
+        "expected_05": _number(cell.likely.low),
+        "expected_95": _number(cell.likely.high),
+        "sampling_low": None if explained is None else _number(explained.low),
+        "sampling_high": None if explained is None else _number(explained.high),
+        "explained": cell.is_explained,
+        "mechanism": cell.mechanism,
+        "accounted": cell.accounted,
+        "method": cell.method,
+        "confidence": cell.confidence,
+        "trials": cell.trials,
+        "canaries": cell.canaries,
+        "threshold": cell.threshold,
+        "delta": cell.delta,
+        **{name: cell.more.get(name) for name in more},
+    }
+
+
+def _coordinate(value: str | float) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: float | None) -> float:
+    return float("inf") if value is None else value

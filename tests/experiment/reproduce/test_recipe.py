@@ -1,0 +1,77 @@
+import pytest
+
+from canarybank.errors import ConfigError
+from canarybank.experiment import resolve
+from canarybank.experiment.reproduce import Order, Scale
+from canarybank.experiment.reproduce.recipe import arm_a, arm_b, dataset_of
+
+
+@pytest.fixture
+def bare(tmp_path):
+    def place(flags=None, **more):
+        return Order(resolve(flags=flags or {}), tmp_path / "rep", **more)
+
+    return place
+
+
+def test_what_is_not_given_is_as_in_the_paper(bare, tmp_path):
+    (tmp_path / "bank.txt").write_text("\n".join(f"text {i}" for i in range(9000)) + "\n")
+    found = arm_a(
+        bare(data=str(tmp_path / "reviews.json"), flags={"users.format": "yelp"}, bank=str(tmp_path / "bank.txt"))
+    )
+    config = found.config
+    assert config.mechanism.model_dump() == {"k": 5, "clip": 0.1, "sigma": 1.0, "q": 0.1, "delta": 1e-5}
+    assert (config.attack.probes, config.attack.pool, config.bank.size) == (64, 512, 8192)
+    assert (config.audit.trials, config.audit.alpha, config.audit.method) == (1_000_000, 0.05, "paper")
+    assert (config.audit.threshold, config.audit.accounted) == ("calibrated", 1.695)
+    assert (config.users.minimum, config.users.cap, config.cohorts.canaries) == (64, 64, 5)
+    assert config.encoder.name == "minilm"
+    assert dataset_of(config) == "yelp"
+    assert found.origins["audit.trials"] == "the paper"
+
+
+def test_a_flag_beats_the_paper(bare):
+    found = arm_a(bare(flags={"audit.trials": 7, "mechanism.sigma": 2.0}))
+    assert found.config.audit.trials == 7
+    assert found.config.audit.accounted is None
+    assert found.origins["audit.trials"] == "flag"
+
+
+def test_built_in_users_bring_their_encoder_bank_and_paraphrases(bare):
+    config = arm_a(bare()).config
+    assert (config.encoder.name, config.bank.source, config.cohorts.fixed) == ("wordllama", "embedded", ("embedded",))
+    assert dataset_of(config) is None
+
+
+def test_a_generator_writes_the_bank(bare, world):
+    flags = {"generator.kind": "smollm2", "users.format": "csv"}
+    config = arm_a(bare(flags=flags, data=str(world / "users.csv"))).config
+    assert (config.bank.source, config.bank.size) == ("generate", 8192)
+
+
+def test_arm_b_shows_examples_of_users_outside_all_cohorts(bare, world, tmp_path):
+    flags = {
+        "generator.kind": "smollm2",
+        "attack.names": "ordinary",
+        "cohorts.auxiliary": 4,
+        "cohorts.calibration": 4,
+        "cohorts.evaluation": 8,
+        "cohorts.canaries": 1,
+    }
+    asked = bare(flags=flags, data=str(world / "users.csv"), prompt_b="bank-examples")
+    config = arm_b(asked).config
+    assert (config.bank.source, config.bank.prompt) == ("generate", "bank-examples")
+    lines = (tmp_path / "rep" / "examples.jsonl").read_text().splitlines()
+    assert len(lines) == 30 - 17
+    assert config.bank.examples == str(tmp_path / "rep" / "examples.jsonl")
+
+
+def test_arm_b_needs_a_generator_or_a_file(bare):
+    with pytest.raises(ConfigError, match="Arm B"):
+        arm_b(bare())
+
+
+def test_small_is_smaller_than_the_paper_in_everything_that_costs(bare):
+    config = arm_a(bare(scale=Scale.SMALL)).config
+    assert config.audit.trials == 50_000
+    assert (config.cohorts.auxiliary, config.cohorts.evaluation, config.bank.size) == (60, 120, 1024)

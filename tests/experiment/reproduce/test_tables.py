@@ -1,0 +1,78 @@
+import json
+
+import pytest
+
+from canarybank.errors import ConfigError, MissingError
+from canarybank.experiment import Run
+from canarybank.experiment.reproduce import make_piece, read_piece, write_piece
+from canarybank.experiment.reproduce.tables import encoders_table
+
+
+def test_the_main_table_holds_every_figure_of_its_run(order):
+    asked = order()
+    piece = make_piece("main", asked)
+    results = Run.open(asked.folder / "arm-a").results
+    assert [cell.at["attack"] for cell in piece.cells] == ["ordinary", "nonce-norm"]
+    for cell, record in zip(piece.cells, results.attacks, strict=True):
+        assert cell.observed == record.headline.epsilon
+        assert (cell.exact, cell.rule) == (record.ladder.attack.epsilon, record.ladder.rule.epsilon)
+        assert cell.explained is not None
+        assert cell.is_explained
+    assert {value.dataset for value in piece.cells[0].paper} == {"yelp", "sentiment140"}
+    assert any("scaled down" in note for note in piece.notes)
+    assert read_piece(asked.folder / "main.json") == piece
+
+
+def test_made_again_it_is_the_same_and_plays_nothing(order, monkeypatch):
+    asked = order()
+    first = make_piece("main", asked)
+    before = (asked.folder / "main.json").read_bytes()
+    monkeypatch.setattr("canarybank.experiment.reproduce.spreads.frozen_audit", None)
+    monkeypatch.setattr("canarybank.experiment.running.play", None)
+    assert make_piece("main", asked) == first
+    assert (asked.folder / "main.json").read_bytes() == before
+
+
+def test_thresholds_by_law_have_an_interval_without_another_walk(order, monkeypatch):
+    monkeypatch.setattr("canarybank.experiment.reproduce.spreads.frozen_audit", None)
+    piece = make_piece("main", order(flags={"audit.threshold": "analytic"}))
+    assert all(cell.is_explained for cell in piece.cells)
+
+
+def test_a_bound_outside_the_interval_is_flagged(order):
+    cell = make_piece("main", order()).cells[1]
+    assert cell.model_copy(update={"observed": cell.explained.high + 0.1}).is_explained is False
+    assert cell.explains(cell.explained.low) is True
+    assert cell.explains(cell.explained.low - 0.1) is False
+
+
+def test_both_arms_and_the_run_of_the_first_is_shared(order, world):
+    asked = order(bank_b=str(world / "bank.csv"))
+    make_piece("main", asked)
+    before = (asked.folder / "arm-a" / "manifest.json").read_bytes()
+    piece = make_piece("full", asked)
+    assert (asked.folder / "arm-a" / "manifest.json").read_bytes() == before
+    assert {cell.at["arm"] for cell in piece.cells} == {"A", "B"}
+    assert [value.value for value in piece.cells[-1].paper] == [1.120, 1.063]
+
+
+def test_an_arm_without_a_bank_is_refused(order):
+    with pytest.raises(ConfigError, match="--bank-b"):
+        make_piece("full", order())
+
+
+def test_encoders_that_are_not_here_are_named(order, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    piece = encoders_table(order(encoders=("hashing", "nobody/nothing")))
+    assert {cell.at["encoder"] for cell in piece.cells} == {"hashing"}
+    assert [cell.at["attack"] for cell in piece.cells] == ["ordinary", "exact", "nonce"]
+    assert any("nothing is not here" in note for note in piece.notes)
+    with pytest.raises(MissingError):
+        encoders_table(order(encoders=("nobody/nothing",)))
+
+
+def test_a_piece_is_the_same_bytes_however_often_it_is_written(order, tmp_path):
+    piece = make_piece("main", order())
+    first = write_piece(piece, tmp_path).read_bytes()
+    assert write_piece(read_piece(tmp_path / "main.json"), tmp_path).read_bytes() == first
+    assert json.loads(first)["statement"].startswith("This holds statistics")

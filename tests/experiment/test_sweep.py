@@ -1,0 +1,82 @@
+import pytest
+
+from canarybank.errors import ConfigError, IncompleteError
+from canarybank.experiment import Axis, grid, read_axis, resolve, run_sweep
+from canarybank.experiment.reproduce import sweep_piece
+
+
+def test_axes_are_read_as_they_are_typed():
+    assert read_axis("mechanism.sigma=0.5, 1,2") == Axis("mechanism.sigma", ("0.5", "1", "2"))
+    for wrong in ("mechanism.sigma", "mechanism.sigma=", "=1"):
+        with pytest.raises(ConfigError):
+            read_axis(wrong)
+
+
+@pytest.mark.parametrize(
+    ("axes", "why"),
+    [
+        ([], "needs something"),
+        ([Axis("mechanism.q", (0.1,)), Axis("mechanism.q", (0.2,))], "once"),
+        ([Axis("mechanism.q", (0.1, 7.0))], "q"),
+    ],
+)
+def test_a_grid_is_checked_before_anything_runs(resolved, axes, why):
+    with pytest.raises(ConfigError, match=why):
+        grid(resolved, axes)
+
+
+def test_an_axis_has_a_key_and_different_values():
+    with pytest.raises(ConfigError, match="no key"):
+        Axis("mechanism.sigmo", (1,))
+    with pytest.raises(ConfigError, match="different"):
+        Axis("mechanism.sigma", (1, 1))
+
+
+def test_every_combination_is_a_point_with_its_own_place(resolved):
+    points = grid(resolved, [read_axis("mechanism.q=0.1,0.2"), read_axis("audit.trials=1e3,2000")])
+    assert [dict(point.at) for point in points] == [
+        {"mechanism.q": q, "audit.trials": trials} for q in (0.1, 0.2) for trials in (1000, 2000)
+    ]
+    assert len({point.place for point in points}) == 4
+    assert points[0].resolved.origins["mechanism.q"] == "sweep"
+    with pytest.raises(IncompleteError, match="not run"):
+        points[0].require_run()
+
+
+def test_values_with_slashes_or_of_great_length_make_places_too(resolved):
+    points = grid(resolved, [Axis("encoder.name", ("a/b", "a-b", "x" * 200))])
+    assert len({point.place for point in points}) == 3
+    assert all("/" not in point.place and len(point.place) < 100 for point in points)
+
+
+def test_sigma_q_clip_and_trials_encode_and_route_nothing_again(flags, fresh_cache, tmp_path, monkeypatch):
+    from canarybank.encode import HashingEncoder
+
+    asked = []
+    encode = HashingEncoder.encode
+    monkeypatch.setattr(HashingEncoder, "encode", lambda self, texts: asked.append(len(texts)) or encode(self, texts))
+    resolved = resolve(flags=flags | {"audit.trials": 500})
+    first = run_sweep(grid(resolved, [Axis("mechanism.sigma", (1.0,))]), tmp_path / "points")
+    before = len(asked)
+    assert before
+    axes = {"mechanism.sigma": 2.0, "mechanism.q": 0.3, "mechanism.clip": 0.2, "audit.trials": 700}
+    for key, value in axes.items():
+        (point,) = run_sweep(grid(resolved, [Axis(key, (value,))]), tmp_path / "points")
+        made = point.require_run().manifest.stages["made"]
+        assert not {"users", "routes", "bank"} & set(made)
+        assert point.require_run().manifest.stages["found"]["routes"] == 3
+    assert len(asked) == before
+    assert first[0].require_run().manifest.stages["made"]["routes"] == 3
+
+
+def test_a_sweep_is_one_table_of_all_points_and_attacks(flags, tmp_path):
+    resolved = resolve(flags=flags | {"audit.trials": 500})
+    points = run_sweep(grid(resolved, [Axis("mechanism.sigma", (0.5, 2.0))]), tmp_path)
+    piece = sweep_piece("sweep", points)
+    assert [tuple(cell.at.values()) for cell in piece.cells] == [
+        (sigma, attack) for sigma in (0.5, 2.0) for attack in ("ordinary", "nonce-norm")
+    ]
+    exact = {cell.at["mechanism.sigma"]: cell.exact for cell in piece.cells if cell.at["attack"] == "nonce-norm"}
+    assert exact[0.5] > exact[2.0]
+    assert all(cell.explained is None for cell in piece.cells)
+    assert sweep_piece("sweep", run_sweep(points, tmp_path)) == piece
