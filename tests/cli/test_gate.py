@@ -48,3 +48,13 @@ def test_no_run_is_4(cli):
     outcome = cli("gate", "nowhere", "--claimed-eps", "1")
     assert outcome.code == 4
     assert "There is no run" in outcome.err
+
+
+@pytest.mark.parametrize("name", ["results.json", "trials.log", "commitment.json"])
+def test_an_altered_run_is_not_gated(cli, copied, name):
+    path = copied / name
+    path.write_bytes(path.read_bytes() + b"\n")
+    outcome = cli("gate", copied, "--claimed-eps", "9")
+    assert outcome.code == 4
+    assert f"{name} in {str(copied)!r} is altered since the run was sealed" in outcome.err
+    assert outcome.out == ""

@@ -31,9 +31,12 @@ def command(
     The bound is that of the one method declared before the run, with alpha split over the attacks. "No violation
     detected" means none of a size that this many trials could have seen; that size is printed.
     """
+    from canarybank.cli.runner import refuse_altered
     from canarybank.experiment import Run, gate
 
-    outcome = gate(Run.open(run), claimed_eps)
+    opened = Run.open(run)
+    refuse_altered(opened)
+    outcome = gate(opened, claimed_eps)
     if junit is not None or markdown is not None:
         _write(outcome, junit, markdown)
     rows = [[each.attack, f"{each.bound.epsilon:.3f}", f"{each.alpha:g}"] for each in outcome.attacks]
