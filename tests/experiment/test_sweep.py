@@ -49,7 +49,8 @@ def test_values_with_slashes_or_of_great_length_make_places_too(resolved):
     assert all("/" not in point.place and len(point.place) < 100 for point in points)
 
 
-def test_sigma_q_clip_and_trials_encode_and_route_nothing_again(flags, fresh_cache, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("fresh_cache")
+def test_sigma_q_clip_and_trials_encode_and_route_nothing_again(flags, tmp_path, monkeypatch):
     from canarybank.encode import HashingEncoder
 
     asked = []

@@ -70,7 +70,7 @@ def setup_facts(results: Results, resolved: Resolved) -> dict[str, str]:
         f"{setup.records} records each",
         "bank": f"{setup.bank:,} entries, {setup.probes} positions for probes",
         "encoder": f"{setup.encoder}, {setup.dimension} dimensions",
-        "generator": resolved.config.generator.model or resolved.config.generator.kind,
+        "generator": Path(resolved.config.generator.model or resolved.config.generator.kind).name,
         "mechanism": f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:g}, "
         f"delta {mechanism.delta:g}; exact epsilon {results.epsilon:.4f}",
         "trials": f"{audit.trials:,} of each hypothesis of each canary, method {audit.method}, alpha {audit.alpha:g}, "

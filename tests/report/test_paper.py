@@ -1,0 +1,181 @@
+import csv
+import hashlib
+import re
+
+import pytest
+
+from canarybank.experiment.reproduce import UNPUBLISHED, Cell, PaperValue, Piece, Span
+from canarybank.report import render_pieces, write_pieces
+from canarybank.report.paper import piece_latex, stands_on
+from canarybank.report.paper_figures import alternative, draw_piece, figure_bytes
+from canarybank.report.paper_rows import piece_rows, shown_columns, shown_rows
+
+WITHIN = Span(low=0.9, high=1.3)
+
+
+def cell(at, observed=1.05, *, paper=(), explained=WITHIN, **more):
+    return Cell(
+        at=at,
+        paper=paper,
+        observed=observed,
+        exact=1.684,
+        rule=1.352,
+        expected=1.09,
+        likely=Span(low=1.0, high=1.2),
+        explained=explained,
+        mechanism=1.6845,
+        accounted=1.695,
+        method="paper",
+        confidence=0.95,
+        trials=1_000_000,
+        canaries=5,
+        threshold="calibrated",
+        delta=1e-5,
+        **more,
+    )
+
+
+def value(dataset, number, table="main table"):
+    return PaperValue(dataset=dataset, table=table, value=number)
+
+
+def piece(name, shape, coordinates, cells, notes=()):
+    return Piece(
+        name=name,
+        title=f"The {name}",
+        about="About it.",
+        shape=shape,
+        coordinates=coordinates,
+        cells=tuple(cells),
+        setup={"users": "a file"},
+        notes=notes,
+    )
+
+
+@pytest.fixture
+def table(hostile):
+    paper = (value("yelp", 1.049), value("yelp", 1.038, "full table"), value("sentiment140", 0.3, "both tables"))
+    cells = [
+        cell({"arm": "A", "attack": "nonce"}, paper=paper),
+        cell({"arm": "A", "attack": "exact"}, 1.4, paper=paper),
+        cell({"arm": "B", "attack": "nonce"}),
+    ]
+    return piece("main", "table", ("arm", "attack"), cells, (hostile,))
+
+
+@pytest.fixture
+def curves():
+    cells = [
+        cell({"axis": axis, "value": x, "attack": attack}, 1 / x, explained=None)
+        for axis in ("sigma", "q")
+        for x in (0.5, 1.0)
+        for attack in ("exact", "nonce")
+    ]
+    return piece("ablations", "curves", ("axis", "value", "attack"), cells)
+
+
+@pytest.fixture
+def sweep():
+    cells = [
+        cell({"encoder.name": name, "attack.names": attack, "attack": attack}, explained=None)
+        for name in ("minilm", "mpnet")
+        for attack in ("exact", "nonce")
+    ]
+    return piece("sweep", "curves", ("encoder.name", "attack.names", "attack"), cells)
+
+
+@pytest.fixture
+def rounds():
+    cells = [cell({"rounds": t}, 0.9 + t / 10, more={"mauve": t / 10}) for t in (1, 2, 3)]
+    return piece("multiround", "rounds", ("rounds",), cells)
+
+
+@pytest.fixture
+def every(table, curves, sweep, rounds):
+    return (table, curves, sweep, rounds)
+
+
+def test_the_papers_numbers_stand_by_table_and_those_that_sampling_explains_are_marked(table):
+    rows = shown_rows(table)
+    assert shown_columns(table)[2] == "paper (Yelp; Sentiment140)"
+    assert rows[0][2] == "1.049*/1.038*; 0.300"
+    assert rows[2][2] == UNPUBLISHED
+
+
+def test_a_bound_that_sampling_does_not_explain_is_flagged(table, curves):
+    explained = shown_columns(table).index("explained")
+    assert [row[explained] for row in shown_rows(table)] == ["yes", "NO", "yes"]
+    assert {row[-1] for row in shown_rows(curves)} == {"—"}
+
+
+def test_rows_hold_numbers_as_they_are(table, rounds):
+    first = piece_rows(table)[0]
+    assert first["paper: yelp, full table"] == 1.038
+    assert piece_rows(table)[2]["paper: yelp, full table"] is None
+    assert (first["observed"], first["sampling_low"], first["explained"]) == (1.05, 0.9, True)
+    assert [row["mauve"] for row in piece_rows(rounds)] == [0.1, 0.2, 0.3]
+
+
+@pytest.mark.parametrize("kind", ["svg", "pdf"])
+def test_figures_are_the_same_bytes_whatever_was_drawn_before(every, kind):
+    first = [hashlib.sha256(figure_bytes(each, kind)).hexdigest() for each in every]
+    assert [hashlib.sha256(figure_bytes(each, kind)).hexdigest() for each in reversed(every)] == first[::-1]
+    assert len(set(first)) == len(every)
+
+
+def test_figures_name_no_day_and_no_machine(table):
+    assert b"<dc:date>" not in figure_bytes(table, "svg")
+    assert b"CreationDate" not in figure_bytes(table, "pdf")
+
+
+def test_what_is_drawn(table, curves, sweep, rounds):
+    assert [ax.get_title() for ax in draw_piece(table).axes] == ["arm A", "arm B"]
+    assert [ax.get_xlabel() for ax in draw_piece(curves).axes] == ["sigma", "q"]
+    (only,) = draw_piece(sweep).axes
+    assert [line.get_label() for line in only.get_lines() if not line.get_label().startswith("_")][:2] == [
+        "name minilm",
+        "name mpnet",
+    ]
+    left, right = draw_piece(rounds).axes
+    assert list(left.get_lines()[0].get_ydata()) == [0.1, 0.2, 0.3]
+    assert right.get_ylabel() == "epsilon"
+    assert "nonce: observed 1.050" in alternative(table)
+
+
+def test_latex_escapes_and_says_what_it_stands_on(table):
+    text = piece_latex(table)
+    assert text.count("\\begin{tabular}") == text.count("\\end{tabular}") == 1
+    assert "1,000,000 trials of each hypothesis" in text
+    assert not [
+        line for line in text.splitlines()[3:] if re.search(r"(?<!\\)[$&#_](?![^$]*\$)", line.replace(" & ", ""))
+    ]
+    assert all(line.startswith("%") for line in text.splitlines()[: 1 + len(table.notes)])
+
+
+def test_the_page_has_a_section_for_each_piece_and_nothing_foreign(every, hostile):
+    html = render_pieces(every)
+    assert re.findall(r'<section id="([a-z]+)"', html) == [each.name for each in every]
+    assert hostile not in html
+    assert "<script>window" not in html
+    assert not re.search(r"(?:src|href)=\"(?!data:|#)", html)
+    assert "not differentially private" in html
+    assert render_pieces(every) == html
+
+
+def test_all_forms_are_written_and_written_again_the_same(every, tmp_path):
+    page = write_pieces(every, tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert set(before) == {page.name} | {
+        f"{each.name}.{kind}" for each in every for kind in ("csv", "tex", "svg", "pdf")
+    }
+    write_pieces(every, tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    with (tmp_path / "main.csv").open(newline="") as file:
+        assert [row["attack"] for row in csv.DictReader(file)] == ["nonce", "exact", "nonce"]
+
+
+def test_what_it_stands_on_names_method_confidence_and_trials(table, curves):
+    assert "by the method paper at 95% confidence" in stands_on(table)
+    assert "asterisk" in stands_on(table)
+    assert "asterisk" not in stands_on(curves)
+    assert "Explained" not in stands_on(curves)
