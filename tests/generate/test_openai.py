@@ -226,6 +226,21 @@ def test_the_key_reaches_the_server_and_nothing_else(server, behave, tmp_path, c
     assert Log(path).records()
 
 
+@pytest.mark.parametrize("key", [f"{KEY}\n", f"  {KEY} \r\n"])
+def test_space_around_a_key_is_not_part_of_it(server, key):
+    in_order(client(server, api_key=key), asks(1))
+    assert server.keys == [f"Bearer {KEY}"]
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\r\nX: y", f"{KEY}\0", f"{KEY}é", f"{KEY} {KEY}"])
+def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(key, monkeypatch):
+    monkeypatch.setenv("MY_KEY", key.replace("\0", "\x7f"))
+    for given in ({"api_key": key}, {"key_variable": "MY_KEY"}):
+        with pytest.raises(ConfigError, match="beyond ASCII") as caught:
+            OpenAIGenerator("model", "http://127.0.0.1:1/v1", **given)
+        assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
 @pytest.mark.parametrize(
     "url", ["ftp://host", "localhost:80", f"http://user:{KEY}@host/v1", f"http://host/v1?key={KEY}"]
 )

@@ -91,7 +91,9 @@ class OpenAIGenerator:
             raise InputError(f"The deadline must be a positive number of seconds, but it is {deadline}.")
         self._model, self._revision, self._prefill, self._limit = model, revision, prefill, limit
         self._base_url = _checked_url(base_url)
-        self._key = _Secret(api_key if api_key is not None else os.environ.get(key_variable, ""))
+        self._key = _Secret(
+            _checked_key(os.environ.get(key_variable, "") if api_key is None else api_key, key_variable)
+        )
         if base_url is None and not self._key.reveal():
             raise ConfigError(
                 f"OpenAI's own server needs an API key: set the environment variable {key_variable}, "
@@ -286,6 +288,16 @@ def _parsed(reply: Any, request: Request) -> Response:
         completion_tokens=int(usage.get("completion_tokens", completion)),
         finished=choice.get("finish_reason") != "length",
     )
+
+
+def _checked_key(key: str, variable: str) -> str:
+    # A key that no header can carry would be shown, escaped, by the client's own error and log.
+    key = key.strip()
+    if not all("!" <= letter <= "~" for letter in key):
+        raise ConfigError(
+            f"The API key holds a space, a control character or a letter beyond ASCII; set {variable} to the key alone."
+        )
+    return key
 
 
 def _checked_url(base_url: str | None) -> str | None:
