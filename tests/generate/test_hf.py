@@ -65,6 +65,12 @@ def test_each_request_keeps_its_own_limits_and_opening(folder):
     assert short.prompt_tokens == 2
 
 
+def test_an_empty_system_message_does_not_take_the_prompts_place(folder):
+    generator = HFGenerator(folder, device="cpu")
+    (answer,) = in_order(generator, [Request("w1 w2 w3", system="", seed=1, tokens=2)])
+    assert answer.prompt_tokens == 3
+
+
 def test_temperature_zero_is_the_likeliest_answer(folder):
     answers = in_order(
         HFGenerator(folder, device="cpu"), [Request("w1", seed=i, temperature=0.0, tokens=4) for i in range(3)]

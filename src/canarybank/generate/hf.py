@@ -139,9 +139,8 @@ def _truncated(scaled: "torch.Tensor", top_p: "torch.Tensor", min_p: float) -> "
 
 
 def _tokens(tokenizer: Any, request: Request) -> list[int]:
-    text = tokenizer.apply_chat_template(
-        request.messages()[: 2 if request.system else 1], tokenize=False, add_generation_prompt=True
-    )
+    asked = [message for message in request.messages() if message["role"] != "assistant"]
+    text = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
     return list(tokenizer(text + request.opening, add_special_tokens=False)["input_ids"])
 
 
