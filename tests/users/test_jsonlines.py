@@ -34,6 +34,7 @@ def test_columns_and_labels(write: Callable[..., Path]) -> None:
         ("nonsense", "Line 2 of .* is broken JSON"),
         ("[" * 100_000, "Line 2 of .* is broken JSON"),
         ('{"user": ' + "9" * 5000 + ', "text": "b"}', "Line 2 of .* is broken JSON"),
+        ('{"user": "a\0"}', "Line 2 of .* is broken JSON: Invalid control character at character 12"),
         ('{"user": "a", "body": "b"}', "Line 2 of .* has no column 'text'. The columns that exist are: 'user', 'body'"),
         ('["a", "b"]', "Line 2 of .* is a JSON list, not an object"),
         ('"user text"', "Line 2 of .* is a JSON str, not an object"),

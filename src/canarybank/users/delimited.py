@@ -101,7 +101,7 @@ def _miscounted(line: int, name: str, found: int, wanted: int) -> str:
 
 
 def _unreadable(line: int, name: str, error: csv.Error) -> str:
-    return (
-        f"The row on line {line} of {name} cannot be read: {error}. Look for a quote that is not closed "
-        f"or a carriage return inside an unquoted field."
-    )
+    start = f"The row on line {line} of {name} cannot be read: {str(error).partition(' - ')[0]}."
+    if "field limit" in str(error):
+        return f"{start} Look for a quote that is not closed; texts so long can be read from JSON lines or Parquet."
+    return f"{start} Look for a quote that is not closed or a carriage return inside an unquoted field."

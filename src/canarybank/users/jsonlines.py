@@ -45,7 +45,7 @@ class JsonLines:
 def _broken(line: int, name: str, content: str, error: Exception) -> str:
     if line == 1 and content.lstrip().startswith("["):
         return f"{name} holds one JSON array, not one object a line; convert it first: jq -c '.[]'."
-    what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+    what = error.msg.removesuffix(" at") if isinstance(error, json.JSONDecodeError) else str(error)
     where = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
     return f"Line {line} of {name} is broken JSON: {what}{where}. Mend or remove the line."
 
