@@ -1,6 +1,7 @@
 """Make a bank with a generator, or look at one."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-SHOWN = 3
+SHOWN = 5
 LABELS_SHOWN = 8
 
 command = App(name="bank", help="Make a bank with a generator, or look at one.")
@@ -69,7 +70,7 @@ def show(
     *,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
-    """Show what a bank holds: its size, hash, labels, a few entries, and how it came to be."""
+    """Show what a bank holds: its size, hash, labels, lengths, variety, a sample, and how it came to be."""
     from canarybank.experiment.embedded import embedded_bank
     from canarybank.generate import CandidateBank
 
@@ -85,18 +86,37 @@ def _users(given: Given, output: Output) -> "Users":
 
 
 def _show(bank: "CandidateBank", name: str, command: str, output: Output) -> None:
-    labels = Counter(label for label in bank.labels if label)
+    from canarybank.generate import describe_bank
+
+    labels, found = Counter(label for label in bank.labels if label), describe_bank(bank, sample=SHOWN)
     document: dict[str, Any] = {
         "bank": name,
         "entries": len(bank),
         "hash": bank.hash,
         "labels": dict(labels),
         "provenance": dict(bank.provenance),
-        "first": list(bank.texts[:SHOWN]),
+        "words": dict(found.words),
+        "distinct": [found.distinct_1, found.distinct_2, found.distinct_3],
+        "sample": list(found.sample),
     }
     listed = ", ".join(f"{label} ({count:,})" for label, count in labels.most_common(LABELS_SHOWN))
     more = f" and {len(labels) - LABELS_SHOWN} more" if len(labels) > LABELS_SHOWN else ""
-    origin = bank.provenance.get("generator") or ("canarybank's authors" if name == "embedded" else "not recorded")
-    lines = {"hash": bank.hash, "labels": f"{listed}{more}" if labels else "none", "made by": origin}
-    lines |= {f"entry {index}": text for index, text in enumerate(document["first"])}
+    lines = {"hash": bank.hash, "labels": f"{listed}{more}" if labels else "none"}
+    lines |= _origin(bank.provenance)
+    lines["words each"] = ", ".join(f"{count:g} at {share}" for share, count in found.words.items())
+    lines["different"] = ", ".join(
+        f"{share:.0%} of {kind}"
+        for kind, share in zip(("words", "pairs", "triples"), document["distinct"], strict=True)
+    )
+    lines |= {f"sample {number}": text for number, text in enumerate(found.sample, start=1)}
     output.result(command, document, paragraph(f"{name}: {len(bank):,} entries", "bold"), facts(lines))
+
+
+def _origin(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """Return who wrote a bank from which prompt, and what became of the answers."""
+    written = provenance.get("generator")
+    if not written:
+        return {"made by": "not recorded"}
+    answers = ", ".join(f"{count:,} {what}" for what, count in provenance.get("counters", {}).items())
+    asked = f"prompt {provenance.get('prompt')}, seed {provenance.get('seed')}"
+    return {"made by": f"{written}, {asked}", "answers": answers or "not recorded"}

@@ -36,17 +36,17 @@ def _folder() -> Traversable:
 def embedded_bank() -> CandidateBank:
     """Return the embedded bank's candidates, in their order."""
     lines, digest = _lines(BANK_FILE)
+    made = _facts().get("bank", {})
     return CandidateBank(
         texts=tuple(line["text"] for line in lines),
         labels=tuple(line.get("label", "") for line in lines),
-        provenance={"embedded": digest},
+        provenance={**made, "embedded": digest},
     )
 
 
 def embedded_canaries() -> tuple[str, ...]:
     """Return the ids of the built-in users who have embedded paraphrases, in their order."""
-    facts = parse_json(_data(FACTS_FILE), FACTS_FILE)
-    return tuple(str(name) for name in facts["canaries"])
+    return tuple(str(name) for name in _facts()["canaries"])
 
 
 def has_pools(ids: tuple[str, ...]) -> bool:
@@ -108,6 +108,11 @@ def _pools() -> dict[str, list[dict[str, Any]]]:
     for line in _lines(POOL_FILE)[0]:
         pools.setdefault(line["canary"], []).append(line)
     return pools
+
+
+def _facts() -> dict[str, Any]:
+    facts: dict[str, Any] = parse_json(_data(FACTS_FILE), FACTS_FILE)
+    return facts
 
 
 def _lines(name: str) -> tuple[list[dict[str, Any]], str]:
