@@ -26,6 +26,8 @@ def test_every_key_is_a_flag(cli, key):
         "generator.kind": "smollm2",
         "generator.max_cost": "2.5",
         "generator.tries": "3",
+        "evolve.audit": "nonce",
+        "evolve.feedback": "paraphrase",
         "users.format": "csv",
         "bank.tries": "2.5",
         "attack.tries": "2.5",

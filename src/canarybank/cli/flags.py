@@ -2,9 +2,10 @@
 
 import inspect
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from cyclopts import Group, Parameter
@@ -35,7 +36,11 @@ class Given:
 
 
 def configured(
-    *, shown: Iterable[str] = (), only: Iterable[str] | None = None, preset: str | None = None
+    *,
+    shown: Iterable[str] = (),
+    only: Iterable[str] | None = None,
+    preset: str | None = None,
+    short: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     """Give a command a configuration as its first argument, and the flags of its keys.
 
@@ -43,9 +48,11 @@ def configured(
         shown: The keys whose flags the help shows; the others work as well.
         only: The keys that the command takes, where it does not take all; each is a flag by its short name too.
         preset: The preset that the command starts from, where the user has no choice.
+        short: Further names of flags, by key.
     """
-    known, taken, short = fields(), list(only if only is not None else fields()), only is not None
-    visible = set(taken if short else shown)
+    known, taken, few = fields(), list(only if only is not None else fields()), only is not None
+    names = {key: f"--{key.partition('.')[2]}" for key in taken} if few else short
+    visible = set(taken if few else shown)
 
     def decorate(function: Callable[..., int | None]) -> Callable[..., int | None]:
         def command(config: Any = None, **given: Any) -> int | None:
@@ -55,9 +62,10 @@ def configured(
             return function(Given(resolve(config, values, chosen), config), **given)
 
         own = list(inspect.signature(function).parameters.values())[1:]
-        generated = [_flag(key, known[key], short=short, show=key in visible) for key in taken]
+        group = _SETTINGS if few else _SOME
+        generated = [_flag(key, known[key], names.get(key), group, show=key in visible) for key in taken]
         front = [_file()] if preset is None else []
-        choice = [_preset(_SETTINGS if short else _SOME)] if preset is None else []
+        choice = [_preset(group)] if preset is None else []
         command.__signature__ = inspect.Signature([*front, *own, *choice, *generated])  # type: ignore[attr-defined]
         command.__annotations__.clear()  # they would hide those of the signature
         command.__name__, command.__doc__, command.__module__ = function.__name__, function.__doc__, function.__module__
@@ -77,13 +85,13 @@ def _preset(group: Group) -> inspect.Parameter:
     return _keyword("preset", _LITERAL[tuple(PRESETS)], about)
 
 
-def _flag(key: str, field: FieldInfo, *, short: bool, show: bool) -> inspect.Parameter:
+def _flag(key: str, field: FieldInfo, short: str | None, group: Group, *, show: bool) -> inspect.Parameter:
     kind = _kind(field.annotation)
     is_choice = kind is bool or get_origin(kind) is Literal
     about = Parameter(
-        name=[f"--{key.partition('.')[2]}", f"--{key}"] if short else f"--{key}",
+        name=f"--{key}" if short is None else [short, f"--{key}"],
         help=field.description,
-        group=_SETTINGS if short else _SOME,
+        group=group,
         show=show,
         show_default=_shown_default(field),
         metavar=None if is_choice else _METAVARS.get(kind, "A,B"),

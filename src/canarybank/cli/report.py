@@ -24,12 +24,31 @@ def command(
 
     The same results give the same bytes.
     """
-    from canarybank.cli.runner import open_page, print_run, published
+    from canarybank.cli.runner import open_page
+    from canarybank.experiment.folder import is_evolution
+
+    page = (_evolution if is_evolution(run) else _audit)(run, out, output)
+    if show:
+        open_page(page)
+
+
+def _audit(run: Path, out: Path | None, output: Output) -> Path:
+    from canarybank.cli.runner import print_run, published
     from canarybank.experiment import Run
     from canarybank.report import write_report
 
     opened = Run.open(run)
     page = published(opened) if out is None else write_report(opened, out)[0]
     print_run("report", opened, page, output)
-    if show:
-        open_page(page)
+    return page
+
+
+def _evolution(run: Path, out: Path | None, output: Output) -> Path:
+    from canarybank.cli.evolve import print_evolution, published_evolution
+    from canarybank.experiment import EvolutionRun
+    from canarybank.report import write_evolution
+
+    opened = EvolutionRun.open(run)
+    page = published_evolution(opened) if out is None else write_evolution(opened, out)[0]
+    print_evolution("report", opened, page, output)
+    return page

@@ -1,11 +1,14 @@
 """List the runs in a folder."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from canarybank.cli.output import Output, paragraph, table
+
+if TYPE_CHECKING:
+    from canarybank.experiment import EvolutionRun
 
 __all__ = ["command"]
 
@@ -46,8 +49,11 @@ def listing(
 
 
 def _entry(place: Path) -> dict[str, Any]:
-    from canarybank.experiment import Run
+    from canarybank.experiment import EvolutionRun, Run
+    from canarybank.experiment.folder import is_evolution
 
+    if is_evolution(place):
+        return _evolution(EvolutionRun.open(place))
     run = Run.open(place)
     largest = max(run.results.attacks, key=lambda each: each.headline.epsilon) if run.is_finished else None
     return {
@@ -63,6 +69,27 @@ def _entry(place: Path) -> dict[str, Any]:
             "epsilon": largest.headline.epsilon,
             "method": largest.headline.method,
             "confidence": largest.headline.confidence,
+        },
+    }
+
+
+def _evolution(run: "EvolutionRun") -> dict[str, Any]:
+    """Return the entry of an evolution: its largest bound is that of its longest prefix."""
+    audit = run.results.audit if run.is_finished else None
+    last = None if audit is None else audit.prefixes[-1].bound
+    return {
+        "run": str(run.folder),
+        "state": run.manifest.state,
+        "started": run.manifest.started,
+        "attacks": None if audit is None else 1,
+        "trials": 0 if audit is None else audit.trials,
+        "largest": None
+        if audit is None or last is None
+        else {
+            "attack": f"{audit.attack}, {len(audit.prefixes)} rounds",
+            "epsilon": last.epsilon,
+            "method": last.method,
+            "confidence": last.confidence,
         },
     }
 

@@ -17,6 +17,7 @@ __all__ = [
     "CohortsConfig",
     "Config",
     "EncoderConfig",
+    "EvolveConfig",
     "GeneratorConfig",
     "MechanismConfig",
     "RunConfig",
@@ -275,6 +276,68 @@ class AuditConfig(_Section):
     )
 
 
+class EvolveConfig(_Section):
+    """Private Evolution itself: its rounds, what stays after each, and who is asked for more."""
+
+    rounds: Count = Field(default=6, description="The releases, each with selection and feedback after it.")
+    share: float = Field(
+        default=0.05, gt=0, le=1, description="The share of the bank's entries that stay after a round, rounded down."
+    )
+    keep: Count | None = Field(default=None, description="The candidates that stay; left out, the share.")
+    new: Count | None = Field(
+        default=None, description="The candidates generated after a round; left out, as many as did not stay."
+    )
+    feedback: Literal["in-context", "paraphrase"] = Field(
+        default="in-context",
+        description="How new candidates are asked for: by examples of high and low votes, or as paraphrases of those "
+        "that stay.",
+    )
+    prompt: str | None = Field(
+        default=None, description="The prompt of the feedback, by name or path; left out, continue or paraphrase."
+    )
+    high: Count = Field(default=3, description="The highly voted examples in one request.")
+    low: Annotated[int, Field(ge=0)] = Field(default=3, description="The lowly voted examples in one request.")
+    kind: str = Field(
+        default="a short message", min_length=1, description="What a text is called where candidates have no labels."
+    )
+    near: float = Field(default=0.7, gt=0, le=1, description="The likeness from which two candidates count as one.")
+    tries: Count = Field(
+        default=12, description="The most answers asked for one new candidate.", json_schema_extra=_FREE
+    )
+    epsilon: Annotated[float, Field(gt=0)] | None = Field(
+        default=None,
+        description="The epsilon that all rounds together may spend: sigma is computed from it, in place of "
+        "mechanism.sigma.",
+    )
+    users: Annotated[float, Field(gt=0)] | None = Field(
+        default=None,
+        description="The users who take part in a round on average: q is computed from it, in place of mechanism.q.",
+    )
+    budget: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="The epsilon that no release may pass; the run stops before the one that would."
+    )
+    reference: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description="The users held out for figures of utility, which are not private; 0 makes no such figures.",
+    )
+    mauve: bool = Field(default=True, description="Whether the figures of utility include MAUVE.")
+    audit: AttackName | None = Field(
+        default=None, description="The attack to audit every prefix of rounds with; it needs evolve.insecure_seed."
+    )
+    compare: bool = Field(
+        default=True, description="Whether an audited run is made without probes too, so that their cost is known."
+    )
+    responses: str | None = Field(
+        default=None, description="A file of recorded answers to begin with, or the word embedded."
+    )
+    seed: Seed = Field(default=0, description="The seed of public choices: the reference, examples, prompts.")
+    insecure_seed: Seed | None = Field(
+        default=None,
+        description="A seed of participation and noise, for tests and simulated audits: whoever has it can take the "
+        "noise off. Left out, they come from the operating system.",
+    )
+
+
 class RunConfig(_Section):
     """How the run is done."""
 
@@ -287,7 +350,7 @@ class RunConfig(_Section):
 
 
 class Config(_Section):
-    """Everything that an audit is told."""
+    """Everything that an audit or an evolution is told."""
 
     users: UsersConfig = Field(default=UsersConfig(), description="Where the users come from.")
     cohorts: CohortsConfig = Field(default=CohortsConfig(), description="Which role each user plays.")
@@ -297,4 +360,5 @@ class Config(_Section):
     mechanism: MechanismConfig = Field(default=MechanismConfig(), description="The parameters of the release.")
     attack: AttackConfig = Field(default=AttackConfig(), description="What the auditor does to the bank.")
     audit: AuditConfig = Field(default=AuditConfig(), description="What is declared before the evaluation.")
+    evolve: EvolveConfig = Field(default=EvolveConfig(), description="Private Evolution itself, many rounds.")
     run: RunConfig = Field(default=RunConfig(), description="How the run is done.")

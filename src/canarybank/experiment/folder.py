@@ -26,7 +26,18 @@ from canarybank.store import (
     write_json,
 )
 
-__all__ = ["COMMITMENT", "MANIFEST", "RESULTS", "TRIALS", "Run", "opened_run", "refuse_other_settings"]
+__all__ = [
+    "COMMITMENT",
+    "MANIFEST",
+    "RESULTS",
+    "TRIALS",
+    "Run",
+    "is_evolution",
+    "opened_run",
+    "read_document",
+    "refuse_foreign",
+    "refuse_other_settings",
+]
 
 MANIFEST = "manifest.json"
 COMMITMENT = "commitment.json"
@@ -49,13 +60,17 @@ class Run:
         if not (path / MANIFEST).is_file():
             raise StoreError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; check the path.")
         run = cls(path)
-        _ = run.manifest
+        if run.manifest.kind != "audit":
+            raise StoreError(
+                f"The run in {str(path)!r} is an evolution, not an audit; `canarybank report` and `canarybank evolve` "
+                "show it."
+            )
         return run
 
     @cached_property
     def manifest(self) -> Manifest:
         """Return the manifest."""
-        return _document(self.folder / MANIFEST, Manifest)
+        return read_document(self.folder / MANIFEST, Manifest)
 
     @cached_property
     def commitment(self) -> Commitment:
@@ -109,13 +124,19 @@ class Run:
                 f"The run in {str(self.folder)!r} has no {name} yet; run the same command again, and it goes on "
                 "where it stopped."
             )
-        return _document(self.folder / name, kind)
+        return read_document(self.folder / name, kind)
+
+
+def is_evolution(folder: Path) -> bool:
+    """Say whether the run in a folder is an evolution, and not an audit."""
+    path = folder / MANIFEST
+    return path.is_file() and read_document(path, Manifest).kind == "evolution"
 
 
 @contextmanager
 def opened_run(resolved: Resolved, folder: Path, command: str) -> Iterator[Run]:
     """Hold a folder for one run: a new one, or an existing one under the same settings."""
-    _refuse_foreign(folder)
+    refuse_foreign(folder)
     with lock_folder(folder, f"running {command}".strip()):
         sweep_temporaries(folder, older_than=0)
         run = Run(folder)
@@ -133,7 +154,8 @@ def opened_run(resolved: Resolved, folder: Path, command: str) -> Iterator[Run]:
             raise
 
 
-def _refuse_foreign(folder: Path) -> None:
+def refuse_foreign(folder: Path) -> None:
+    """Refuse a folder that holds something else than a run."""
     if not folder.is_dir() or (folder / MANIFEST).exists():
         return
     strange = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
@@ -159,7 +181,8 @@ def refuse_other_settings(run: Run, resolved: Resolved) -> None:
     )
 
 
-def _document(path: Path, kind: type[Document]) -> Document:
+def read_document(path: Path, kind: type[Document]) -> Document:
+    """Read a typed file of a run, or say what is wrong with it."""
     value = read_json(path)
     version = value.get("schema_version") if isinstance(value, dict) else None
     known = kind.model_fields["schema_version"].default

@@ -52,6 +52,7 @@ class Manifest(Record):
 
     schema_version: int = Field(default=SCHEMA, description="The version of this file's layout.")
     canarybank: str = Field(default=__version__, description="The version of canarybank.")
+    kind: Literal["audit", "evolution"] = Field(default="audit", description="What the run did.")
     statement: str = Field(default=NOT_PRIVATE, description="What this folder may not be taken for.")
     state: Literal["started", "finished"] = Field(default="started", description="Whether all results are in.")
     command: str = Field(default="", description="The command that did the run.")
@@ -67,9 +68,10 @@ class Manifest(Record):
     files: dict[str, str] = Field(default_factory=dict, description="The sha256 of every other file of the run.")
 
 
-def new_manifest(resolved: Resolved, command: str) -> Manifest:
-    """Return the manifest of a run that starts now."""
+def new_manifest(resolved: Resolved, command: str, **facts: Any) -> Manifest:
+    """Return the manifest of a run that starts now, with further facts of it by their names."""
     return Manifest(
+        **facts,
         command=command,
         config=resolved.values(),
         origins=dict(resolved.origins),

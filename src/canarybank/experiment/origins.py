@@ -17,7 +17,16 @@ from canarybank.experiment.presets import PRESETS
 __all__ = ["Resolved", "decisive", "differences", "fields", "flatten", "resolve"]
 
 # A relative path in a file means a place beside that file; these values may be paths.
-_PATHS = ("users.source", "encoder.name", "bank.source", "bank.prompt", "bank.examples", "generator.model")
+_PATHS = (
+    "users.source",
+    "encoder.name",
+    "bank.source",
+    "bank.prompt",
+    "bank.examples",
+    "generator.model",
+    "evolve.prompt",
+    "evolve.responses",
+)
 _SECRET = "generator.base_url"  # noqa: S105, the name of a key whose value may hold a password
 
 
@@ -76,15 +85,20 @@ def flatten(config: Config) -> dict[str, Any]:
     }
 
 
-def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that decide what a run finds, leaving out how it is done."""
+def decisive(values: Mapping[str, Any], *, evolving: bool = False) -> dict[str, Any]:
+    """Return the values that decide what a run finds, leaving out how it is done.
+
+    The section evolve decides nothing in an audit; ``evolving`` says that the run is an evolution.
+    """
     free = {key for key, field in fields().items() if _is_free(field)}
-    return {key: value for key, value in values.items() if key not in free}
+    return {
+        key: value for key, value in values.items() if key not in free and (evolving or not key.startswith("evolve."))
+    }
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], *, evolving: bool = False) -> list[str]:
     """Return a line for each decisive key whose values differ: key: old -> new."""
-    before, after = decisive(old), decisive(new)
+    before, after = decisive(old, evolving=evolving), decisive(new, evolving=evolving)
     keys = [key for key in {**fields(), **before, **after} if before.get(key) != after.get(key)]
     return [f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}" for key in keys]
 

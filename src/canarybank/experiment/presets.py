@@ -1,4 +1,4 @@
-"""Hold configurations with a name: the embedded audit, and the settings of the paper's tables."""
+"""Hold configurations with a name: the embedded audit and evolution, and the settings of the paper's tables."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -23,6 +23,26 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "bank": {"source": "embedded"},
             "attack": {"names": ("all",)},
             "audit": {"threshold": "analytic"},
+        },
+        "embedded-evolution": {
+            "users": {"source": "chitchat"},
+            "cohorts": {"fixed": ("embedded",)},
+            "encoder": {"name": "wordllama"},
+            "bank": {"source": "embedded", "size": 200},
+            "generator": {"kind": "smollm2", "threads": 1},
+            "mechanism": {"k": 1, "q": 0.5, "sigma": 1.5},
+            "attack": {"probes": 16, "pool": 128},
+            "audit": {"threshold": "analytic"},
+            "evolve": {
+                "rounds": 2,
+                "share": 0.75,
+                "prompt": "continue-list",
+                "high": 3,
+                "low": 1,
+                "tries": 20,
+                "reference": 100,
+                "responses": "embedded",
+            },
         },
         "paper-yelp": {
             **_PAPER,

@@ -25,7 +25,7 @@ from canarybank.report.text import short_hash
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["render_html", "render_summary"]
+__all__ = ["page_of", "render_html", "render_summary"]
 
 _NUMERIC = re.compile(r"[+−-]?[\d.,]+(e[+-]?\d+)?%?|∞|—")
 
@@ -37,17 +37,20 @@ def render_html(run: Run) -> str:
 
 def render_summary(summary: dict[str, Any]) -> str:
     """Return the page of a summary. The same summary gives the same bytes."""
-    style, script = _resource("style.css"), _resource("script.js")
-    page = _environment().get_template("template.html")
-    html = page.render(
+    return page_of(
+        "template.html",
         summary=summary,
-        style=style,
-        script=script,
-        policy=_policy(style, script),
         attack_rows=_attack_rows(summary["attacks"]),
         ledger_rows=_ledger_rows(summary),
         **_figures(summary),
     )
+
+
+def page_of(template: str, **values: Any) -> str:
+    """Return a template filled with values, our style, our script, and a policy that allows nothing else."""
+    style, script = _resource("style.css"), _resource("script.js")
+    page = _environment().get_template(template)
+    html = page.render(style=style, script=script, policy=_policy(style, script), **values)
     return html.strip() + "\n"
 
 

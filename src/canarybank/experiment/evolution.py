@@ -1,0 +1,248 @@
+"""Run Private Evolution in a folder from a configuration, measure and audit it; the same command resumes it.
+
+The folder of an evolution::
+
+    manifest.json    settings and where each came from, versions, the hash of every file
+    evolution/       the run itself: ledger, banks, releases, answers (see ``canarybank.evolve.archive``)
+    plain/           of an audited run: the same without probes, for what they cost
+    population.*     the final population with its lineage, as parquet, JSON lines and CSV
+    results.json     what was spent, what the text is worth, what the audit showed
+    report.html      the page
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+from canarybank.engine import Engine, Threads
+from canarybank.errors import BudgetError, ConfigError, IncompleteError, StoreError
+from canarybank.evolve import Evolution, Population, Probes
+from canarybank.evolve import Run as Rounds
+from canarybank.evolve.multiround import evolve_audit
+from canarybank.evolve.utility import Utility, audit_cost, utility
+from canarybank.experiment.config import Config, MechanismConfig
+from canarybank.experiment.evolution_results import (
+    EvolutionResults,
+    MultiRoundRecord,
+    cost_records,
+    multiround_record,
+    round_records,
+    statement_of,
+    utility_record,
+)
+from canarybank.experiment.evolution_scene import Scene, mauve_of, require_simulation, set_scene
+from canarybank.experiment.folder import MANIFEST, RESULTS, read_document, refuse_foreign
+from canarybank.experiment.manifest import Manifest, new_manifest, now
+from canarybank.experiment.origins import Resolved, differences
+from canarybank.experiment.running import settings_of
+from canarybank.experiment.stage_cache import StageCache
+from canarybank.progress import SILENT, Progress
+from canarybank.store import hash_folder, lock_folder, sweep_temporaries, write_atomic, write_json
+
+__all__ = ["EVOLUTION", "PLAIN", "EvolutionRun", "run_evolution"]
+
+EVOLUTION = "evolution"
+PLAIN = "plain"
+EXAMPLES = 12
+
+
+@dataclass(frozen=True)
+class EvolutionRun:
+    """An evolution in its folder. Documents are read when they are asked for, and checked against their schema."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: Path | str) -> "EvolutionRun":
+        """Open the evolution in a folder, or say that there is none."""
+        path = Path(folder)
+        if not (path / MANIFEST).is_file():
+            raise StoreError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; check the path.")
+        run = cls(path)
+        if run.manifest.kind != "evolution":
+            raise StoreError(f"The run in {str(path)!r} is an {run.manifest.kind}, not an evolution; check the path.")
+        return run
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """Return the manifest."""
+        return read_document(self.folder / MANIFEST, Manifest)
+
+    @cached_property
+    def results(self) -> EvolutionResults:
+        """Return the results, or say that the run is not finished."""
+        if not (self.folder / RESULTS).is_file():
+            raise IncompleteError(
+                f"The evolution in {str(self.folder)!r} has no {RESULTS} yet; run the same command again, and it goes "
+                "on where it stopped."
+            )
+        return read_document(self.folder / RESULTS, EvolutionResults)
+
+    @property
+    def evolution(self) -> Evolution:
+        """Return the rounds themselves, as far as they have come."""
+        return Evolution.load(self.folder / EVOLUTION)
+
+    @property
+    def is_finished(self) -> bool:
+        """Say whether all results are in."""
+        return self.manifest.state == "finished"
+
+    def seal(self) -> None:
+        """Write the hash of every file of the run into its manifest, last of all."""
+        self.write_manifest(self.manifest.model_copy(update={"files": hash_folder(self.folder, skip={MANIFEST})}))
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest."""
+        write_json(self.folder / MANIFEST, manifest.model_dump(mode="json"))
+        self.__dict__["manifest"] = manifest
+
+
+def run_evolution(
+    resolved: Resolved,
+    folder: Path | str,
+    *,
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+    command: str = "",
+) -> EvolutionRun:
+    """Run an evolution in a folder, or go on with the one that stands there; a finished one is returned as it is.
+
+    A release that was made is never made again, whatever ended the process that made it. Where the next release would
+    pass the budget, the run ends there, and ``results.stopped`` says so.
+
+    Args:
+        resolved: The configuration with its origins.
+        folder: The run's folder; made where there is none. Only one process may work on it.
+        engine: Where the audit's trials run; by default on a thread for each core, or for each of ``run.workers``.
+        progress: Where progress is shown.
+        command: The command to name in the manifest.
+    """
+    config = resolved.config
+    require_simulation(config.evolve)
+    with _opened(resolved, Path(folder), command) as run:
+        if run.is_finished:
+            return run
+        cache = StageCache()
+        scene = set_scene(config, cache, progress)
+        results = _Work(config, scene, run.folder, engine or Threads(config.run.workers), progress).results()
+        write_atomic(run.folder / RESULTS, results.text())
+        stages = {"made": dict(cache.made), "found": dict(cache.found)}
+        done = {"state": "finished", "finished": now(), "stages": stages}
+        run.write_manifest(run.manifest.model_copy(update=done))
+        run.seal()
+    return run
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The steps of one evolution, in their order."""
+
+    config: Config
+    scene: Scene
+    folder: Path
+    engine: Engine
+    progress: Progress
+
+    def results(self) -> EvolutionResults:
+        """Walk from the first bank to the last figure."""
+        scene, chosen = self.scene, self.config.evolve
+        evolution, stopped = self._rounds(EVOLUTION, *scene.audited_start)
+        evolution.write(self.folder)
+        measured = self._measured(evolution)
+        plain = self._plain(measured)
+        return EvolutionResults(
+            statement=statement_of(chosen.insecure_seed, reference=scene.reference is not None),
+            insecure_seed=chosen.insecure_seed,
+            complete=len(evolution.rounds) == chosen.rounds,
+            stopped=stopped,
+            voters=len(scene.voters),
+            mechanism=MechanismConfig.model_validate(asdict(evolution.mechanism)),
+            evolve=chosen,
+            encoder=scene.encoder.name,
+            generator=scene.generator.name,
+            rounds=round_records(evolution),
+            candidates=len(evolution.population),
+            examples=_newest(evolution.population),
+            utility=None if measured is None else utility_record(measured),
+            plain=None if plain is None else utility_record(plain),
+            cost=() if measured is None or plain is None else cost_records(audit_cost(measured, plain)),
+            audit=self._audited(evolution),
+            notes=scene.notes,
+        )
+
+    def _rounds(self, name: str, start: Population, probes: Probes | None) -> tuple[Evolution, str | None]:
+        """Make all rounds, or as many as the budget affords, and say why no more."""
+        scene, folder = self.scene, self.folder / name
+        with Rounds(
+            scene.voters,
+            start,
+            scene.plan,
+            scene.encoder,
+            scene.generator,
+            probes=probes,
+            folder=folder,
+            progress=self.progress,
+        ) as rounds:
+            try:
+                return rounds.finish(), None
+            except BudgetError as error:
+                return rounds.conclude(), str(error)
+
+    def _measured(self, evolution: Evolution) -> Utility | None:
+        scene, chosen = self.scene, self.config.evolve
+        if scene.reference is None:
+            return None
+        mauve = mauve_of(chosen)
+        return utility(evolution, scene.reference, mauve=mauve, similarity=chosen.near, progress=self.progress)
+
+    def _plain(self, audited: Utility | None) -> Utility | None:
+        """Make the same rounds without probes where their cost is wanted, and measure them alike."""
+        if audited is None or not audited.probes or not self.config.evolve.compare:
+            return None
+        return self._measured(self._rounds(PLAIN, self.scene.start, None)[0])
+
+    def _audited(self, evolution: Evolution) -> MultiRoundRecord | None:
+        scene = self.scene
+        if scene.design is None or scene.cohorts is None or not evolution.rounds:
+            return None
+        settings = settings_of(self.config)
+        found = evolve_audit(
+            evolution, scene.design, scene.cohorts, settings=settings, engine=self.engine, progress=self.progress
+        )
+        return multiround_record(found)
+
+
+@contextmanager
+def _opened(resolved: Resolved, folder: Path, command: str) -> Iterator[EvolutionRun]:
+    """Hold a folder for one evolution: a new one, or an existing one under the same settings."""
+    refuse_foreign(folder)
+    with lock_folder(folder, f"running {command}".strip()):
+        sweep_temporaries(folder, older_than=0)
+        if (folder / MANIFEST).exists():
+            run = EvolutionRun.open(folder)
+            _refuse_other_settings(run, resolved)
+        else:
+            chosen = resolved.config.evolve
+            run = EvolutionRun(folder)
+            statement = statement_of(chosen.insecure_seed, reference=bool(chosen.reference))
+            run.write_manifest(new_manifest(resolved, command, kind="evolution", statement=statement))
+        yield run
+
+
+def _refuse_other_settings(run: EvolutionRun, resolved: Resolved) -> None:
+    changed = differences(run.manifest.config, resolved.values(), evolving=True)
+    if changed:
+        listed = "\n  ".join(changed)
+        raise ConfigError(
+            f"The evolution in {str(run.folder)!r} was started with other settings, so it cannot go on: what was "
+            "released stays released under its own parameters. Go back to the old settings, or choose another folder. "
+            f"What differs:\n  {listed}"
+        )
+
+
+def _newest(population: Population) -> tuple[str, ...]:
+    last = max(candidate.born for candidate in population.candidates)
+    return tuple(each.text for each in population.candidates if each.born == last)[:EXAMPLES]

@@ -1,0 +1,175 @@
+"""Set an evolution up from its configuration: who votes, who is held out, what is planted, and what is spent."""
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+
+from canarybank.attack import ATTACKS, Canary, Design, design
+from canarybank.encode import CachedEncoder
+from canarybank.errors import ConfigError
+from canarybank.evolve import Feedback, InContext, Keep, ParaphraseKept, Plan, Population, Probes, Taking, split
+from canarybank.evolve.mauve_score import Mauve
+from canarybank.evolve.reference import Reference, hold_out, require_apart
+from canarybank.experiment.admitted import People, admit_users
+from canarybank.experiment.candidates import gather_candidates
+from canarybank.experiment.config import Config, EvolveConfig
+from canarybank.experiment.evolution_answers import EMBEDDED, evolution_generator
+from canarybank.experiment.pools import Pools
+from canarybank.experiment.roles import canaries_of, draw_roles
+from canarybank.experiment.running import cached_encoder, mechanism_of
+from canarybank.experiment.stage_cache import StageCache
+from canarybank.generate import Generator
+from canarybank.mechanism import Bank, Mechanism, Routed, affordable_rounds, q_for_users, sigma_for_epsilon
+from canarybank.progress import SILENT, Progress
+from canarybank.users import Cohorts, Users
+
+__all__ = ["Scene", "mauve_of", "plan_of", "require_simulation", "set_scene", "spending_mechanism"]
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Everything that an evolution starts from.
+
+    ``start`` is the first population of the run without probes; an audited run starts from the design's bank, with the
+    evaluation cohort as its voters.
+    """
+
+    voters: Users
+    reference: Reference | None
+    cohorts: Cohorts | None
+    design: Design | None
+    start: Population
+    plan: Plan
+    encoder: CachedEncoder
+    generator: Generator
+    notes: tuple[str, ...]
+
+    @property
+    def audited_start(self) -> tuple[Population, Probes | None]:
+        """Return the first population and the probes of the audited run."""
+        if self.design is None:
+            return self.start, None
+        return split(self.design.bank)
+
+
+def set_scene(config: Config, cache: StageCache, progress: Progress = SILENT) -> Scene:
+    """Read and admit users, hold the reference out, draw cohorts and freeze the attack where there is an audit."""
+    require_simulation(config.evolve)
+    people = admit_users(config.users, config.cohorts, cache, progress)
+    encoder = cached_encoder(config.encoder, progress)
+    users = people.users.with_vectors(encoder.encode(people.users.require_texts()))
+    generator = evolution_generator(config)
+    candidates = gather_candidates(
+        config.bank, people.users, generator, cache, built_in=config.users.source == "chitchat", progress=progress
+    )
+    rest, reference = _held_out(config.evolve, users)
+    cohorts = None if config.evolve.audit is None else draw_roles(config.cohorts, rest, (ATTACKS[config.evolve.audit],))
+    voters = rest if cohorts is None else cohorts.evaluation.users
+    if reference is not None:
+        require_apart(reference, voters if cohorts is None else cohorts)
+    mechanism = spending_mechanism(config, len(voters))
+    bank = Bank(encoder.encode(candidates.texts), candidates.texts)
+    return Scene(
+        voters=voters,
+        reference=reference,
+        cohorts=cohorts,
+        design=None if cohorts is None else _designed(config, bank, cohorts, mechanism, encoder, generator, cache),
+        start=split(bank)[0],
+        plan=plan_of(config.evolve, mechanism),
+        encoder=encoder,
+        generator=generator,
+        notes=_notes(config, people, candidates.notes, mechanism),
+    )
+
+
+def require_simulation(config: EvolveConfig) -> None:
+    """Refuse to audit a real run: what an audit plays again must be known, and a real run keeps no randomness."""
+    if config.audit is not None and config.insecure_seed is None:
+        raise ConfigError(
+            f"The audit by {config.audit} is a simulation: it plants probes, and its exact figures would lay bare what "
+            "noise hides of the voters. Add --insecure-seed 0, which stamps every output, or leave --audit out."
+        )
+
+
+def spending_mechanism(config: Config, voters: int) -> Mechanism:
+    """Return the mechanism of each round: q from the users per round and sigma from the epsilon of all, where given.
+
+    The number of voters counts as public where q follows from it.
+    """
+    mechanism, chosen = mechanism_of(config), config.evolve
+    if chosen.users is not None:
+        mechanism = replace(mechanism, q=q_for_users(chosen.users, voters))
+    if chosen.epsilon is not None:
+        sigma = sigma_for_epsilon(chosen.epsilon, q=mechanism.q, delta=mechanism.delta, rounds=chosen.rounds)
+        mechanism = replace(mechanism, sigma=sigma)
+    return mechanism
+
+
+def plan_of(config: EvolveConfig, mechanism: Mechanism) -> Plan:
+    """Return what the rounds do; users were capped when they were admitted."""
+    return Plan(
+        mechanism,
+        config.rounds,
+        keep=Keep(config.share, config.keep),
+        new=config.new,
+        feedback=_feedback(config),
+        taking=Taking(similarity=config.near, tries=config.tries),
+        cap=None,
+        budget=config.budget,
+        seed=config.seed,
+        insecure_seed=config.insecure_seed,
+    )
+
+
+def mauve_of(config: EvolveConfig) -> Mauve | None:
+    """Return MAUVE with its settings, or None where it is not wanted or not installed."""
+    return Mauve() if config.mauve and find_spec("mauve") is not None else None
+
+
+def _feedback(config: EvolveConfig) -> Feedback:
+    if config.feedback == "paraphrase":
+        return ParaphraseKept(config.prompt or "paraphrase")
+    return InContext(config.high, config.low, config.prompt or "continue", config.kind)
+
+
+def _held_out(config: EvolveConfig, users: Users) -> tuple[Users, Reference | None]:
+    if not config.reference:
+        return users, None
+    return hold_out(users, config.reference, seed=config.seed)
+
+
+def _designed(
+    config: Config,
+    bank: Bank,
+    cohorts: Cohorts,
+    mechanism: Mechanism,
+    encoder: CachedEncoder,
+    generator: Generator,
+    cache: StageCache,
+) -> Design:
+    """Freeze the attack on the first bank, for the first canary."""
+    attack, seed = ATTACKS[str(config.evolve.audit)], config.cohorts.seed
+    reserved = bank.reserve(config.attack.probes, seed) if attack.active else bank
+    canary: Canary = canaries_of(attack, cohorts, config.cohorts, encoder.encode)[0]
+    fixed = config.cohorts.fixed == (EMBEDDED,)
+    pools = Pools.of(config.attack, encoder, None if fixed else generator, cache)
+    return design(
+        attack,
+        canary,
+        reserved,
+        Routed.build(cohorts.auxiliary, reserved, mechanism.k),
+        mechanism,
+        eligible=len(cohorts.evaluation),
+        pool=pools.make(attack, canary, config.attack.pool, seed),
+        seed=seed,
+    )
+
+
+def _notes(config: Config, people: People, more: tuple[str, ...], mechanism: Mechanism) -> tuple[str, ...]:
+    chosen, notes = config.evolve, [*people.notes, *more]
+    if chosen.budget is not None:
+        rounds = affordable_rounds(mechanism, chosen.budget, chosen.rounds)
+        if rounds < chosen.rounds:
+            notes.append(f"The budget of {chosen.budget:g} affords {rounds} of {chosen.rounds} rounds.")
+    if chosen.reference and chosen.mauve and mauve_of(chosen) is None:
+        notes.append("MAUVE was left out, for mauve-text is not installed; run: pip install 'canarybank[mauve]'")
+    return tuple(notes)

@@ -1,0 +1,178 @@
+"""Show an evolution as one page and as tables: what it spent, what its text is worth, what its audit showed."""
+
+from pathlib import Path
+from typing import Any
+
+from canarybank.experiment.evolution import EvolutionRun
+from canarybank.experiment.evolution_results import EvolutionResults, PrefixRecord
+from canarybank.report.evolution_figures import epsilon_figure, utility_figure
+from canarybank.report.numbers import epsilon
+from canarybank.report.page import page_of
+from canarybank.report.rows import write_csv, write_parquet
+from canarybank.report.text import clean, label
+from canarybank.store import write_atomic
+
+__all__ = ["evolution_headline", "render_evolution", "summarise_evolution", "write_evolution"]
+
+PAGE = "report.html"
+_COMMAND = 2000
+
+
+def write_evolution(run: EvolutionRun, folder: Path | str | None = None) -> tuple[Path, ...]:
+    """Write the page and the table of rounds of a finished evolution; return their paths, the page first.
+
+    They go into the run's own folder unless another is given. The same run gives the same bytes.
+    """
+    target = run.folder if folder is None else Path(folder)
+    rows = round_rows(run.results)
+    write_atomic(target / PAGE, render_evolution(run))
+    if rows:
+        write_csv(rows, target / "rounds.csv")
+        write_parquet(rows, target / "rounds.parquet")
+    return tuple(target / name for name in (PAGE, *(("rounds.csv", "rounds.parquet") if rows else ())))
+
+
+def render_evolution(run: EvolutionRun) -> str:
+    """Return the page of a finished evolution."""
+    summary = summarise_evolution(run)
+    return page_of(
+        "evolution.html",
+        summary=summary,
+        epsilon_figure=epsilon_figure(summary) if summary["rounds"] else None,
+        utility_figure=utility_figure(summary),
+        cost_rows=[_cost_row(each) for each in summary["cost"]],
+    )
+
+
+def evolution_headline(results: EvolutionResults) -> str:
+    """Say in a sentence what an evolution did and spent."""
+    done, asked = len(results.rounds), results.evolve.rounds
+    spent = results.rounds[-1].epsilon if results.rounds else 0.0
+    made = f"{done} of {asked} rounds" if done < asked else f"{done} rounds"
+    voters = f"{results.voters:,} users"
+    text = f"{made} of Private Evolution on {voters}: epsilon {epsilon(spent)} at delta {results.mechanism.delta:g}"
+    if results.insecure_seed is not None:
+        return f"A simulation, seeded with {results.insecure_seed}: {text} by its ledger, were its noise secret"
+    return text
+
+
+def summarise_evolution(run: EvolutionRun) -> dict[str, Any]:
+    """Return the summary of a finished evolution as plain values; all text of models and files is cleaned here."""
+    results, manifest = run.results, run.manifest
+    plain = results.model_dump(mode="json")
+    return {
+        "name": clean(run.folder.resolve().name, 80),
+        "version": results.canarybank,
+        "headline": evolution_headline(results),
+        "statement": results.statement,
+        "insecure_seed": results.insecure_seed,
+        "stopped": None if results.stopped is None else clean(results.stopped, 600),
+        "mechanism": plain["mechanism"],
+        "facts": _facts(results, manifest.config),
+        "rounds": plain["rounds"],
+        "utility": plain["utility"],
+        "plain": plain["plain"],
+        "cost": plain["cost"],
+        "audit": None if results.audit is None else _audit(results),
+        "examples": [clean(text) for text in results.examples],
+        "notes": [clean(note, 600) for note in results.notes],
+        "provenance": {
+            "command": clean(manifest.command, _COMMAND) or "(run from Python)",
+            "started": manifest.started,
+            "versions": [("canarybank", manifest.canarybank), *sorted(manifest.surroundings.packages.items())],
+            "config": [
+                (key, clean("—" if value is None else str(value), 120), clean(manifest.origins.get(key, ""), 120))
+                for key, value in sorted(manifest.config.items())
+            ],
+            "banks": [(f"bank of round {each.round}", each.bank) for each in results.rounds],
+        },
+    }
+
+
+def round_rows(results: EvolutionResults) -> list[dict[str, Any]]:
+    """Return a row for each round: what was spent, shown, and what the population after it is worth."""
+    figures = {each.after: each for each in results.utility.figures} if results.utility is not None else {}
+    prefixes = {each.rounds: each for each in results.audit.prefixes} if results.audit is not None else {}
+    return [
+        each.model_dump(mode="json")
+        | _worth(figures.get(each.round))
+        | _shown(prefixes.get(each.round))
+        | {"insecure_seed": results.insecure_seed}
+        for each in results.rounds
+    ]
+
+
+def _worth(figures: Any) -> dict[str, Any]:
+    names = ("mauve", "precision", "recall", "distinct_2", "near_duplicates")
+    return {name: None if figures is None else getattr(figures, name) for name in names}
+
+
+def _shown(prefix: PrefixRecord | None) -> dict[str, Any]:
+    if prefix is None:
+        return dict.fromkeys(("exact", "expected", "bound", "confidence", "method"))
+    bound = prefix.bound
+    return {
+        "exact": prefix.exact,
+        "expected": prefix.expected,
+        "bound": bound.epsilon,
+        "confidence": bound.confidence,
+        "method": bound.method,
+    }
+
+
+def _facts(results: EvolutionResults, config: dict[str, Any]) -> list[tuple[str, str]]:
+    mechanism, evolve = results.mechanism, results.evolve
+    source = clean(Path(str(config.get("users.source", "?"))).name, 120)
+    stays = f"{evolve.keep:,}" if evolve.keep is not None else f"{100 * evolve.share:g}% of the entries"
+    facts = [
+        ("Users", f"{source}; {results.voters:,} could take part in a round"),
+        ("Rounds", f"{len(results.rounds)} of {evolve.rounds}; {stays} stay after each"),
+        ("Feedback", f"{evolve.feedback}, by {clean(results.generator, 80)}"),
+        ("Encoder", clean(results.encoder, 80)),
+        ("Mechanism", f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:.4g}"),
+        ("Delta", f"{mechanism.delta:g}, add or remove one user"),
+        ("Budget", "none declared" if evolve.budget is None else f"epsilon {evolve.budget:g}"),
+        ("Final population", f"{results.candidates:,} candidates, in population.parquet, .jsonl and .csv"),
+    ]
+    if results.utility is not None:
+        reference = results.utility
+        held = f"{reference.reference_users:,} users with {reference.reference_records:,} records, for utility alone"
+        facts.append(("Held out", held))
+    return facts
+
+
+def _audit(results: EvolutionResults) -> dict[str, Any]:
+    audit = results.audit
+    assert audit is not None  # noqa: S101, the caller looked
+    return audit.model_dump(mode="json", exclude={"prefixes", "notes"}) | {
+        "canary": label(audit.canary),
+        "notes": [clean(note, 600) for note in audit.notes],
+        "assumption": clean(audit.prefixes[0].bound.assumption, 600),
+        "prefixes": [
+            {
+                "rounds": each.rounds,
+                "theory": each.theory,
+                "exact": each.exact,
+                "rule": each.rule.lower,
+                "expected_low": each.expected_low,
+                "expected_high": each.expected_high,
+                "observed": each.bound.epsilon,
+                "row": (
+                    each.rounds,
+                    epsilon(each.theory),
+                    epsilon(each.exact),
+                    epsilon(each.rule.lower),
+                    epsilon(each.expected),
+                    epsilon(each.bound.epsilon),
+                    f"{each.counts.tp:,}",
+                    f"{each.counts.fp:,}",
+                ),
+            }
+            for each in audit.prefixes
+        ],
+    }
+
+
+def _cost_row(each: dict[str, Any]) -> tuple[str | int, ...]:
+    names = ("mauve", "precision", "recall", "distinct_2")
+    return (each["after"], *("—" if each[name] is None else f"{each[name]:+.3f}" for name in names))

@@ -1,0 +1,234 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from canarybank.errors import ConfigError, GenerationError, IncompleteError, StoreError
+from canarybank.evolve import Evolution
+from canarybank.experiment import EvolutionRun, Run, resolve, run_audit, run_evolution
+from canarybank.generate import ScriptedGenerator
+from canarybank.mechanism import Mechanism, epsilon
+
+WORDS = (
+    "the",
+    "cat",
+    "dog",
+    "sun",
+    "rain",
+    "soup",
+    "bread",
+    "walk",
+    "blue",
+    "green",
+    "tall",
+    "music",
+    "river",
+    "stone",
+)
+
+
+def sentence(request):
+    return f"I saw {' '.join(np.random.default_rng(request.seed).choice(WORDS, size=6))}."
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Put a script in place of the generator that a configuration names."""
+    made = ScriptedGenerator(sentence)
+    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def told(flags):
+    """Return settings of a small evolution: two rounds, seeded, a few users held out."""
+    return {
+        **{key: value for key, value in flags.items() if key.partition(".")[0] in {"users", "bank", "encoder"}},
+        "bank.size": 60,
+        "generator.kind": "smollm2",
+        "mechanism.k": 3,
+        "mechanism.q": 0.5,
+        "evolve.rounds": 2,
+        "evolve.share": 0.5,
+        "evolve.near": 1.0,
+        "evolve.insecure_seed": 3,
+        "run.workers": 1,
+    }
+
+
+@pytest.fixture(scope="module")
+def audited(told):
+    return told | {
+        "evolve.audit": "nonce-norm",
+        "evolve.reference": 6,
+        "evolve.mauve": False,
+        "attack.probes": 8,
+        "attack.pool": 20,
+        "audit.trials": 4000,
+        "audit.threshold": "analytic",
+        "cohorts.canaries": 1,
+    }
+
+
+def test_an_evolution_leaves_a_population_with_lineage_in_three_formats(told, scripted, tmp_path):
+    run = run_evolution(resolve(flags=told), tmp_path / "run", command="canarybank evolve")
+    lines = [json.loads(line) for line in (run.folder / "population.jsonl").read_text().splitlines()]
+    assert len(lines) == run.results.candidates == 60
+    assert {line["born"] for line in lines} <= {0, 1, 2}
+    assert all(line["parents"] and line["prompt"] for line in lines if line["born"])
+    assert {line["insecure_seed"] for line in lines} == {3}
+    assert (run.folder / "population.parquet").is_file()
+    assert (run.folder / "population.csv").read_text().startswith("id,")
+    assert scripted.asked
+
+
+@pytest.mark.usefixtures("scripted")
+def test_every_round_states_what_was_spent(told, tmp_path):
+    results = run_evolution(resolve(flags=told), tmp_path / "run").results
+    mechanism = Mechanism(**results.mechanism.model_dump())
+    assert [each.epsilon for each in results.rounds] == [pytest.approx(epsilon(mechanism, t)) for t in (1, 2)]
+    assert all(each.added_up >= each.epsilon - 1e-6 for each in results.rounds)
+    assert results.complete
+    assert results.stopped is None
+    assert results.utility is results.audit is None
+
+
+@pytest.mark.usefixtures("scripted")
+def test_sigma_follows_from_epsilon_and_q_from_users(told, tmp_path):
+    flags = told | {"evolve.epsilon": 3.0, "evolve.users": 6}
+    results = run_evolution(resolve(flags=flags), tmp_path / "run").results
+    assert results.mechanism.q == 6 / results.voters
+    assert 2.99 < results.rounds[-1].epsilon <= 3.0
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_budget_ends_the_run_before_the_release_that_would_pass_it(told, tmp_path):
+    whole = epsilon(Mechanism(k=3, q=0.5), 1)
+    results = run_evolution(resolve(flags=told | {"evolve.budget": whole + 0.01}), tmp_path / "run").results
+    assert len(results.rounds) == 1
+    assert not results.complete
+    assert "past the declared budget" in results.stopped
+    assert any("affords 1 of 2 rounds" in note for note in results.notes)
+    assert len(Evolution.load(tmp_path / "run" / "evolution").rounds) == 1
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_finished_run_is_returned_as_it_is(told, tmp_path):
+    first = run_evolution(resolve(flags=told), tmp_path / "run")
+    before = {path: path.read_bytes() for path in first.folder.rglob("*") if path.is_file()}
+    run_evolution(resolve(flags=told), tmp_path / "run")
+    assert {path: path.read_bytes() for path in first.folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.usefixtures("scripted")
+def test_changed_privacy_parameters_are_refused_with_what_differs(told, tmp_path):
+    run_evolution(resolve(flags=told), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"mechanism.sigma: 1.0 -> 2.0\n  evolve.budget: left out -> 9.0"):
+        run_evolution(resolve(flags=told | {"mechanism.sigma": 2.0, "evolve.budget": 9.0}), tmp_path / "run")
+
+
+@pytest.mark.usefixtures("fresh_cache")
+def test_a_generator_that_fails_leaves_the_release_and_the_same_call_goes_on(told, tmp_path, monkeypatch, scripted):
+    failing = ScriptedGenerator(["I saw the cat and the dog today."])
+    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: failing)
+    with pytest.raises(GenerationError):
+        run_evolution(resolve(flags=told), tmp_path / "run")
+    release = (tmp_path / "run" / "evolution" / "rounds" / "000" / "release.insecure.npy").read_bytes()
+    with pytest.raises(IncompleteError, match="same command"):
+        _ = EvolutionRun.open(tmp_path / "run").results
+    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: scripted)
+    run = run_evolution(resolve(flags=told), tmp_path / "run")
+    assert (tmp_path / "run" / "evolution" / "rounds" / "000" / "release.insecure.npy").read_bytes() == release
+    assert len(run.results.rounds) == 2
+
+
+@pytest.mark.usefixtures("scripted")
+def test_the_same_seed_gives_the_same_results(told, tmp_path):
+    results = [run_evolution(resolve(flags=told), tmp_path / name).results.text() for name in ("one", "two")]
+    assert results[0] == results[1]
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_real_run_bears_no_stamp_and_is_never_the_same(told, tmp_path):
+    flags = {key: value for key, value in told.items() if key != "evolve.insecure_seed"}
+    runs = [run_evolution(resolve(flags=flags), tmp_path / name) for name in ("one", "two")]
+    releases = [run.evolution.rounds[0].release for run in runs]
+    assert not np.array_equal(*releases)
+    assert runs[0].results.insecure_seed is None
+    assert "differentially private" in runs[0].results.statement
+    assert "insecure" not in (runs[0].folder / "population.csv").read_text()
+
+
+@pytest.mark.usefixtures("scripted")
+def test_an_audit_needs_a_seed_and_says_so(audited, tmp_path):
+    flags = {key: value for key, value in audited.items() if key != "evolve.insecure_seed"}
+    with pytest.raises(ConfigError, match="--insecure-seed"):
+        run_evolution(resolve(flags=flags), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="module")
+def audited_run(audited, tmp_path_factory):
+    """Run a small audited evolution once."""
+    made = ScriptedGenerator(sentence)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: made)
+        return run_evolution(resolve(flags=audited), tmp_path_factory.mktemp("audited") / "run")
+
+
+def test_an_audited_run_shows_every_prefix_and_what_it_cost(audited_run):
+    results = audited_run.results
+    audit = results.audit
+    assert [each.rounds for each in audit.prefixes] == [1, 2]
+    for prefix, done in zip(audit.prefixes, results.rounds, strict=True):
+        assert prefix.theory == pytest.approx(done.epsilon)
+        assert prefix.exact_interval.lower <= prefix.exact + 1e-9
+        assert prefix.exact <= prefix.theory + 1e-4
+        assert prefix.bound.trials == (4000, 4000)
+    assert any("conditional on the banks" in note for note in audit.notes)
+    assert [each.after for each in results.cost] == [0, 1, 2]
+    assert results.utility.probes == 8
+    assert results.plain.probes == 0
+    assert results.rounds[0].probes == 8
+    assert "simulation" in results.statement
+
+
+def test_probes_keep_their_places_and_never_enter_the_population(audited_run):
+    evolution = audited_run.evolution
+    banks = [each.bank for each in evolution.rounds]
+    assert banks[0].reserved == banks[1].reserved
+    places = list(banks[0].reserved)
+    assert np.array_equal(banks[0].vectors[places], banks[1].vectors[places])
+    probes = {banks[0].texts[place] for place in places}
+    assert not probes & set(evolution.population.texts)
+    plain = Evolution.load(audited_run.folder / "plain")
+    assert plain.rounds[0].bank.reserved == ()
+
+
+def test_voters_reference_and_canaries_are_apart(audited_run):
+    results = audited_run.results
+    assert results.audit.eligible == results.voters
+    assert results.utility.reference_users == 6
+    assert results.voters + results.utility.reference_users < 30
+
+
+def test_an_evolution_is_no_audit_and_an_audit_no_evolution(audited_run, finished):
+    with pytest.raises(StoreError, match="is an evolution, not an audit"):
+        Run.open(audited_run.folder)
+    with pytest.raises(StoreError, match="is an audit, not an evolution"):
+        EvolutionRun.open(finished.folder)
+    with pytest.raises(StoreError, match="no run"):
+        EvolutionRun.open(finished.folder / "nothing")
+
+
+def test_a_folder_of_the_other_kind_is_refused(resolved, audited_run, finished, told, tmp_path):
+    with pytest.raises(StoreError):
+        run_evolution(resolve(flags=told), shutil.copytree(finished.folder, tmp_path / "other"))
+    with pytest.raises((ConfigError, StoreError)):
+        run_audit(resolved, audited_run.folder)
+
+
+def test_the_evolve_section_decides_nothing_in_an_audit(flags, copied):
+    run = run_audit(resolve(flags=flags | {"evolve.rounds": 9}), copied)
+    assert run.is_finished
