@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     "Audit": (
         ("demo", "Run the embedded audit, offline, in about a minute."),
         ("audit", "Run the whole audit that a configuration describes."),
+        ("evolve", "Run Private Evolution itself, optionally audited round by round."),
         ("bank", "Make a bank with a generator, or look at one."),
     ),
     "Before a run": (
@@ -39,7 +40,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
 """The commands by group, each with its one line of help; a command lives in the module of its name."""
 
 GLOBAL_FLAGS = ("--json", "--quiet", "--traceback")
-RESUMABLE = ("audit", "bank", "demo")
+RESUMABLE = ("audit", "bank", "demo", "evolve")
 """The commands whose work is kept when they are interrupted."""
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from canarybank.experiment.commitment import AttackCommitment, CanaryCommitment, Commitment
     from canarybank.experiment.config import Config
+    from canarybank.experiment.evolution import EvolutionRun, run_evolution
+    from canarybank.experiment.evolution_results import EvolutionResults
     from canarybank.experiment.folder import Run
     from canarybank.experiment.gating import GateOutcome, Power, gate
     from canarybank.experiment.manifest import Manifest
@@ -32,6 +34,8 @@ __all__ = [
     "Check",
     "Commitment",
     "Config",
+    "EvolutionResults",
+    "EvolutionRun",
     "GateOutcome",
     "Manifest",
     "Plan",
@@ -50,6 +54,7 @@ __all__ = [
     "plan",
     "resolve",
     "run_audit",
+    "run_evolution",
     "selftest",
     "settings_of",
     "starter",
@@ -59,6 +64,8 @@ __all__ = [
 _HOMES = {
     "commitment": ("AttackCommitment", "CanaryCommitment", "Commitment"),
     "config": ("Config",),
+    "evolution": ("EvolutionRun", "run_evolution"),
+    "evolution_results": ("EvolutionResults",),
     "folder": ("Run",),
     "gating": ("GateOutcome", "Power", "gate"),
     "manifest": ("Manifest",),
