@@ -49,13 +49,14 @@ def listing(
 
 
 def _entry(place: Path) -> dict[str, Any]:
-    from canarybank.experiment import EvolutionRun, Run
+    from canarybank.experiment import EvolutionRun, Run, gate
     from canarybank.experiment.folder import is_evolution
 
     if is_evolution(place):
         return _evolution(EvolutionRun.open(place))
     run = Run.open(place)
-    largest = max(run.results.attacks, key=lambda each: each.headline.epsilon) if run.is_finished else None
+    # A maximum over attacks is a claim of its own, so it is the gate's, with alpha split over them.
+    largest = gate(run, run.results.epsilon) if run.is_finished else None
     return {
         "run": str(place),
         "state": run.manifest.state,
@@ -66,9 +67,9 @@ def _entry(place: Path) -> dict[str, Any]:
         if largest is None
         else {
             "attack": largest.attack,
-            "epsilon": largest.headline.epsilon,
-            "method": largest.headline.method,
-            "confidence": largest.headline.confidence,
+            "epsilon": largest.epsilon,
+            "method": largest.method,
+            "confidence": largest.confidence,
         },
     }
 
