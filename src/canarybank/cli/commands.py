@@ -17,6 +17,8 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("demo", "Run the embedded audit, offline, in about a minute."),
         ("audit", "Run the whole audit that a configuration describes."),
         ("evolve", "Run Private Evolution itself, optionally audited round by round."),
+        ("sweep", "Run an audit at every point of a grid over any keys."),
+        ("reproduce", "Make a table or figure of the paper, beside its own numbers."),
         ("bank", "Make a bank with a generator, or look at one."),
     ),
     "Before a run": (
@@ -40,7 +42,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
 """The commands by group, each with its one line of help; a command lives in the module of its name."""
 
 GLOBAL_FLAGS = ("--json", "--quiet", "--traceback")
-RESUMABLE = ("audit", "bank", "demo", "evolve")
+RESUMABLE = ("audit", "bank", "demo", "evolve", "reproduce", "sweep")
 """The commands whose work is kept when they are interrupted."""
 
 

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from canarybank.experiment.selftests import Check, SelfTest, selftest
     from canarybank.experiment.stage_cache import StageCache
     from canarybank.experiment.starter_file import starter
+    from canarybank.experiment.sweep import Axis, Point, grid, read_axis, run_sweep
     from canarybank.experiment.verification import Verification, verify
 
 __all__ = [
     "PRESETS",
     "AttackCommitment",
     "AttackRecord",
+    "Axis",
     "BoundRecord",
     "CanaryCommitment",
     "CanaryRecord",
@@ -39,6 +41,7 @@ __all__ = [
     "GateOutcome",
     "Manifest",
     "Plan",
+    "Point",
     "Power",
     "Resolved",
     "Results",
@@ -50,11 +53,14 @@ __all__ = [
     "fields",
     "flatten",
     "gate",
+    "grid",
     "mechanism_of",
     "plan",
+    "read_axis",
     "resolve",
     "run_audit",
     "run_evolution",
+    "run_sweep",
     "selftest",
     "settings_of",
     "starter",
@@ -77,6 +83,7 @@ _HOMES = {
     "selftests": ("Check", "SelfTest", "selftest"),
     "stage_cache": ("StageCache",),
     "starter_file": ("starter",),
+    "sweep": ("Axis", "Point", "grid", "read_axis", "run_sweep"),
     "verification": ("Verification", "verify"),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
