@@ -150,6 +150,39 @@ def test_joining_keeps_the_older_of_two_rows(tmp_path: Path, monkeypatch: pytest
     assert vectors[0, 0] == 1
 
 
+def test_a_segment_is_joined_once_and_a_text_keeps_one_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str]
+) -> None:
+    monkeypatch.setattr(module, "_COMPACT_FROM", 4)
+    one, two = open_shelf(tmp_path), open_shelf(tmp_path)
+    for text in texts[:20]:
+        for shelf in (one, two):
+            put(shelf, [text])
+            shelf.compact()
+    fresh = open_shelf(tmp_path)
+    assert sum(segment.meta["rows"] for segment in fresh._segments) == 40
+    monkeypatch.setattr(module, "_COMPACT_FROM", 1)
+    fresh.compact()
+    last = open_shelf(tmp_path)
+    assert [segment.meta["rows"] for segment in last._segments] == [20]
+    check(last, texts[:20])
+
+
+def test_joining_does_not_let_a_younger_large_segment_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.eye(8, dtype=np.float32)
+    shelf = open_shelf(tmp_path)
+    shelf.put(text_keys(["a"]), rows[:1])
+    shelf.put(text_keys(["a", "b", "c"]), rows[1:4])
+    shelf.put(text_keys(["b"]), rows[4:5])
+    monkeypatch.setattr(module, "_COMPACT_FROM", 2)
+    monkeypatch.setattr(module, "_SMALL_BYTES", shelf._segments[1].size)
+    before = shelf.get(text_keys(["a", "b", "c"]))
+    shelf.compact()
+    assert len(segments(shelf)) == 2
+    after = open_shelf(tmp_path).get(text_keys(["a", "b", "c"]))
+    np.testing.assert_array_equal(after, before)
+
+
 def test_a_segment_that_vanishes_between_listing_and_reading_is_passed_over(tmp_path: Path) -> None:
     shelf = open_shelf(tmp_path)
     shelf._take_in(shelf.folder / "gone.vectors")

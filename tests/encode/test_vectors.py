@@ -91,3 +91,13 @@ def test_a_bad_parquet_is_explained(tmp_path: Path) -> None:
         GivenVectors(tmp_path / "v.npz")
     with pytest.raises(DataError, match="There is no file of vectors"):
         GivenVectors(tmp_path / "nowhere.npz")
+
+
+def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cut.npz"
+    np.savez_compressed(path, vectors=ROWS, texts=np.array(TEXTS))
+    whole = path.read_bytes()
+    for end in (10, len(whole) // 2, len(whole) - 5):
+        path.write_bytes(whole[:end])
+        with pytest.raises(DataError, match="cannot be read as npz"):
+            GivenVectors(path)

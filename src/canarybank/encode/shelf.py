@@ -51,6 +51,7 @@ class Shelf:
         self._starts: list[int] = [0]
         self._seen: set[str] = set()
         self._used: set[int] = set()
+        self._joined: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._index)
@@ -103,21 +104,38 @@ class Shelf:
         self._take_in(self._write(np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, _KEY_BYTES), vectors))
 
     def compact(self) -> None:
-        """Join the small segments into one where there are many; what this process has taken in stays valid."""
-        small = [number for number, segment in enumerate(self._segments) if segment.size < _SMALL_BYTES]
+        """Join the small segments into one where there are many; what this process has taken in stays valid.
+
+        Of a text's rows only the one that is read goes along, and the new segment sorts where the oldest stood,
+        so that no text's vector changes.
+        """
+        small = [
+            number
+            for number, segment in enumerate(self._segments)
+            if segment.size < _SMALL_BYTES and number not in self._joined
+        ]
         if len(small) < _COMPACT_FROM:
             return
-        sound = [
-            (self._segments[number], vectors) for number in small if (vectors := self._vectors(number)) is not None
-        ]
-        keys = np.concatenate([segment["keys"] for segment, _ in sound])
-        self._seen.add(self._write(keys, np.concatenate([vectors for _, vectors in sound])).name)
-        for segment, _ in sound:
+        sound = [number for number in small if self._vectors(number) is not None]
+        self._joined.update(small)
+        if read := [(number, rows) for number in sound if len(rows := self._rows_read(number))]:
+            keys = np.concatenate([self._segments[number]["keys"][rows] for number, rows in read])
+            vectors = np.concatenate([self._segments[number]["vectors"][rows] for number, rows in read])
+            oldest = min(int(self._segments[number].path.name.partition("-")[0]) for number in sound)
+            self._seen.add(self._write(keys, vectors, oldest).name)
+        for number in sound:
             with contextlib.suppress(OSError):
-                segment.path.unlink()
+                self._segments[number].path.unlink()
 
-    def _write(self, keys: NDArray[np.uint8], vectors: Vectors) -> Path:
-        path = self.folder / f"{time.time_ns():020d}-{os.getpid()}-{secrets.token_hex(4)}{SEGMENT_SUFFIX}"
+    def _rows_read(self, number: int) -> list[int]:
+        """Return the rows of a segment that are read, not those of texts that an older segment holds too."""
+        keys, start = self._segments[number]["keys"].tobytes(), self._starts[number]
+        places = range(0, len(keys), _KEY_BYTES)
+        return [row for row, at in enumerate(places) if self._index.get(keys[at : at + _KEY_BYTES]) == start + row]
+
+    def _write(self, keys: NDArray[np.uint8], vectors: Vectors, written: int | None = None) -> Path:
+        stamp = time.time_ns() if written is None else written
+        path = self.folder / f"{stamp:020d}-{os.getpid()}-{secrets.token_hex(4)}{SEGMENT_SUFFIX}"
         write_segment(path, {"keys": keys, "vectors": vectors}, {**self._meta, "rows": len(keys)})
         return path
 

@@ -9,6 +9,8 @@ that stand in the order of records go to ``Users.with_vectors``.
 The fingerprint is the sha256 of the file. A vector comes from the file as it is, so batch-mates cannot change it.
 """
 
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -70,7 +72,7 @@ def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
         with np.load(path, allow_pickle=False) as file:
             held = {name: file[name] for name in ("vectors", "texts", "sha256") if name in file.files}
             names = file.files
-    except (OSError, ValueError, AttributeError, EOFError) as error:
+    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"{str(path)!r} cannot be read as npz ({error}); save plain arrays by numpy.savez, texts as strings."
         ) from error
