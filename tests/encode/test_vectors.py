@@ -101,3 +101,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
         path.write_bytes(whole[:end])
         with pytest.raises(DataError, match="cannot be read as npz"):
             GivenVectors(path)
+    with path.open("wb") as file:
+        np.save(file, ROWS)
+    with pytest.raises(DataError, match="cannot be read as npz"):
+        GivenVectors(path)

@@ -72,7 +72,7 @@ def test_too_few_texts_say_what_was_rejected_and_why(capsys):
     with pytest.raises(
         GenerationError, match=r"tiny wrote 1 of 3 candidates in 3 answers.* 1 empty, 1 duplicate\..*tries"
     ):
-        harvest(generator, plan(1, attempts=3), 3, Distinct(1.0), Lines())
+        harvest(generator, plan(1, attempts=3), 3, Distinct(1.0), Lines(short=0))
     assert "writing candidates" in capsys.readouterr().err
 
 

@@ -7,6 +7,8 @@ from canarybank.generate import Prompt, Request, Response, load_prompt, prompt_n
 from canarybank.generate.prompts import fill, tame
 
 NEEDS = {
+    "bank-argument": {"label"},
+    "bank-argument-examples": {"label", "examples"},
     "bank-chat": {"label"},
     "bank-examples": {"label", "examples"},
     "bank-examples-list": {"label", "examples"},

@@ -290,7 +290,7 @@ def test_choices_validate_themselves(choice: dict[str, Any], message: str) -> No
 
 def test_both_readings_are_shown(write: Callable[..., Path]) -> None:
     shown = io.StringIO()
-    admit(_csv(write, [("a", "x", "1")]), progress=Lines(shown))
+    admit(_csv(write, [("a", "x", "1")]), progress=Lines(shown, short=0))
     assert "count users of a.csv: done" in shown.getvalue()
     assert "choose records of a.csv: done" in shown.getvalue()
 

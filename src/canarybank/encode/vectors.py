@@ -69,10 +69,11 @@ class GivenVectors:
 
 def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here, because numpy leaves a file open that proves to be no archive.
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             held = {name: file[name] for name in ("vectors", "texts", "sha256") if name in file.files}
             names = file.files
-    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, TypeError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"{str(path)!r} cannot be read as npz ({error}); save plain arrays by numpy.savez, texts as strings."
         ) from error
