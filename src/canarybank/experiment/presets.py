@@ -14,6 +14,14 @@ _PAPER: Mapping[str, Any] = {
     "audit": {"trials": 1_000_000, "alpha": 0.05, "method": "paper", "threshold": "calibrated", "accounted": 1.695},
 }
 
+_YELP: Mapping[str, Any] = {"format": "yelp", "minimum": 64, "cap": 64}
+_YELP_BANK: Mapping[str, Any] = {
+    "source": "generate",
+    "size": 8192,
+    "prompt": "bank-yelp",
+    "labels": ("1", "2", "3", "4", "5"),
+}
+
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "embedded": {
@@ -44,15 +52,15 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "responses": "embedded",
             },
         },
-        "paper-yelp": {
+        "paper-yelp": {**_PAPER, "users": _YELP, "bank": _YELP_BANK},
+        "paper-rounds": {
             **_PAPER,
-            "users": {"format": "yelp", "minimum": 64, "cap": 64},
-            "bank": {
-                "source": "generate",
-                "size": 8192,
-                "prompt": "bank-yelp",
-                "labels": ("1", "2", "3", "4", "5"),
-            },
+            "users": _YELP,
+            "bank": _YELP_BANK,
+            "cohorts": {"auxiliary": 500, "calibration": 500, "evaluation": 8000, "canaries": 1},
+            "mechanism": {"k": 5, "clip": 0.1, "sigma": 1.1088, "q": 0.1, "delta": 1e-5},
+            "audit": {"trials": 5_000_000, "alpha": 0.01, "method": "paper", "threshold": "analytic"},
+            "evolve": {"rounds": 6, "share": 0.05, "audit": "nonce-norm", "insecure_seed": 0, "compare": False},
         },
         "paper-sentiment140": {
             **_PAPER,

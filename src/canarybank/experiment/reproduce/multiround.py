@@ -10,6 +10,7 @@ from canarybank.experiment.admitted import admit_users
 from canarybank.experiment.evolution import run_evolution
 from canarybank.experiment.evolution_results import EvolutionResults, MultiRoundRecord, PrefixRecord
 from canarybank.experiment.origins import Resolved
+from canarybank.experiment.presets import PRESETS
 from canarybank.experiment.reproduce.piece import Cell, Piece, Span
 from canarybank.experiment.reproduce.published import ROUND_THEORY, UNPUBLISHED
 from canarybank.experiment.reproduce.recipe import Order, arm_a
@@ -17,20 +18,14 @@ from canarybank.experiment.variants import filled
 
 __all__ = ["PAPER_ROUNDS", "multiround"]
 
+_PRESET: Final = PRESETS["paper-rounds"]
 PAPER_ROUNDS: Final[dict[str, Any]] = {
-    "mechanism.sigma": 1.1088,
-    "evolve.rounds": 6,
-    "evolve.share": 0.05,
-    "evolve.audit": "nonce-norm",
-    "evolve.insecure_seed": 0,
-    "evolve.compare": False,
-    "cohorts.canaries": 1,
-    "audit.trials": 5_000_000,
-    "audit.alpha": 0.01,
-    "audit.threshold": "analytic",
+    "mechanism.sigma": _PRESET["mechanism"]["sigma"],
+    "cohorts.canaries": _PRESET["cohorts"]["canaries"],
+    **{f"{part}.{key}": value for part in ("evolve", "audit") for key, value in _PRESET[part].items()},
 }
 """The paper's parameters of several releases; it names neither its attack nor its number of canaries."""
-ELIGIBLE: Final = 8000
+ELIGIBLE: Final[int] = _PRESET["cohorts"]["evaluation"]
 _SMALL: Final[dict[str, Any]] = {"evolve.rounds": 2, "audit.trials": 50_000}
 _COHORT, _REFERENCE, _REFERENCE_SHARE = 500, 500, 10
 

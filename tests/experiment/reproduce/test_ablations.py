@@ -1,0 +1,23 @@
+from canarybank.experiment.reproduce import Scale, make_piece
+from canarybank.experiment.reproduce.ablations import GRIDS, TRIALS, _base
+
+
+def test_a_small_figure_sweeps_over_sigma_and_q_with_one_canary(order):
+    piece = make_piece("ablations", order(scale=Scale.SMALL, flags={"cohorts.canaries": 1, "audit.trials": 500}))
+    places = {(cell.at["axis"], cell.at["value"]) for cell in piece.cells}
+    assert places == {("sigma", 0.5), ("sigma", 1.0), ("sigma", 2.0), ("q", 0.05), ("q", 0.1), ("q", 0.3)}
+    assert {cell.canaries for cell in piece.cells} == {1}
+    sigmas = [cell for cell in piece.cells if cell.at["axis"] == "sigma"]
+    nonce = {cell.at["value"]: cell.exact for cell in sigmas if cell.at["attack"] == "nonce-norm"}
+    assert nonce[0.5] > nonce[1.0] > nonce[2.0]
+    assert all(cell.is_explained for cell in piece.cells)
+    assert "not published as a number" in piece.about
+    assert "sigma 0.5, 1, 2" in piece.about
+
+
+def test_at_the_papers_scale_there_are_five_million_trials_and_the_papers_point_is_in_both_grids(order):
+    config = _base(order()).config
+    assert config.audit.trials == 3000  # a flag beats it
+    assert TRIALS == 5_000_000
+    assert 1.0 in GRIDS["mechanism.sigma"]
+    assert 0.1 in GRIDS["mechanism.q"]

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from canarybank.errors import ConfigError
+from canarybank.experiment.reproduce import make_piece
+from canarybank.experiment.reproduce.multiround import PAPER_ROUNDS
+from canarybank.experiment.reproduce.published import ROUND_THEORY
+from canarybank.generate import ScriptedGenerator
+
+WORDS = (
+    "the",
+    "cat",
+    "dog",
+    "sun",
+    "rain",
+    "soup",
+    "bread",
+    "walk",
+    "blue",
+    "green",
+    "tall",
+    "music",
+    "river",
+    "stone",
+)
+EVOLVING = {
+    "generator.kind": "smollm2",
+    "attack.names": "nonce-norm",
+    "cohorts.canaries": 1,
+    "evolve.near": 1.0,
+    "evolve.share": 0.5,
+    "evolve.mauve": False,
+    "audit.trials": 2000,
+}
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    def sentence(request):
+        return f"I saw the {' '.join(np.random.default_rng(request.seed).choice(WORDS, size=6))}."
+
+    made = ScriptedGenerator(sentence)
+    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: made)
+
+
+@pytest.mark.usefixtures("scripted")
+def test_every_prefix_is_a_cell_with_theory_exact_and_observed(order):
+    asked = order(flags=EVOLVING, rounds=2)
+    piece = make_piece("multiround", asked)
+    assert [cell.at["rounds"] for cell in piece.cells] == [1, 2]
+    assert [cell.accounted for cell in piece.cells] == list(ROUND_THEORY[:2])
+    assert [round(cell.mechanism, 4) for cell in piece.cells] == [1.3347, 1.5299]
+    assert all(cell.exact <= cell.mechanism + 1e-6 and cell.is_explained for cell in piece.cells)
+    assert any("the paper has 8,000" in note for note in piece.notes)
+    assert any("There are 2 releases" in note for note in piece.notes)
+    before = (asked.folder / "multiround.json").read_bytes()
+    assert make_piece("multiround", asked) == piece
+    assert (asked.folder / "multiround.json").read_bytes() == before
+
+
+def test_it_needs_a_generator(order):
+    with pytest.raises(ConfigError, match="generator"):
+        make_piece("multiround", order())
+
+
+def test_the_papers_parameters():
+    assert PAPER_ROUNDS["mechanism.sigma"] == 1.1088
+    assert (PAPER_ROUNDS["evolve.rounds"], PAPER_ROUNDS["evolve.share"]) == (6, 0.05)
+    assert PAPER_ROUNDS["audit.trials"] == 5_000_000

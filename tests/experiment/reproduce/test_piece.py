@@ -1,0 +1,10 @@
+import pytest
+
+from canarybank.errors import StoreError
+from canarybank.experiment.reproduce import read_piece
+
+
+def test_a_file_that_is_no_piece_is_refused(tmp_path):
+    (tmp_path / "main.json").write_text('{"name": "main"}')
+    with pytest.raises(StoreError, match="not what canarybank writes"):
+        read_piece(tmp_path / "main.json")
