@@ -38,8 +38,8 @@ __all__ = [
 
 SCHEMA = 1
 PRIVATE = (
-    "Releases and populations here are made of noisy histograms and public text; together they are differentially "
-    "private for adding or removing one user, with the epsilon and delta that the ledger states."
+    "Releases and populations here are made of noisy histograms and public text. The ledger states the epsilon of all "
+    "releases together, for adding or removing one user, by its accountant and on its assumptions."
 )
 REFERENCE = (
     "The figures of utility are computed from held-out users' records without noise: they are not differentially "
@@ -66,7 +66,7 @@ class RoundRecord(Record):
 
 
 class FiguresRecord(Record):
-    """What one population is worth; none of it is private."""
+    """What one population is worth, computed without noise."""
 
     after: int = Field(description="The rounds behind it: 0 for the first population.")
     candidates: int = Field(description="Its candidates; probes are never among them.")
@@ -145,7 +145,7 @@ class EvolutionResults(Record):
 
     schema_version: int = Field(default=SCHEMA, description="The version of this file's layout.")
     canarybank: str = Field(default=__version__, description="The version of canarybank.")
-    statement: str = Field(description="What of this is private, and what is not.")
+    statement: str = Field(description="What of this carries noise, and what does not.")
     insecure_seed: int | None = Field(description="The seed of a simulation; null for a real run.")
     complete: bool = Field(description="Whether all rounds were made.")
     stopped: str | None = Field(default=None, description="Why the run ended early.")
@@ -169,7 +169,7 @@ class EvolutionResults(Record):
 
 
 def statement_of(insecure_seed: int | None, *, reference: bool) -> str:
-    """Say what of a run is private."""
+    """Say what of a run carries noise, and what does not."""
     if insecure_seed is not None:
         return SIMULATION
     return f"{PRIVATE} {REFERENCE}" if reference else PRIVATE
