@@ -84,6 +84,25 @@ def test_the_embedded_bank_for_other_users_is_noted(users, cache, monkeypatch):
     assert "these users are others" in gather_candidates(BankConfig(), users, None, cache, built_in=False).notes[0]
 
 
+def test_the_embedded_bank_may_be_cut_to_some_labels(users, cache):
+    some = gather_candidates(BankConfig(labels=("pizza",)), users, None, cache)
+    whole = gather_candidates(BankConfig(), users, None, cache)
+    assert 0 < len(some.texts) < len(whole.texts)
+    assert set(some.texts) < set(whole.texts)
+    with pytest.raises(ConfigError, match="no label 'piza'"):
+        gather_candidates(BankConfig(labels=("piza",)), users, None, cache)
+
+
+def test_labels_of_a_bank_file_are_kept(tmp_path, users, cache):
+    CandidateBank(TEXTS, ("sad", "glad", "sad")).write(tmp_path / "a.parquet")
+    CandidateBank(TEXTS, ("",) * 3).write(tmp_path / "b.parquet")
+    found = [
+        gather_candidates(BankConfig(source=str(tmp_path / f"{name}.parquet"), size=2), users, None, cache)
+        for name in "ab"
+    ]
+    assert [each.labels for each in found] == [("sad", "glad"), None]
+
+
 def test_a_bank_is_generated_once(users, cache):
     config = BankConfig(source="generate", size=4, labels=("cats", "dogs"), near=1.0)
     generator = ScriptedGenerator(lambda r: f"I saw number {r.seed} of them in the garden today.", name="numbers")

@@ -156,7 +156,7 @@ def test_a_real_run_bears_no_stamp_and_is_never_the_same(told, tmp_path):
     releases = [run.evolution.rounds[0].release for run in runs]
     assert not np.array_equal(*releases)
     assert runs[0].results.insecure_seed is None
-    assert "differentially private" in runs[0].results.statement
+    assert "The ledger states the epsilon" in runs[0].results.statement
     assert "insecure" not in (runs[0].folder / "population.csv").read_text()
 
 

@@ -56,7 +56,7 @@ def command(
     from canarybank.experiment import run_evolution
 
     place = folder or Path("runs") / (given.file.stem if given.file is not None else "evolution")
-    run = run_evolution(given.resolved, place, progress=output.progress, command=typed())
+    run = run_evolution(given.resolved, place, progress=output.progress, command=typed(), told=output.note)
     page = published_evolution(run)
     print_evolution("evolve", run, page, output)
     if show:

@@ -22,10 +22,11 @@ GENERATED_SIZE = 8192
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The texts of a bank, and what a reader should know of them."""
+    """The texts of a bank, what a reader should know of them, and their labels where they were written for some."""
 
     texts: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
 
 
 _STAND_IN = (
@@ -49,7 +50,7 @@ def gather_candidates(
     ``built_in`` says whether the users are the built-in ones, for whom the embedded bank was written.
     """
     if config.source == "embedded":
-        texts = _first(embedded_bank().texts, config.size, "the embedded bank")
+        texts = _first(_embedded(config.labels), config.size, "the embedded bank")
         return Candidates(texts, () if built_in else (_STAND_IN,))
     if config.source == "generate":
         if generator is None:
@@ -57,8 +58,9 @@ def gather_candidates(
                 "bank.source is generate, but no generator is named; set generator.kind, or name a bank file by "
                 "bank.source."
             )
-        return Candidates(_generated(config, users, generator, cache, progress))
-    return Candidates(_first(read_texts(Path(config.source), config.text), config.size, config.source))
+        return _generated(config, users, generator, cache, progress)
+    texts = _first(read_texts(Path(config.source), config.text), config.size, config.source)
+    return Candidates(texts, labels=_labels(config, len(texts)))
 
 
 def bank_prompt(config: BankConfig) -> tuple[Prompt, tuple[str, ...] | None]:
@@ -101,11 +103,12 @@ def read_texts(path: Path, column: str = "text") -> tuple[str, ...]:
 
 def _generated(
     config: BankConfig, users: Users, generator: Generator, cache: StageCache, progress: Progress
-) -> tuple[str, ...]:
+) -> Candidates:
     prompt, examples = bank_prompt(config)
     labels, size = bank_labels(config, users), config.size or GENERATED_SIZE
     key = stage_key(
         "bank",
+        layout="with labels",
         generator=generator.fingerprint,
         prompt=prompt.hash,
         labels=labels,
@@ -114,7 +117,7 @@ def _generated(
         size=size,
     )
 
-    def make() -> list[str]:
+    def make() -> dict[str, list[str]]:
         bank: CandidateBank = make_bank(
             generator,
             size,
@@ -127,9 +130,30 @@ def _generated(
             tries=config.tries,
             progress=progress,
         )
-        return list(bank.texts)
+        return {"texts": list(bank.texts), "labels": list(bank.labels)}
 
-    return tuple(cache.document("bank", key, make))
+    made = cache.document("bank", key, make)
+    return Candidates(tuple(made["texts"]), labels=tuple(made["labels"]))
+
+
+def _labels(config: BankConfig, count: int) -> tuple[str, ...] | None:
+    """Return the labels of a file that `canarybank bank` wrote, or None."""
+    path = Path(config.source)
+    if path.suffix.lower() not in {".parquet", ".pq"} or config.text != "text":
+        return None
+    labels = CandidateBank.read(path).labels[:count]
+    return labels if any(labels) else None
+
+
+def _embedded(labels: Sequence[str]) -> tuple[str, ...]:
+    """Return the embedded texts, all or those of some labels."""
+    bank = embedded_bank()
+    for label in labels:
+        if label not in bank.labels:
+            raise ConfigError(
+                f"The embedded bank has no label {label!r}; `canarybank bank show` lists those that it has."
+            )
+    return tuple(text for text, label in zip(bank.texts, bank.labels, strict=True) if not labels or label in labels)
 
 
 def _first(texts: Sequence[str], size: int | None, where: str) -> tuple[str, ...]:

@@ -145,7 +145,9 @@ class BankConfig(_Section):
     )
     text: str = Field(default="text", description="The column of the file that holds the texts.")
     labels: Names = Field(
-        default=(), description="The labels or topics to generate for; left out, the users' own labels."
+        default=(),
+        description="The labels or topics to generate for, left out the users' own labels; or those to take of the "
+        "embedded bank, left out all.",
     )
     prompt: str | None = Field(default=None, description="The prompt to generate with, by name or path of a TOML file.")
     examples: str | None = Field(default=None, description="A file of public example texts to show to the generator.")
@@ -321,6 +323,10 @@ class EvolveConfig(_Section):
         description="The users held out for figures of utility, which are not private; 0 makes no such figures.",
     )
     mauve: bool = Field(default=True, description="Whether the figures of utility include MAUVE.")
+    buckets: Annotated[int, Field(ge=2)] | None = Field(
+        default=None,
+        description="The clusters that MAUVE compares texts by; left out, a tenth of the first population.",
+    )
     audit: AttackName | None = Field(
         default=None, description="The attack to audit every prefix of rounds with; it needs evolve.insecure_seed."
     )

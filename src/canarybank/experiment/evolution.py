@@ -10,7 +10,7 @@ The folder of an evolution::
     report.html      the page
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from canarybank.engine import Engine, Threads
 from canarybank.errors import BudgetError, ConfigError, IncompleteError, StoreError
-from canarybank.evolve import Evolution, Population, Probes
+from canarybank.evolve import Evolution, Population, Probes, Round
 from canarybank.evolve import Run as Rounds
 from canarybank.evolve.multiround import evolve_audit
 from canarybank.evolve.utility import Utility, audit_cost, utility
@@ -46,6 +46,7 @@ __all__ = ["EVOLUTION", "PLAIN", "EvolutionRun", "run_evolution"]
 EVOLUTION = "evolution"
 PLAIN = "plain"
 EXAMPLES = 12
+Told = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ def run_evolution(
     engine: Engine | None = None,
     progress: Progress = SILENT,
     command: str = "",
+    told: Told | None = None,
 ) -> EvolutionRun:
     """Run an evolution in a folder, or go on with the one that stands there; a finished one is returned as it is.
 
@@ -119,6 +121,7 @@ def run_evolution(
         engine: Where the audit's trials run; by default on a thread for each core, or for each of ``run.workers``.
         progress: Where progress is shown.
         command: The command to name in the manifest.
+        told: Called after each round with a sentence on what all releases so far spend.
     """
     config = resolved.config
     require_simulation(config.evolve)
@@ -127,7 +130,7 @@ def run_evolution(
             return run
         cache = StageCache()
         scene = set_scene(config, cache, progress)
-        results = _Work(config, scene, run.folder, engine or Threads(config.run.workers), progress).results()
+        results = _Work(config, scene, run.folder, engine or Threads(config.run.workers), progress, told).results()
         write_atomic(run.folder / RESULTS, results.text())
         stages = {"made": dict(cache.made), "found": dict(cache.found)}
         done = {"state": "finished", "finished": now(), "stages": stages}
@@ -145,6 +148,7 @@ class _Work:
     folder: Path
     engine: Engine
     progress: Progress
+    told: Told | None
 
     def results(self) -> EvolutionResults:
         """Walk from the first bank to the last figure."""
@@ -187,15 +191,22 @@ class _Work:
             progress=self.progress,
         ) as rounds:
             try:
-                return rounds.finish(), None
+                while rounds.done < scene.plan.rounds:
+                    self._tell(name, rounds.advance())
             except BudgetError as error:
                 return rounds.conclude(), str(error)
+            return rounds.conclude(), None
+
+    def _tell(self, name: str, done: Round) -> None:
+        if self.told is not None:
+            where = f"round {done.number + 1} of {self.scene.plan.rounds}"
+            self.told(f"{where}{' without probes' if name == PLAIN else ''}: {done.spent}")
 
     def _measured(self, evolution: Evolution) -> Utility | None:
         scene, chosen = self.scene, self.config.evolve
         if scene.reference is None:
             return None
-        mauve = mauve_of(chosen)
+        mauve = mauve_of(chosen, len(scene.audited_start[0]))
         return utility(evolution, scene.reference, mauve=mauve, similarity=chosen.near, progress=self.progress)
 
     def _plain(self, audited: Utility | None) -> Utility | None:

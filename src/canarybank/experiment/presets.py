@@ -14,6 +14,19 @@ _PAPER: Mapping[str, Any] = {
     "audit": {"trials": 1_000_000, "alpha": 0.05, "method": "paper", "threshold": "calibrated", "accounted": 1.695},
 }
 
+# The embedded evolution begins with talk about food alone, and the users' votes lead it to what they talk about.
+_FOOD = (
+    "cooking dinner",
+    "breakfast",
+    "pizza",
+    "ice cream",
+    "spicy food",
+    "coffee in the morning",
+    "a favourite snack",
+    "eating out",
+    "baking a cake",
+)
+
 _YELP: Mapping[str, Any] = {"format": "yelp", "minimum": 64, "cap": 64}
 _YELP_BANK: Mapping[str, Any] = {
     "source": "generate",
@@ -36,19 +49,20 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "users": {"source": "chitchat"},
             "cohorts": {"fixed": ("embedded",)},
             "encoder": {"name": "wordllama"},
-            "bank": {"source": "embedded", "size": 200},
+            "bank": {"source": "embedded", "size": 100, "labels": _FOOD},
             "generator": {"kind": "smollm2", "threads": 1},
             "mechanism": {"k": 1, "q": 0.5, "sigma": 1.5},
             "attack": {"probes": 16, "pool": 128},
             "audit": {"threshold": "analytic"},
             "evolve": {
                 "rounds": 2,
-                "share": 0.75,
+                "share": 0.6,
                 "prompt": "continue-list",
                 "high": 3,
                 "low": 1,
                 "tries": 20,
                 "reference": 100,
+                "buckets": 40,
                 "responses": "embedded",
             },
         },

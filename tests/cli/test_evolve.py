@@ -1,0 +1,92 @@
+import json
+
+import pytest
+
+from canarybank.generate import ScriptedGenerator
+
+WORDS = ("cat", "dog", "sun", "rain", "soup", "bread", "walk", "run", "blue", "green", "tall", "sad", "music", "train")
+SMALL = (
+    *("--bank.size", 40, "--generator.kind", "smollm2", "--evolve.rounds", 2, "--evolve.share", 0.5),
+    *("--evolve.near", 1, "--run.workers", 1),
+)
+AUDIT = (
+    *("--audit", "nonce-norm", "--audit.trials", 2000, "--audit.threshold", "analytic", "--cohorts.canaries", 1),
+    *("--evolve.reference", 4, "--evolve.mauve=false", "--attack.probes", 6, "--attack.pool", 12),
+)
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch):
+    def script(request):
+        return f"I saw the {' '.join(WORDS[(request.seed // 14**i) % 14] for i in range(5))} today."
+
+    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: ScriptedGenerator(script))
+
+
+def test_a_file_of_users_becomes_synthetic_text(cli, own, tmp_path):
+    outcome = cli("evolve", own, *SMALL)
+    assert outcome.code == 0, outcome.err
+    folder = tmp_path / "runs" / "own"
+    names = {path.name for path in folder.iterdir()}
+    kinds = {"population.parquet", "population.jsonl", "population.csv"}
+    assert {"manifest.json", "results.json", "report.html", "evolution", *kinds} <= names
+    assert "INSECURE" not in outcome.out
+    assert "2 rounds of Private Evolution" in outcome.out
+
+
+def test_every_round_shows_the_total_epsilon_as_it_goes(cli, own):
+    err = cli("evolve", own, *SMALL).err
+    assert "round 1 of 2: epsilon" in err
+    assert "round 2 of 2: epsilon" in err
+    assert err.count("adding up rounds:") >= 2
+
+
+def test_the_same_command_shows_the_run_again_and_another_is_refused(cli, own):
+    assert cli("evolve", own, *SMALL).code == 0
+    assert cli("evolve", own, *SMALL, "--quiet").err == ""
+    refused = cli("evolve", own, *SMALL, "--mechanism.sigma", 9)
+    assert refused.code == 2
+    assert "mechanism.sigma: 0.5 -> 9.0" in refused.err
+
+
+def test_an_audit_without_a_seed_is_refused_with_the_flag_to_add(cli, own):
+    outcome = cli("evolve", own, *SMALL, *AUDIT)
+    assert outcome.code == 2
+    assert "--insecure-seed" in outcome.err
+
+
+def test_an_audited_run_is_one_document_with_a_stamp(cli, own):
+    words = ("evolve", own, *SMALL, *AUDIT, "--insecure-seed", 0)
+    outcome = cli(*words, "--json")
+    assert outcome.code == 0, outcome.err
+    document = outcome.document
+    assert document["insecure_seed"] == 0
+    assert [each["rounds"] for each in document["audit"]["prefixes"]] == [1, 2]
+    assert len(document["cost"]) == 3
+    out = cli(*words).out
+    assert "INSECURE" in out
+    assert "conditional on this run's banks" in out
+    listed = cli("runs", "list", "runs", "--json").document["runs"]
+    assert listed[0]["largest"]["attack"] == "nonce-norm, 2 rounds"
+    assert cli("report", "runs/own").code == 0
+    assert cli("gate", "runs/own", "--claimed-eps", 1).code == 4
+
+
+def test_a_budget_stops_the_run_prints_what_was_done_and_fails(cli, own):
+    outcome = cli("evolve", own, *SMALL, "--evolve.budget", 9)
+    assert outcome.code == 2
+    assert "past the declared budget of 9" in outcome.err
+    assert "of 2 rounds" in outcome.out
+
+
+def test_no_generator_is_an_error_that_names_one(cli, own, monkeypatch):
+    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: None)
+    outcome = cli("evolve", own)
+    assert outcome.code == 2
+    assert "generator.kind" in outcome.err
+
+
+def test_a_seed_is_stamped_on_every_line(cli, own, tmp_path):
+    cli("evolve", own, *SMALL, "--insecure-seed", 4)
+    lines = (tmp_path / "runs" / "own" / "population.jsonl").read_text().splitlines()
+    assert {json.loads(line)["insecure_seed"] for line in lines} == {4}

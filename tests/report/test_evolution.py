@@ -1,0 +1,129 @@
+import csv
+import re
+
+import pytest
+
+from canarybank.experiment import EvolutionRun, resolve, run_evolution
+from canarybank.generate import ScriptedGenerator
+from canarybank.report import evolution_headline, render_evolution, summarise_evolution, write_evolution
+
+WORDS = (
+    "the",
+    "cat",
+    "dog",
+    "sun",
+    "rain",
+    "soup",
+    "bread",
+    "walk",
+    "blue",
+    "green",
+    "tall",
+    "music",
+    "river",
+    "stone",
+)
+
+
+@pytest.fixture(scope="module")
+def evolved(tmp_path_factory, hostile):
+    """Return a small audited evolution whose generator writes what would break a page."""
+    folder = tmp_path_factory.mktemp("evolved")
+    lines = [f"u{i % 24:02d},I saw {' '.join(WORDS[(i * j) % 14] for j in range(1, 6))} {i}" for i in range(192)]
+    (folder / "users.csv").write_text("\n".join(["user,text", *lines]) + "\n")
+    bank = [f"We saw {' '.join(WORDS[(i * j + 1) % 14] for j in range(1, 6))} {i}." for i in range(40)]
+    (folder / "bank.txt").write_text("\n".join(bank) + "\n")
+
+    def script(request):
+        return f"I saw {WORDS[request.seed % 14]} < {request.seed} & more '{WORDS[request.seed % 5]}' today."
+
+    flags = {
+        "users.source": str(folder / "users.csv"),
+        "bank.source": str(folder / "bank.txt"),
+        "encoder.name": "hashing",
+        "generator.kind": "smollm2",
+        "mechanism.k": 2,
+        "mechanism.q": 0.5,
+        "evolve.rounds": 2,
+        "evolve.share": 0.5,
+        "evolve.near": 1.0,
+        "evolve.reference": 4,
+        "evolve.mauve": False,
+        "evolve.audit": "nonce-norm",
+        "evolve.insecure_seed": 5,
+        "attack.probes": 6,
+        "attack.pool": 12,
+        "audit.trials": 3000,
+        "audit.threshold": "analytic",
+        "cohorts.canaries": 1,
+        "run.workers": 1,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CANARYBANK_CACHE", str(folder / "cache"))
+        patch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: ScriptedGenerator(script))
+        return run_evolution(resolve(flags=flags), folder / "run", command=f"canarybank evolve {hostile}")
+
+
+@pytest.fixture(scope="module")
+def page(evolved):
+    return render_evolution(evolved)
+
+
+def test_the_page_draws_epsilon_in_theory_exactly_and_as_observed(evolved, page):
+    figure = page[page.index('id="figure-epsilon"') :]
+    for name in ("theory", "exact, of the attack", "observed bound"):
+        assert name in figure
+    for prefix in evolved.results.audit.prefixes:
+        assert f"{prefix.theory:.3f}" in figure
+        assert f"{prefix.bound.epsilon:.3f}" in figure
+
+
+def test_the_page_says_what_the_claim_is_conditional_on(page):
+    assert "conditional on the banks that this run realised" in page
+
+
+def test_figures_of_utility_are_labelled_as_not_private(page):
+    worth = page[page.index('id="worth"') : page.index('id="audit"')]
+    assert "not differentially private" in worth
+    assert "What auditing cost" in worth
+
+
+def test_an_insecure_seed_is_stamped_on_page_and_tables(evolved, page, tmp_path):
+    assert "Insecure: seeded with 5" in page
+    paths = write_evolution(evolved, tmp_path)
+    assert [path.name for path in paths] == ["report.html", "rounds.csv", "rounds.parquet"]
+    rows = list(csv.DictReader(paths[1].read_text().splitlines()))
+    assert {row["insecure_seed"] for row in rows} == {"5"}
+    assert [row["round"] for row in rows] == ["1", "2"]
+    assert "seeded with 5" in evolution_headline(evolved.results)
+
+
+def test_text_of_models_and_commands_is_only_text(page):
+    assert "<script>window" not in page
+    assert page.count("<script>") == 1
+    assert re.search(r"&lt; \d+ &amp; more", page)
+
+
+def test_the_page_asks_for_nothing_and_is_the_same_each_time(evolved, page):
+    assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#|data:,)""", page)
+    assert render_evolution(EvolutionRun.open(evolved.folder)) == page
+
+
+def test_a_run_without_audit_and_reference_has_neither_section(evolved):
+    other = EvolutionRun(evolved.folder)
+    bare = {"audit": None, "utility": None, "plain": None, "cost": (), "insecure_seed": None}
+    other.__dict__["results"] = evolved.results.model_copy(update=bare)
+    page = render_evolution(other)
+    assert 'id="audit"' not in page
+    assert 'id="worth"' not in page
+    assert "added up" in page
+    assert "Insecure" not in page
+    assert summarise_evolution(other)["audit"] is None
+
+
+def test_a_stopped_run_says_why(evolved):
+    other = EvolutionRun(evolved.folder)
+    stopped = {"stopped": "Release 2 would pass the declared budget.", "rounds": evolved.results.rounds[:1]}
+    other.__dict__["results"] = evolved.results.model_copy(update={**stopped, "audit": None})
+    assert "1 of 2 rounds" in evolution_headline(other.results)
+    assert "Release 2 would pass" in render_evolution(other)

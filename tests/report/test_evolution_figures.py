@@ -1,0 +1,72 @@
+import pytest
+
+from canarybank.report.evolution_figures import epsilon_figure, utility_figure
+
+
+def figures(after, mauve, recall):
+    names = ("precision", "distinct_2", "duplicates", "near_duplicates")
+    return {"after": after, "candidates": 1000, "mauve": mauve, "recall": recall, **dict.fromkeys(names, 0.5)} | {
+        "kept_share": 0.4,
+        "probe_share": None,
+    }
+
+
+@pytest.fixture
+def summary():
+    rounds = [{"round": t, "epsilon": 1.0 + 0.2 * t, "added_up": 1.5 * t} for t in (1, 2, 3)]
+    prefixes = [
+        {"rounds": t, "exact": 0.9 + 0.2 * t, "rule": 0.8, "expected_low": 0.5, "expected_high": 0.7, "observed": 0.6}
+        for t in (1, 2, 3)
+    ]
+    return {
+        "mechanism": {"delta": 1e-5},
+        "rounds": rounds,
+        "audit": {"attack": "nonce", "method": "paper", "trials": 5000, "prefixes": prefixes},
+        "utility": {"reference_users": 7, "figures": [figures(t, 0.2 * t, 0.1 * t) for t in range(4)]},
+        "plain": {"figures": [figures(t, 0.22 * t, 0.1) for t in range(4)]},
+    }
+
+
+def test_epsilon_has_a_point_for_every_round_and_curve(summary):
+    figure = epsilon_figure(summary)
+    assert figure.svg.count("<circle") == 9
+    assert [row[0] for row in figure.rows] == [1, 2, 3]
+    assert figure.rows[1][1:] == ("1.400", "3.000", "1.300", "0.800", "0.500 to 0.700", "0.600")
+    assert "theory 1.200, 1.400, 1.600" in figure.alternative
+
+
+def test_without_an_audit_the_rounds_are_added_up(summary):
+    figure = epsilon_figure(summary | {"audit": None})
+    assert figure.columns == ("after round", "theory", "added up")
+    assert "added up 1.500, 3.000, 4.500" in figure.alternative
+
+
+def test_an_unbounded_epsilon_leaves_a_gap(summary):
+    summary["audit"]["prefixes"][0]["exact"] = None
+    figure = epsilon_figure(summary)
+    assert figure.svg.count("<circle") == 8
+    assert figure.rows[0][3] == "∞"
+
+
+def test_one_round_is_drawn_too(summary):
+    one = summary | {"rounds": summary["rounds"][:1]}
+    one["audit"]["prefixes"] = one["audit"]["prefixes"][:1]
+    assert epsilon_figure(one).svg.count("<circle") == 3
+
+
+def test_utility_stands_with_and_without_probes(summary):
+    figure = utility_figure(summary)
+    assert "MAUVE, no probes 0.000, 0.220" in figure.alternative
+    assert figure.rows[2][:5] == (2, "1,000", "0.400", "0.500", "0.200")
+    assert "not differentially private" in figure.caption
+
+
+def test_recall_leads_where_mauve_was_left_out(summary):
+    summary["utility"]["figures"] = [each | {"mauve": None} for each in summary["utility"]["figures"]]
+    figure = utility_figure(summary | {"plain": None})
+    assert figure.alternative.startswith("Round by round: recall, this run")
+    assert "MAUVE" not in figure.alternative
+
+
+def test_nothing_is_drawn_where_nothing_was_measured(summary):
+    assert utility_figure(summary | {"utility": None}) is None
