@@ -96,7 +96,7 @@ def test_all_eight_attacks_run_in_the_light_install(light):
 
 def test_the_light_figures_are_those_that_were_measured(light):
     # The whole embedded default: 450 users, five fixed canaries, 2,048 entries. Exact figures, so no trial moves them.
-    measured = {"ordinary": 0.522, "exact": 0.447, "paraphrase": 0.419, "paraphrase-mueff": 0.833, "nonce": 1.678}
+    measured = {"ordinary": 0.518, "exact": 0.447, "paraphrase": 0.419, "paraphrase-mueff": 0.812, "nonce": 1.678}
     for name, value in measured.items():
         assert np.isclose(light[name], value, atol=2e-3), (name, light[name])
 

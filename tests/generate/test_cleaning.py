@@ -98,3 +98,12 @@ def test_rules_that_nothing_could_pass_are_refused():
         Cleaning(shortest=5, longest=4)
     with pytest.raises(InputError, match="sentence"):
         Cleaning(sentences=0)
+
+
+@pytest.mark.parametrize(
+    "text", ['She told me: "I am going there now.', "It was a **very** long day for us.", "We read it by St. _"]
+)
+def test_open_quotations_and_formatting_are_rejected_where_texts_must_be_tidy(text):
+    assert Cleaning(tidy=True, whole=False).clean(text) is Rejection.TRUNCATED
+    assert Cleaning(tidy=False, whole=False).clean(text) is not Rejection.TRUNCATED
+    assert Cleaning(tidy=True).clean('She told me: "I am going there now."') == 'She told me: "I am going there now."'

@@ -93,6 +93,8 @@ class Cleaning:
     latin: float | None = 0.9
     common: float | None = 0.15
     banned: frozenset[str] = frozenset()
+    tidy: bool = False
+    """Whether a quotation that is left open and marks of formatting are rejected as well, as truncated."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.shortest <= self.longest:
@@ -151,7 +153,7 @@ class Cleaning:
 
     def _measured(self, text: str, *, ended: bool) -> Rejection | None:
         found = words(text)
-        if self.whole and not ended:
+        if (self.whole and not ended) or (self.tidy and _untidy(text)):
             return Rejection.TRUNCATED
         if len(found) < self.shortest:
             return Rejection.SHORT
@@ -201,3 +203,8 @@ def _repetitive(found: list[str]) -> bool:
     pairs = Counter(itertools.pairwise(found))
     running = (len(set(found[i : i + _RUN])) == 1 for i in range(len(found) - _RUN + 1))
     return max(pairs.values(), default=0) > _TIMES or any(running)
+
+
+def _untidy(text: str) -> bool:
+    """Say whether a quotation is left open, or marks of formatting are left over."""
+    return bool(text.count('"') % 2) or "**" in text or text.endswith("_")

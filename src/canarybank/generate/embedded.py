@@ -9,13 +9,20 @@ two steps, so that a machine with a GPU and little else can do the writing:
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
 from canarybank.generate.bank import CandidateBank, bank_plan, make_bank
 from canarybank.generate.cache import CachedGenerator, ResponseCache
 from canarybank.generate.cleaning import Cleaning
-from canarybank.generate.paraphrase import Paraphrases, Similarity, make_paraphrases, paraphrase_plan
+from canarybank.generate.paraphrase import (
+    PARAPHRASE_CLEANING,
+    Paraphrases,
+    Similarity,
+    make_paraphrases,
+    paraphrase_plan,
+)
 from canarybank.generate.protocol import Generator, Request
 from canarybank.progress import SILENT, Progress
 
@@ -35,8 +42,9 @@ _PROMPT = "bank-chat"
 # The bank is shipped, so words that not everybody wants to read stay out of it.
 _BANNED = frozenset(
     ("fuck", "fucking", "fucked", "shit", "shitty", "bitch", "bitches", "whore", "slut", "ass", "sex", "sexy", "porn")
-) | {"kill", "suicide"}
-_CLEANING = Cleaning(shortest=4, longest=24, sentences=2, banned=_BANNED)
+) | {"kill", "suicide", "dumbass"}
+_CLEANING = Cleaning(shortest=4, longest=24, sentences=2, banned=_BANNED, latin=1.0, tidy=True)
+_POOL_CLEANING = replace(PARAPHRASE_CLEANING, tidy=True)
 _BANK_TRIES = 4.0
 _POOL_TRIES = 12.0
 
@@ -111,6 +119,7 @@ def make_embedded(
             seed=seed + index,
             similarity=similarity,
             minimum=minimum,
+            cleaning=_POOL_CLEANING,
             tries=_POOL_TRIES,
             progress=progress,
         )

@@ -19,12 +19,19 @@ from canarybank.generate.prompts import Prompt, load_prompt
 from canarybank.generate.protocol import Generator, Request
 from canarybank.progress import SILENT, Progress
 
-__all__ = ["Paraphrases", "Similarity", "make_paraphrases", "paraphrase_plan", "trigram_similarity"]
+__all__ = [
+    "PARAPHRASE_CLEANING",
+    "Paraphrases",
+    "Similarity",
+    "make_paraphrases",
+    "paraphrase_plan",
+    "trigram_similarity",
+]
 
 Similarity = Callable[[Sequence[str], Sequence[str]], ArrayLike]
 
 # A rewording may be short, and a record need not end in a full stop; drift is the similarity's to judge.
-_CLEANING = Cleaning(shortest=2, longest=60, sentences=None, common=None)
+PARAPHRASE_CLEANING = Cleaning(shortest=2, longest=60, sentences=None, common=None)
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,7 @@ def paraphrase_plan(
         return template.request({"record": record}, seed=seed, path=("paraphrase", slot, attempt))
 
     attempts = math.ceil(tries * size / len(records))
-    return Plan(len(records), attempts, request, template, cleaning or _CLEANING, check, "paraphrases")
+    return Plan(len(records), attempts, request, template, cleaning or PARAPHRASE_CLEANING, check, "paraphrases")
 
 
 def trigram_similarity(sources: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
