@@ -41,7 +41,7 @@ def test_wrong_usage_is_answered_in_one_sentence(cli, words, said):
 
 
 def test_an_unknown_command_far_from_all_lists_them(cli):
-    assert "choose one of demo, audit, bank" in cli("zzz").err
+    assert "choose one of demo, audit, evolve, sweep, reproduce, bank" in cli("zzz").err
 
 
 def test_our_own_errors_speak_for_themselves():
