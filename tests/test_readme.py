@@ -22,7 +22,10 @@ def blocks(language):
 def planned(target):
     """Return the commands that make would run for a target on a fresh machine."""
     make = shutil.which("make") or "make"
-    return subprocess.run([make, "-n", "-B", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    # Run by make itself, its own flags would come along and announce folders.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    command = [make, "--no-print-directory", "-n", "-B", target]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module")

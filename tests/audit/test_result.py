@@ -2,6 +2,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pytest
 
 from canarybank.audit import audit
@@ -62,13 +63,13 @@ def test_the_plot_has_a_bar_for_each_rung(result):
     assert [bar.get_width() for bar in bars] == [rung.epsilon for rung in result.ladder.rungs]
     assert [label.get_text() for label in axes.get_yticklabels()] == [rung.name for rung in result.ladder.rungs]
     assert axes.yaxis_inverted()
-    mpl.pyplot.close(axes.figure)
+    plt.close(axes.figure)
 
 
 def test_the_plot_goes_to_given_axes(result):
-    figure, axes = mpl.pyplot.subplots()
+    figure, axes = plt.subplots()
     assert result.plot(axes) is axes
-    mpl.pyplot.close(figure)
+    plt.close(figure)
 
 
 def test_the_words_of_a_result_name_its_claim(result):

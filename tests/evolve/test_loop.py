@@ -181,7 +181,7 @@ def test_the_start_may_be_texts_a_bank_or_candidates_with_labels(world: Any) -> 
 
 
 def test_the_total_is_shown_each_round(world: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    evolve(*world.arguments, 2, keep=world.keep, progress=Lines(sys.stdout))
+    evolve(*world.arguments, 2, keep=world.keep, progress=Lines(sys.stdout, every=0, short=0))
     shown = capsys.readouterr().out
     for t in (1, 2):
         assert f"round {t} of 2, epsilon {epsilon(world.mechanism, t):.4f} (adding up rounds: " in shown

@@ -97,7 +97,7 @@ def test_thresholds_are_calibrated_on_it_as_on_any_trials() -> None:
 
 def test_a_shard_is_counted_for_every_prefix_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     trials = SummedTrials.of(ROUNDS)
-    count_prefixes(trials, (0, 0, 0), 100, seed=1, progress=Lines(sys.stdout))
+    count_prefixes(trials, (0, 0, 0), 100, seed=1, progress=Lines(sys.stdout, every=0, short=0))
     assert "trials of 3 rounds" in capsys.readouterr().out
     assert len(count_prefix_shard(trials, (0, 0, 0), 1, (), Shard(eligible=True, block=0, size=10))) == 3
 

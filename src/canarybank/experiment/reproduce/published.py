@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from pydantic import Field
+
 from canarybank.experiment.commitment import Record
 from canarybank.experiment.config import ATTACK_NAMES
 
@@ -42,9 +44,9 @@ _ENCODERS: Final[Mapping[tuple[str, str], Column]] = {
 class PaperValue(Record):
     """One number of the paper, and where it stands."""
 
-    dataset: str
-    table: str
-    value: float
+    dataset: str = Field(description="The dataset, by its short name.")
+    table: str = Field(description="The table of the paper that holds it.")
+    value: float = Field(description="The number as it is printed there.")
 
     def __str__(self) -> str:
         return f"{self.value:.3f} ({DATASETS[self.dataset]}, {self.table})"
