@@ -7,7 +7,7 @@ import pytest
 import canarybank.experiment.shards
 from canarybank.attack import nonce_pool
 from canarybank.audit import audit
-from canarybank.encode import HashingEncoder
+from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.engine import Serial, Threads
 from canarybank.errors import StoreError
 from canarybank.experiment import Run, resolve, run_audit
@@ -170,3 +170,16 @@ def test_every_method_and_the_literal_engine_run(flags, tmp_path, method):
 def test_the_other_attacks_run(flags, tmp_path):
     told = {**flags, "attack.names": "exact,nonce-mueff", "audit.threshold": "analytic"}
     assert len(run_audit(resolve(flags=told), tmp_path / "run").results.attacks) == 2
+
+
+def test_users_without_a_role_are_never_encoded(flags, fresh_cache):
+    small = {"cohorts.auxiliary": 3, "cohorts.calibration": 3, "cohorts.evaluation": 4, "audit.trials": 200}
+    few, asked = resolve(flags=flags | small), resolve(flags=flags).config
+    people = admit_users(asked.users, asked.cohorts, StageCache(fresh_cache)).users
+    cohorts = draw_roles(few.config.cohorts, people, chosen_attacks(few.config)[0])
+    run_audit(few, fresh_cache / "run", engine=Serial())
+    encoder = CachedEncoder(HashingEncoder(), VectorCache())
+    assert encoder.missing(cohorts.texts) == 0
+    outside = set(people.texts) - set(cohorts.texts)
+    assert outside
+    assert encoder.missing(sorted(outside)) == len(outside)

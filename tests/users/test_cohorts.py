@@ -1,5 +1,5 @@
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -139,3 +139,22 @@ def test_a_cohort_never_plays_anothers_role(people: Callable[..., Users]) -> Non
 def test_cohorts_travel_between_processes(people: Callable[..., Users]) -> None:
     cohorts = draw_cohorts(people([4] * 40), SIZES, attacks=ATTACKS, records=4, seed=1)
     assert _all_ids(pickle.loads(pickle.dumps(cohorts))) == _all_ids(cohorts)  # noqa: S301, our own bytes
+
+
+def test_only_those_who_play_a_role_are_encoded_each_with_their_own_vectors() -> None:
+    owners = np.repeat(np.arange(40), 4)
+    users = Users(tuple(f"u{i}" for i in range(40)), owners, tuple(f"{i}" for i in range(160)))
+    cohorts = draw_cohorts(users, SIZES, attacks=ATTACKS, records=4, seed=1)
+    asked: list[str] = []
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        asked.extend(texts)
+        return np.array([[float(text), 1.0] for text in texts])
+
+    encoded = cohorts.encoded(encode)
+    assert _all_ids(encoded) == _all_ids(cohorts)
+    members = {name for ids in _all_ids(cohorts).values() for name in ids}
+    assert set(asked) == {text for text, i in zip(users.require_texts(), owners, strict=True) if f"u{i}" in members}
+    assert 0 < len(members) < 40
+    for group in (encoded.auxiliary.users, encoded.evaluation.users, *encoded.canaries.values()):
+        assert group.require_vectors()[:, 0].tolist() == [float(text) for text in group.require_texts()]

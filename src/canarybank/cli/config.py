@@ -17,7 +17,7 @@ command = App(name="config", help="Show, start or describe a configuration.")
 
 
 @command.command(name="show")
-@configured(shown=())
+@configured(shown=(), sweeping=True)
 def show(
     given: Given,
     *,
@@ -26,13 +26,15 @@ def show(
 ) -> None:
     """Print every value and where it came from: a default, a preset, a file or a flag."""
     values, origins, known = given.resolved.values(), given.resolved.origins, fields()
-    document = {"values": values, "origins": dict(origins)}
+    document = {"values": values, "origins": dict(origins), "sweep": dict(given.resolved.sweep)}
     headers = ["key", "value", "from", *(["meaning"] if describe else [])]
     rows = [
         [key, _shown(value), origins[key], *([known[key].description] if describe else [])]
         for key, value in values.items()
     ]
-    output.result("config show", document, table(headers, rows, text=len(headers)))
+    swept = [[key, ",".join(map(_shown, axis))] for key, axis in given.resolved.sweep.items()]
+    grid = [table(["swept over", "values"], swept, text=2)] if swept else []
+    output.result("config show", document, table(headers, rows, text=len(headers)), *grid)
 
 
 @command.command(name="init")

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from cyclopts import Group, Parameter
 from pydantic.fields import FieldInfo
 
+from canarybank.errors import ConfigError
 from canarybank.experiment import PRESETS, Config, Resolved, fields, resolve
 
 __all__ = ["Given", "configured"]
@@ -41,6 +42,7 @@ def configured(
     only: Iterable[str] | None = None,
     preset: str | None = None,
     short: Mapping[str, str] = MappingProxyType({}),
+    sweeping: bool = False,
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     """Give a command a configuration as its first argument, and the flags of its keys.
 
@@ -49,6 +51,7 @@ def configured(
         only: The keys that the command takes, where it does not take all; each is a flag by its short name too.
         preset: The preset that the command starts from, where the user has no choice.
         short: Further names of flags, by key.
+        sweeping: Whether the command has a use for the grid that a file may ask for.
     """
     known, taken, few = fields(), list(only if only is not None else fields()), only is not None
     names = {key: f"--{key.partition('.')[2]}" for key in taken} if few else short
@@ -59,7 +62,13 @@ def configured(
             flags = {key: given.pop(_identifier(key), None) for key in taken}
             chosen = preset or given.pop("preset", None)
             values = {key: _read(known[key], value) for key, value in flags.items() if value is not None}
-            return function(Given(resolve(config, values, chosen), config), **given)
+            resolved = resolve(config, values, chosen)
+            if resolved.sweep and not sweeping:
+                raise ConfigError(
+                    f"The section [sweep] of {str(config)!r} asks for a grid, and this command makes one run; run "
+                    "`canarybank sweep` with this file, or take the section out."
+                )
+            return function(Given(resolved, config), **given)
 
         own = list(inspect.signature(function).parameters.values())[1:]
         group = _SETTINGS if few else _SOME

@@ -12,7 +12,7 @@ from canarybank.cli.output import Output
 __all__ = ["command"]
 
 
-@configured(shown=COMMON_KEYS)
+@configured(shown=COMMON_KEYS, sweeping=True)
 def command(
     given: Given,
     *,
@@ -21,7 +21,8 @@ def command(
         Parameter(
             name="--over",
             negative="",
-            help="A key and its values, such as mechanism.sigma=0.5,1,2; give it again for a grid.",
+            help="A key and its values, such as mechanism.sigma=0.5,1,2; give it again for a grid. It replaces the "
+            "values of this key in the file's section [sweep].",
             metavar="KEY=A,B",
         ),
     ] = (),
@@ -32,17 +33,21 @@ def command(
 ) -> None:
     """Run an audit for every combination of values, and draw them as one table and one figure.
 
+    The values are lists in the file's section [sweep], such as mechanism.sigma = [0.5, 1, 2], or given by --over.
     Each point is a run of its own with its own commitment. Users, vectors, banks and routes are made once: a sweep over
     sigma, q, clip or trials encodes and routes nothing again. The same command goes on where it was interrupted.
     """
     from canarybank.cli.pieces import print_pieces
     from canarybank.cli.typed import typed
-    from canarybank.experiment import grid, read_axis, run_sweep
+    from canarybank.experiment import Axis, grid, read_axis, run_sweep
     from canarybank.experiment.reproduce import sweep_piece, write_piece
     from canarybank.report import write_pieces
 
     place = folder or Path("runs") / f"sweep-{given.file.stem if given.file is not None else 'audit'}"
-    points = grid(given.resolved, [read_axis(text) for text in over])
+    typed_axes = [read_axis(text) for text in over]
+    swept = {axis.key for axis in typed_axes}
+    filed = [Axis(key, values) for key, values in given.resolved.sweep.items() if key not in swept]
+    points = grid(given.resolved, [*filed, *typed_axes])
     done = run_sweep(points, place / "points", progress=output.progress, command=typed())
     piece = sweep_piece("sweep", done)
     write_piece(piece, place)

@@ -3,7 +3,7 @@
 import difflib
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,17 @@ _PATHS = (
     "evolve.prompt",
     "evolve.responses",
 )
+SWEEP = "sweep"
 _SECRET = "generator.base_url"  # noqa: S105, the name of a key whose value may hold a password
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A configuration, and for each of its keys where the value came from."""
+    """A configuration, for each of its keys where the value came from, and the grid that its file asks for."""
 
     config: Config
     origins: Mapping[str, str]
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def values(self) -> dict[str, Any]:
         """Return every value by its dotted key."""
@@ -48,15 +50,19 @@ def resolve(
     """Put a configuration together: a flag beats the file, the file beats the preset, the preset beats the defaults.
 
     Args:
-        file: A TOML file with the sections of ``Config``.
+        file: A TOML file with the sections of ``Config``, and with a section ``sweep`` of lists of values by key where
+            it asks for a grid.
         flags: Values by dotted key, such as ``{"audit.trials": 1000}``; texts are read as the key's own type.
         preset: A name in ``PRESETS``.
     """
     layers = []
+    sweep: dict[str, tuple[Any, ...]] = {}
     if preset is not None:
         layers.append((f"preset {preset}", _dotted(_preset(preset))))
     if file is not None:
-        layers.append((f"file {file}", _beside(Path(file), _dotted(_read(Path(file))))))
+        sections = _read(Path(file))
+        sweep = _grid(Path(file), sections.pop(SWEEP, {}))
+        layers.append((f"file {file}", _beside(Path(file), _dotted(sections))))
     layers.append(("flag", dict(flags or {})))
     values: dict[str, object] = {}
     origins = dict.fromkeys(fields(), "default")
@@ -64,7 +70,7 @@ def resolve(
         for key, value in layer.items():
             _refuse_unknown(key, origin)
             values[key], origins[key] = value, origin
-    return Resolved(_validated(values, origins), origins)
+    return Resolved(_validated(values, origins), origins, sweep)
 
 
 def fields() -> dict[str, FieldInfo]:
@@ -155,6 +161,21 @@ def _beside(file: Path, values: dict[str, object]) -> dict[str, object]:
         if isinstance(value, str) and not Path(value).is_absolute() and (file.parent / value).exists():
             values[key] = str(file.parent / value)
     return values
+
+
+def _grid(file: Path, section: Any) -> dict[str, tuple[Any, ...]]:
+    """Read the values of each key that a file sweeps over; a value that is a list itself becomes a text of its own."""
+    axes: dict[str, tuple[Any, ...]] = {}
+    for key, values in (_dotted(section) if isinstance(section, Mapping) else {SWEEP: section}).items():
+        if not isinstance(values, list):
+            raise ConfigError(
+                f"The section [{SWEEP}] of {str(file)!r} holds lists of values by key, such as "
+                f"mechanism.sigma = [0.5, 1, 2], but {key} is {values!r}."
+            )
+        _refuse_unknown(key, f"the section {SWEEP} of {file}")
+        plain = [",".join(map(str, value)) if isinstance(value, list) else value for value in values]
+        axes[key] = tuple(_beside(file, {key: value})[key] for value in plain)
+    return axes
 
 
 def _refuse_unknown(key: str, origin: str) -> None:

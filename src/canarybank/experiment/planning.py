@@ -99,7 +99,7 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     generator = build_generator(config.generator)
     bank_texts, notes = _bank_texts(config, people.users, generator, cache)
     asked = _asked(config, people.users, cohorts, attacks, generator)
-    known = [*people.users.require_texts(), *bank_texts, *_nonces(config, cohorts, attacks, encoder.dimension)]
+    known = [*cohorts.texts, *bank_texts, *_nonces(config, cohorts, attacks, encoder.dimension)]
     missing = encoder.missing(known) + round(_YIELD * asked.calls)
     left = 0 if state == "finished" else _trials(config, settings, len(attacks)) - done
     workers, eligible = config.run.workers or _cores(), len(cohorts.evaluation)
@@ -122,7 +122,7 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
         trials_per_second=rate,
         workers=workers,
         seconds=seconds,
-        memory_mib=_memory(config, people.users, len(bank_texts) or GENERATED_SIZE, encoder.dimension, cases),
+        memory_mib=_memory(config, len(cohorts.texts), len(bank_texts) or GENERATED_SIZE, encoder.dimension, cases),
         epsilon=most.exact,
         ceiling=most.median,
         ceiling_range=(most.q05, most.q95),
@@ -250,10 +250,10 @@ def _stages(
     return tuple(StagePlan(stage=stage, cached=cached, detail=detail) for stage, cached, detail in facts)
 
 
-def _memory(config: Config, users: Users, bank: int, dimension: int, cases: int) -> float:
+def _memory(config: Config, texts: int, bank: int, dimension: int, cases: int) -> float:
     """Return the memory of a run in MiB, about: vectors twice, routes, a bank for each canary, and trials in flight."""
     vectors = 4 * dimension
-    records = len(users.owners) * (2 * vectors + 16 * config.mechanism.k)
+    records = texts * (2 * vectors + 16 * config.mechanism.k)
     banks = bank * vectors * (1 + cases)
     calibration = 3 * 8 * config.audit.trials if config.audit.threshold == "calibrated" else 0
     return _BASE_MIB + (records + banks + calibration) / 2**20

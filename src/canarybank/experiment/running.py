@@ -137,7 +137,7 @@ class _Work:
         attacks, left_out = chosen_attacks(config)
         people = admit_users(config.users, config.cohorts, self.cache, progress)
         encoder = cached_encoder(config.encoder, progress)
-        users = people.users.with_vectors(encoder.encode(people.users.require_texts()))
+        cohorts = draw_roles(config.cohorts, people.users, attacks).encoded(encoder.encode)
         made = build_generator(config.generator)
         generator = None if made is None else cached_generator(made)
         built_in = config.users.source == "chitchat"
@@ -146,7 +146,6 @@ class _Work:
         )
         vectors = encoder.encode(candidates.texts)
         bank = Bank(vectors, candidates.texts).reserve(config.attack.probes, config.cohorts.seed)
-        cohorts = draw_roles(config.cohorts, users, attacks)
         prepared = prepare_cached(cohorts, bank, mechanism_of(config), self.cache)
         pools = Pools.of(config.attack, encoder, generator, self.cache, progress)
         chosen = {attack: canaries_of(attack, cohorts, config.cohorts, encoder.encode) for attack in attacks}

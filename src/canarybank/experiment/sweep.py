@@ -72,7 +72,10 @@ def read_axis(text: str) -> Axis:
 def grid(resolved: Resolved, axes: Sequence[Axis]) -> tuple[Point, ...]:
     """Return every point of a grid, the last axis running fastest; each configuration is checked before any runs."""
     if not axes:
-        raise ConfigError("A sweep needs something to sweep over; give --over KEY=VALUE,VALUE at least once.")
+        raise ConfigError(
+            "A sweep needs something to sweep over; list values by key in the file's section [sweep], or give --over "
+            "KEY=VALUE,VALUE."
+        )
     if len({axis.key for axis in axes}) != len(axes):
         raise ConfigError("Each key can be swept over once; put all of its values into one --over.")
     points = []

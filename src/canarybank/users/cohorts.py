@@ -1,9 +1,12 @@
 """Give each user one role, as a type: what designs, what calibrates and what evaluates are never confused."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from canarybank.errors import CohortError
 from canarybank.users.records import Users
@@ -95,6 +98,30 @@ class Cohorts:
         for attack, chosen in self.canaries.items():
             for name, users in members.items():
                 _refuse_overlap(f"canaries of {attack} and the cohort {name}", chosen, users)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return the texts of everybody who plays a role, in the order of the roles."""
+        return tuple(text for users in self._everybody for text in users.require_texts())
+
+    def encoded(self, encode: Callable[[Sequence[str]], ArrayLike]) -> "Cohorts":
+        """Return the same cohorts with vectors; whoever plays no role is never encoded."""
+        everybody = self._everybody
+        ends = np.cumsum([len(users.owners) for users in everybody])[:-1]
+        parts = np.split(np.asarray(encode(self.texts)), ends)
+        auxiliary, calibration, evaluation, *canaries = (
+            users.with_vectors(part) for users, part in zip(everybody, parts, strict=True)
+        )
+        return Cohorts(
+            Auxiliary(auxiliary),
+            Calibration(calibration),
+            Evaluation(evaluation),
+            dict(zip(self.canaries, canaries, strict=True)),
+        )
+
+    @property
+    def _everybody(self) -> tuple[Users, ...]:
+        return (self.auxiliary.users, self.calibration.users, self.evaluation.users, *self.canaries.values())
 
 
 def _refuse_overlap(pair: str, left: Users, right: Users) -> None:
