@@ -102,6 +102,17 @@ def test_the_papers_numbers_stand_by_table_and_those_that_sampling_explains_are_
     assert rows[2][2] == UNPUBLISHED
 
 
+def test_a_plot_of_the_paper_is_said_to_have_no_numbers_and_a_sweep_says_nothing_of_it(curves, sweep):
+    plot = curves.model_copy(update={"unpublished": True})
+    assert not any("paper" in head for head in (*shown_columns(plot), *shown_columns(sweep)))
+    assert {len(row) for row in shown_rows(plot)} == {len(shown_columns(plot))}
+    assert UNPUBLISHED in stands_on(plot)
+    assert UNPUBLISHED in piece_latex(plot)
+    assert {row["paper"] for row in piece_rows(plot)} == {UNPUBLISHED}
+    assert UNPUBLISHED not in stands_on(sweep)
+    assert "paper" not in piece_rows(sweep)[0]
+
+
 def test_a_bound_that_sampling_does_not_explain_is_flagged(table, curves):
     explained = shown_columns(table).index("explained")
     assert [row[explained] for row in shown_rows(table)] == ["yes", "NO", "yes"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from canarybank import __version__
-from canarybank.experiment.reproduce import Piece
+from canarybank.experiment.reproduce import UNPUBLISHED, Piece
 from canarybank.report.latex import latex_table
 from canarybank.report.numbers import confidence
 from canarybank.report.page import page_of
@@ -66,6 +66,8 @@ def stands_on(piece: Piece) -> str:
             " Paper: where its two tables differ, the main table's value stands first; an asterisk marks a value that "
             "sampling alone could give on the users and bank here."
         )
+    if piece.unpublished:
+        text += f" Paper: it has a plot, so each of its values is {UNPUBLISHED}."
     return text
 
 

@@ -14,25 +14,29 @@ def piece_rows(piece: Piece) -> list[dict[str, Any]]:
     """Return a row for each cell, numbers as they are; the paper's stand in columns of their own."""
     columns = sorted({(value.dataset, value.table) for cell in piece.cells for value in cell.paper})
     more = sorted({name for cell in piece.cells for name in cell.more})
-    return [_row(cell, columns, more) for cell in piece.cells]
+    plot = {"paper": UNPUBLISHED} if piece.unpublished else {}
+    return [_row(cell, columns, more, plot) for cell in piece.cells]
 
 
 def shown_columns(piece: Piece) -> tuple[str, ...]:
-    """Return the heads of the table for people."""
+    """Return the heads of the table for people; where the paper has no number for any cell, it has no column."""
     more = sorted({name for cell in piece.cells for name in cell.more})
-    return (*piece.coordinates, f"paper{_named(piece)}", *WORDS, *more)
+    return (*piece.coordinates, *_paper_head(piece), *WORDS, *more)
 
 
 def shown_rows(piece: Piece) -> list[tuple[str, ...]]:
     """Return the rows of the table for people."""
     more = sorted({name for cell in piece.cells for name in cell.more})
-    return [(*(_coordinate(value) for value in cell.at.values()), *_words(cell, more)) for cell in piece.cells]
+    published = bool(_paper_head(piece))
+    return [
+        (*map(_coordinate, cell.at.values()), *((_paper(cell),) if published else ()), *_words(cell, more))
+        for cell in piece.cells
+    ]
 
 
 def _words(cell: Cell, more: list[str]) -> tuple[str, ...]:
     explained = cell.explained
     return (
-        _paper(cell),
         epsilon(cell.observed),
         epsilon(cell.exact),
         epsilon(cell.rule),
@@ -53,17 +57,18 @@ def _paper(cell: Cell) -> str:
     return "; ".join("/".join(values) for values in parts.values()) or UNPUBLISHED
 
 
-def _named(piece: Piece) -> str:
-    """Return which datasets the paper's numbers in a row are of, in their order."""
+def _paper_head(piece: Piece) -> tuple[str, ...]:
+    """Return the head of the paper's column: which datasets its numbers in a row are of, in their order."""
     names = dict.fromkeys(value.dataset for cell in piece.cells for value in cell.paper)
-    return f" ({'; '.join(DATASETS.get(name, name) for name in names)})" if names else ""
+    return (f"paper ({'; '.join(DATASETS.get(name, name) for name in names)})",) if names else ()
 
 
-def _row(cell: Cell, columns: list[tuple[str, str]], more: list[str]) -> dict[str, Any]:
+def _row(cell: Cell, columns: list[tuple[str, str]], more: list[str], plot: dict[str, str]) -> dict[str, Any]:
     paper = {(value.dataset, value.table): value.value for value in cell.paper}
     explained = cell.explained
     return {
         **cell.at,
+        **plot,
         **{f"paper: {dataset}, {table}": paper.get((dataset, table)) for dataset, table in columns},
         "observed": cell.observed,
         "exact": _number(cell.exact),

@@ -12,6 +12,7 @@ def test_a_small_figure_sweeps_over_sigma_and_q_with_one_canary(order):
     assert nonce[0.5] > nonce[1.0] > nonce[2.0]
     assert all(cell.is_explained for cell in piece.cells)
     assert "not published as a number" in piece.about
+    assert piece.unpublished
     assert "sigma 0.5, 1, 2" in piece.about
 
 

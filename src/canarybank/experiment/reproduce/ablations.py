@@ -43,6 +43,7 @@ def ablations(order: Order) -> Piece:
         "bands hold 90% of the bounds that such trials would give at the frozen thresholds.",
         shape="curves",
         coordinates=("axis", "value", "attack"),
+        unpublished=True,
         cells=tuple(cells),
         setup=setup_facts(first.results, first.resolved),
         notes=notes_of(*(each for _, each in played)),

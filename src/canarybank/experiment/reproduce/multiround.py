@@ -50,6 +50,7 @@ def multiround(order: Order) -> Piece:
         "trials would give.",
         shape="rounds",
         coordinates=("rounds",),
+        unpublished=True,
         cells=tuple(_cell(prefix, audit, results) for prefix in audit.prefixes),
         setup=_facts(results, audit, resolved),
         notes=(*_notes(results, audit), *audit.notes, *results.notes),

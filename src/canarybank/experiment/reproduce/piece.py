@@ -69,6 +69,7 @@ class Piece(Record):
     shape: Literal["table", "curves", "rounds"] = Field(description="How it is drawn.")
     coordinates: tuple[str, ...] = Field(description="The names of the cells' coordinates, in their order.")
     cells: tuple[Cell, ...] = Field(description="The cells, in their order.")
+    unpublished: bool = Field(default=False, description="Whether the paper has a plot here, and no numbers.")
     setup: dict[str, str] = Field(description="What was audited with.")
     notes: tuple[str, ...] = Field(default=(), description="What a reader should know.")
     runs: tuple[str, ...] = Field(default=(), description="The runs behind the cells, by their place in the folder.")
