@@ -37,6 +37,7 @@ def render_evolution(run: EvolutionRun) -> str:
     summary = summarise_evolution(run)
     return page_of(
         "evolution.html",
+        version=summary["version"],
         summary=summary,
         epsilon_figure=epsilon_figure(summary) if summary["rounds"] else None,
         utility_figure=utility_figure(summary),

@@ -39,6 +39,7 @@ def render_summary(summary: dict[str, Any]) -> str:
     """Return the page of a summary. The same summary gives the same bytes."""
     return page_of(
         "template.html",
+        version=summary["version"],
         summary=summary,
         attack_rows=_attack_rows(summary["attacks"]),
         ledger_rows=_ledger_rows(summary),
