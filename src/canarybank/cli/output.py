@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
@@ -76,14 +76,20 @@ def facts(pairs: Mapping[str, object]) -> "RenderableType":
     return grid
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, text: int = 1) -> "RenderableType":
-    """Return rows under headers; the first ``text`` columns stand left, the numbers after them right."""
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[object]], *, text: int = 1, whole: int = 0
+) -> "RenderableType":
+    """Return rows under headers; the first ``text`` columns stand left, the numbers after them right.
+
+    The first ``whole`` columns are never folded, whatever the width.
+    """
     from rich import box
     from rich.table import Table
 
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for index, header in enumerate(headers):
-        made.add_column(header, justify="left" if index < text else "right", overflow="fold")
+        side: Literal["left", "right"] = "left" if index < text else "right"
+        made.add_column(header, justify=side, overflow="fold", no_wrap=index < whole)
     for row in rows:
         made.add_row(*(_safe(cell) for cell in row))
     return made

@@ -24,12 +24,10 @@ def print_pieces(
         if piece.notes:
             lines["notes"] = " ".join(piece.notes)
         lines["files"] = ", ".join(str(page.parent / f"{piece.name}.{kind}") for kind in ("csv", "tex", "svg", "pdf"))
-        columns = shown_columns(piece)
-        parts += [
-            paragraph(piece.title, "bold"),
-            table(columns, shown_rows(piece), text=len(piece.coordinates) + 1),
-            facts(lines),
-        ]
+        heads = [head.replace(" (", "\n(").replace("; ", ";\n") for head in shown_columns(piece)]
+        rows = [[word.replace("; ", ";\n") for word in row] for row in shown_rows(piece)]
+        leading = heads.index("observed")
+        parts += [paragraph(piece.title, "bold"), table(heads, rows, text=leading, whole=leading), facts(lines)]
     document = {
         "pieces": [piece.model_dump(mode="json", exclude={"schema_version", "canarybank"}) for piece in pieces],
         "left_out": list(left),

@@ -7,7 +7,7 @@ from canarybank.report.numbers import epsilon, interval_text
 
 __all__ = ["WORDS", "piece_rows", "shown_columns", "shown_rows"]
 
-WORDS = ("observed", "exact", "at rule", "expected", "5% to 95%", "99.9%, sampling", "explained")
+WORDS = ("observed", "exact", "at rule", "expected", "5% to 95%", "99.9% sampling", "explained")
 
 
 def piece_rows(piece: Piece) -> list[dict[str, Any]]:
