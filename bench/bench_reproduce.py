@@ -60,7 +60,8 @@ def run() -> list[Result]:
 
 
 def _share(seconds: float, encoding: float, allowed: int) -> str:
-    return f"{100 * seconds / encoding:.2g}% of the encoding time; {allowed} s allowed on two idle cores"
+    verdict = "within" if seconds <= allowed else "OVER"
+    return f"{100 * seconds / encoding:.2g}% of the encoding time; {verdict} the {allowed} s promised on two idle cores"
 
 
 @contextmanager
