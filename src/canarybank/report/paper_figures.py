@@ -14,6 +14,8 @@ __all__ = ["alternative", "draw_piece", "figure_bytes"]
 
 _COLOURS: Final = ("#0b5fa5", "#c2410c", "#4d7c0f", "#7c3aed", "#b45309", "#0f766e", "#be185d", "#475569")
 _GREY: Final = "#7c8696"
+_LIKELY: Final = "90% of such bounds"
+_SAMPLING: Final = "99.9%, sampling alone"
 _STYLE: Final = {
     "svg.hashsalt": "canarybank",
     "svg.fonttype": "path",
@@ -86,10 +88,9 @@ def _dots(ax: "Axes", cells: Sequence[Cell]) -> None:
     for place, cell in zip(places, cells, strict=True):
         if cell.explained is not None:
             low, high = _number(cell.explained.low), _number(cell.explained.high)
-            ax.plot([low, high], [place, place], color="#c6ccd5", lw=1.4, zorder=1)
-        ax.barh(
-            place, _number(cell.likely.high) - _number(cell.likely.low), 0.34, _number(cell.likely.low), color="#e1e5ea"
-        )
+            ax.plot([low, high], [place, place], color="#c6ccd5", lw=1.4, zorder=1, label=None if place else _SAMPLING)
+        low, high = _number(cell.likely.low), _number(cell.likely.high)
+        ax.barh(place, high - low, 0.34, low, color="#e1e5ea", label=None if place else _LIKELY)
     paper = [
         (value.value, place, value.dataset) for place, cell in zip(places, cells, strict=True) for value in cell.paper
     ]
@@ -168,6 +169,7 @@ def _reference(ax: "Axes", points: Points) -> None:
     known: dict[Any, float] = {place: cell.mechanism for place, cell in points}
     ax.plot(list(known), list(known.values()), color="#1b1f27", lw=1.2, ls=":", label="mechanism, exact")
     ax.plot([], [], color=_GREY, lw=1, ls="--", label="attack, exact")
+    ax.fill_between([], [], [], color=_GREY, alpha=0.3, lw=0, label=_LIKELY)
 
 
 def _rounds(piece: Piece) -> "Figure":
@@ -182,7 +184,7 @@ def _rounds(piece: Piece) -> "Figure":
     right.plot(rounds, [_number(cell.exact) for cell in cells], color=_COLOURS[0], ls="--", label="attack, exact")
     right.plot(rounds, [cell.observed for cell in cells], color=_COLOURS[1], marker="o", ms=3.5, label="observed")
     low, high = [_number(cell.likely.low) for cell in cells], [_number(cell.likely.high) for cell in cells]
-    right.fill_between(rounds, low, high, color=_COLOURS[1], alpha=0.16, lw=0)
+    right.fill_between(rounds, low, high, color=_COLOURS[1], alpha=0.16, lw=0, label=_LIKELY)
     right.set_ylabel("epsilon")
     right.set_ylim(bottom=0)
     for ax in (left, right):
