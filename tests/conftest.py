@@ -1,14 +1,132 @@
-"""Keep all tests offline: connections that would leave this machine are refused, here and in each Python started."""
+"""Keep all tests offline, and hold what tests of several rooms share: a small world, and an evolution in it.
 
+Connections that would leave this machine are refused, here and in each Python started.
+"""
+
+import contextlib
 import os
 import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 GUARD = Path(__file__).parent / "guard"
+WORDS = [
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "sun",
+    "rain",
+    "soup",
+    "bread",
+    "walk",
+    "run",
+    "blue",
+    "green",
+    "tall",
+    "small",
+    "happy",
+    "sad",
+    "music",
+    "train",
+    "river",
+    "stone",
+    "glass",
+    "light",
+    "dark",
+    "old",
+    "new",
+    "fast",
+    "slow",
+    "open",
+    "close",
+    "hill",
+    "road",
+    "book",
+    "tree",
+    "wind",
+]
+USERS, RECORDS, ENTRIES = 30, 8, 150
 
 # A worker of pytest-xdist starts with the guard already in its environment.
 if str(GUARD) not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(GUARD), os.environ.get("PYTHONPATH")]))
 if "sitecustomize" not in sys.modules or Path(sys.modules["sitecustomize"].__file__ or "").parent != GUARD:
     runpy.run_path(str(GUARD / "sitecustomize.py"))
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory):
+    """Write a file of users with only the columns user and text, and a bank."""
+    folder, rng = tmp_path_factory.mktemp("world"), np.random.default_rng(1)
+
+    def sentence():
+        return " ".join(rng.choice(WORDS, size=rng.integers(4, 10)))
+
+    rows = [f"u{i:02d},{sentence()}" for i in range(USERS) for _ in range(RECORDS)]
+    (folder / "users.csv").write_text("\n".join(["user,text", *rows]) + "\n")
+    entries = dict.fromkeys(sentence() for _ in range(ENTRIES))
+    (folder / "bank.csv").write_text("\n".join(["text", *entries]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def evolving(world):
+    """Return the settings of a small evolution: two rounds, seeded, by a generator that a script stands in for."""
+    return {
+        "users.source": str(world / "users.csv"),
+        "bank.source": str(world / "bank.csv"),
+        "bank.size": 60,
+        "encoder.name": "hashing",
+        "generator.kind": "smollm2",
+        "mechanism.k": 3,
+        "mechanism.q": 0.5,
+        "evolve.rounds": 2,
+        "evolve.share": 0.5,
+        "evolve.near": 1.0,
+        "evolve.insecure_seed": 3,
+        "run.workers": 1,
+    }
+
+
+@pytest.fixture(scope="session")
+def audited(evolving):
+    """Return the settings of the same evolution, audited, with a few users held out."""
+    return evolving | {
+        "evolve.audit": "nonce-norm",
+        "evolve.reference": 6,
+        "evolve.mauve": False,
+        "attack.probes": 8,
+        "attack.pool": 20,
+        "audit.trials": 4000,
+        "audit.threshold": "analytic",
+        "cohorts.canaries": 1,
+    }
+
+
+@pytest.fixture(scope="session")
+def answering():
+    """Return a context in which a script answers in place of the generator that a configuration names."""
+    from canarybank.generate import ScriptedGenerator
+
+    def sentence(request):
+        return f"I saw the {' '.join(np.random.default_rng(request.seed).choice(WORDS, size=6))}."
+
+    @contextlib.contextmanager
+    def answer(script=sentence):
+        made = ScriptedGenerator(script)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: made)
+            yield made
+
+    return answer
+
+
+@pytest.fixture
+def scripted(answering):
+    """Let a script answer throughout a test."""
+    with answering() as made:
+        yield made

@@ -5,48 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from canarybank.experiment import resolve, run_audit
-
-WORDS = [
-    "the",
-    "a",
-    "cat",
-    "dog",
-    "sun",
-    "rain",
-    "soup",
-    "bread",
-    "walk",
-    "run",
-    "blue",
-    "green",
-    "tall",
-    "small",
-    "happy",
-    "sad",
-    "music",
-    "train",
-    "river",
-    "stone",
-    "glass",
-    "light",
-    "dark",
-    "old",
-    "new",
-    "fast",
-    "slow",
-    "open",
-    "close",
-    "hill",
-    "road",
-    "book",
-    "tree",
-    "wind",
-]
-USERS, RECORDS, ENTRIES = 30, 8, 150
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -67,21 +28,6 @@ def fresh_cache(tmp_path, monkeypatch):
     """Give one test an empty cache."""
     monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory):
-    """Write a file of users with only the columns user and text, and a bank."""
-    folder, rng = tmp_path_factory.mktemp("world"), np.random.default_rng(1)
-
-    def sentence():
-        return " ".join(rng.choice(WORDS, size=rng.integers(4, 10)))
-
-    rows = [f"u{i:02d},{sentence()}" for i in range(USERS) for _ in range(RECORDS)]
-    (folder / "users.csv").write_text("\n".join(["user,text", *rows]) + "\n")
-    entries = dict.fromkeys(sentence() for _ in range(ENTRIES))
-    (folder / "bank.csv").write_text("\n".join(["text", *entries]) + "\n")
-    return folder
 
 
 @pytest.fixture(scope="session")

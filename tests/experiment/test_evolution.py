@@ -7,72 +7,11 @@ import pytest
 from canarybank.errors import ConfigError, GenerationError, IncompleteError, StoreError
 from canarybank.evolve import Evolution
 from canarybank.experiment import EvolutionRun, Run, resolve, run_audit, run_evolution
-from canarybank.generate import ScriptedGenerator
 from canarybank.mechanism import Mechanism, epsilon
 
-WORDS = (
-    "the",
-    "cat",
-    "dog",
-    "sun",
-    "rain",
-    "soup",
-    "bread",
-    "walk",
-    "blue",
-    "green",
-    "tall",
-    "music",
-    "river",
-    "stone",
-)
 
-
-def sentence(request):
-    return f"I saw {' '.join(np.random.default_rng(request.seed).choice(WORDS, size=6))}."
-
-
-@pytest.fixture
-def scripted(monkeypatch):
-    """Put a script in place of the generator that a configuration names."""
-    made = ScriptedGenerator(sentence)
-    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: made)
-    return made
-
-
-@pytest.fixture(scope="module")
-def told(flags):
-    """Return settings of a small evolution: two rounds, seeded, a few users held out."""
-    return {
-        **{key: value for key, value in flags.items() if key.partition(".")[0] in {"users", "bank", "encoder"}},
-        "bank.size": 60,
-        "generator.kind": "smollm2",
-        "mechanism.k": 3,
-        "mechanism.q": 0.5,
-        "evolve.rounds": 2,
-        "evolve.share": 0.5,
-        "evolve.near": 1.0,
-        "evolve.insecure_seed": 3,
-        "run.workers": 1,
-    }
-
-
-@pytest.fixture(scope="module")
-def audited(told):
-    return told | {
-        "evolve.audit": "nonce-norm",
-        "evolve.reference": 6,
-        "evolve.mauve": False,
-        "attack.probes": 8,
-        "attack.pool": 20,
-        "audit.trials": 4000,
-        "audit.threshold": "analytic",
-        "cohorts.canaries": 1,
-    }
-
-
-def test_an_evolution_leaves_a_population_with_lineage_in_three_formats(told, scripted, tmp_path):
-    run = run_evolution(resolve(flags=told), tmp_path / "run", command="canarybank evolve")
+def test_an_evolution_leaves_a_population_with_lineage_in_three_formats(evolving, scripted, tmp_path):
+    run = run_evolution(resolve(flags=evolving), tmp_path / "run", command="canarybank evolve")
     lines = [json.loads(line) for line in (run.folder / "population.jsonl").read_text().splitlines()]
     assert len(lines) == run.results.candidates == 60
     assert {line["born"] for line in lines} <= {0, 1, 2}
@@ -84,8 +23,8 @@ def test_an_evolution_leaves_a_population_with_lineage_in_three_formats(told, sc
 
 
 @pytest.mark.usefixtures("scripted")
-def test_every_round_states_what_was_spent(told, tmp_path):
-    results = run_evolution(resolve(flags=told), tmp_path / "run").results
+def test_every_round_states_what_was_spent(evolving, tmp_path):
+    results = run_evolution(resolve(flags=evolving), tmp_path / "run").results
     mechanism = Mechanism(**results.mechanism.model_dump())
     assert [each.epsilon for each in results.rounds] == [pytest.approx(epsilon(mechanism, t)) for t in (1, 2)]
     assert all(each.added_up >= each.epsilon - 1e-6 for each in results.rounds)
@@ -95,17 +34,17 @@ def test_every_round_states_what_was_spent(told, tmp_path):
 
 
 @pytest.mark.usefixtures("scripted")
-def test_sigma_follows_from_epsilon_and_q_from_users(told, tmp_path):
-    flags = told | {"evolve.epsilon": 3.0, "evolve.users": 6}
+def test_sigma_follows_from_epsilon_and_q_from_users(evolving, tmp_path):
+    flags = evolving | {"evolve.epsilon": 3.0, "evolve.users": 6}
     results = run_evolution(resolve(flags=flags), tmp_path / "run").results
     assert results.mechanism.q == 6 / results.voters
     assert 2.99 < results.rounds[-1].epsilon <= 3.0
 
 
 @pytest.mark.usefixtures("scripted")
-def test_a_budget_ends_the_run_before_the_release_that_would_pass_it(told, tmp_path):
+def test_a_budget_ends_the_run_before_the_release_that_would_pass_it(evolving, tmp_path):
     whole = epsilon(Mechanism(k=3, q=0.5), 1)
-    results = run_evolution(resolve(flags=told | {"evolve.budget": whole + 0.01}), tmp_path / "run").results
+    results = run_evolution(resolve(flags=evolving | {"evolve.budget": whole + 0.01}), tmp_path / "run").results
     assert len(results.rounds) == 1
     assert not results.complete
     assert "past the declared budget" in results.stopped
@@ -114,44 +53,41 @@ def test_a_budget_ends_the_run_before_the_release_that_would_pass_it(told, tmp_p
 
 
 @pytest.mark.usefixtures("scripted")
-def test_a_finished_run_is_returned_as_it_is(told, tmp_path):
-    first = run_evolution(resolve(flags=told), tmp_path / "run")
+def test_a_finished_run_is_returned_as_it_is(evolving, tmp_path):
+    first = run_evolution(resolve(flags=evolving), tmp_path / "run")
     before = {path: path.read_bytes() for path in first.folder.rglob("*") if path.is_file()}
-    run_evolution(resolve(flags=told), tmp_path / "run")
+    run_evolution(resolve(flags=evolving), tmp_path / "run")
     assert {path: path.read_bytes() for path in first.folder.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.usefixtures("scripted")
-def test_changed_privacy_parameters_are_refused_with_what_differs(told, tmp_path):
-    run_evolution(resolve(flags=told), tmp_path / "run")
+def test_changed_privacy_parameters_are_refused_with_what_differs(evolving, tmp_path):
+    run_evolution(resolve(flags=evolving), tmp_path / "run")
     with pytest.raises(ConfigError, match=r"mechanism.sigma: 1.0 -> 2.0\n  evolve.budget: left out -> 9.0"):
-        run_evolution(resolve(flags=told | {"mechanism.sigma": 2.0, "evolve.budget": 9.0}), tmp_path / "run")
+        run_evolution(resolve(flags=evolving | {"mechanism.sigma": 2.0, "evolve.budget": 9.0}), tmp_path / "run")
 
 
-@pytest.mark.usefixtures("fresh_cache")
-def test_a_generator_that_fails_leaves_the_release_and_the_same_call_goes_on(told, tmp_path, monkeypatch, scripted):
-    failing = ScriptedGenerator(["I saw the cat and the dog today."])
-    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: failing)
-    with pytest.raises(GenerationError):
-        run_evolution(resolve(flags=told), tmp_path / "run")
+@pytest.mark.usefixtures("fresh_cache", "scripted")
+def test_a_generator_that_fails_leaves_the_release_and_the_same_call_goes_on(evolving, answering, tmp_path):
+    with answering(["I saw the cat and the dog today."]), pytest.raises(GenerationError):
+        run_evolution(resolve(flags=evolving), tmp_path / "run")
     release = (tmp_path / "run" / "evolution" / "rounds" / "000" / "release.insecure.npy").read_bytes()
     with pytest.raises(IncompleteError, match="same command"):
         _ = EvolutionRun.open(tmp_path / "run").results
-    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: scripted)
-    run = run_evolution(resolve(flags=told), tmp_path / "run")
+    run = run_evolution(resolve(flags=evolving), tmp_path / "run")
     assert (tmp_path / "run" / "evolution" / "rounds" / "000" / "release.insecure.npy").read_bytes() == release
     assert len(run.results.rounds) == 2
 
 
 @pytest.mark.usefixtures("scripted")
-def test_the_same_seed_gives_the_same_results(told, tmp_path):
-    results = [run_evolution(resolve(flags=told), tmp_path / name).results.text() for name in ("one", "two")]
+def test_the_same_seed_gives_the_same_results(evolving, tmp_path):
+    results = [run_evolution(resolve(flags=evolving), tmp_path / name).results.text() for name in ("one", "two")]
     assert results[0] == results[1]
 
 
 @pytest.mark.usefixtures("scripted")
-def test_a_real_run_bears_no_stamp_and_is_never_the_same(told, tmp_path):
-    flags = {key: value for key, value in told.items() if key != "evolve.insecure_seed"}
+def test_a_real_run_bears_no_stamp_and_is_never_the_same(evolving, tmp_path):
+    flags = {key: value for key, value in evolving.items() if key != "evolve.insecure_seed"}
     runs = [run_evolution(resolve(flags=flags), tmp_path / name) for name in ("one", "two")]
     releases = [run.evolution.rounds[0].release for run in runs]
     assert not np.array_equal(*releases)
@@ -169,11 +105,9 @@ def test_an_audit_needs_a_seed_and_says_so(audited, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def audited_run(audited, tmp_path_factory):
+def audited_run(audited, answering, tmp_path_factory):
     """Run a small audited evolution once."""
-    made = ScriptedGenerator(sentence)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: made)
+    with answering():
         return run_evolution(resolve(flags=audited), tmp_path_factory.mktemp("audited") / "run")
 
 
@@ -222,9 +156,9 @@ def test_an_evolution_is_no_audit_and_an_audit_no_evolution(audited_run, finishe
         EvolutionRun.open(finished.folder / "nothing")
 
 
-def test_a_folder_of_the_other_kind_is_refused(resolved, audited_run, finished, told, tmp_path):
+def test_a_folder_of_the_other_kind_is_refused(resolved, audited_run, finished, evolving, tmp_path):
     with pytest.raises(StoreError):
-        run_evolution(resolve(flags=told), shutil.copytree(finished.folder, tmp_path / "other"))
+        run_evolution(resolve(flags=evolving), shutil.copytree(finished.folder, tmp_path / "other"))
     with pytest.raises((ConfigError, StoreError)):
         run_audit(resolved, audited_run.folder)
 

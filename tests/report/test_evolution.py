@@ -4,64 +4,20 @@ import re
 import pytest
 
 from canarybank.experiment import EvolutionRun, resolve, run_evolution
-from canarybank.generate import ScriptedGenerator
 from canarybank.report import evolution_headline, render_evolution, summarise_evolution, write_evolution
-
-WORDS = (
-    "the",
-    "cat",
-    "dog",
-    "sun",
-    "rain",
-    "soup",
-    "bread",
-    "walk",
-    "blue",
-    "green",
-    "tall",
-    "music",
-    "river",
-    "stone",
-)
 
 
 @pytest.fixture(scope="module")
-def evolved(tmp_path_factory, hostile):
+def evolved(audited, answering, tmp_path_factory, hostile):
     """Return a small audited evolution whose generator writes what would break a page."""
     folder = tmp_path_factory.mktemp("evolved")
-    lines = [f"u{i % 24:02d},I saw {' '.join(WORDS[(i * j) % 14] for j in range(1, 6))} {i}" for i in range(192)]
-    (folder / "users.csv").write_text("\n".join(["user,text", *lines]) + "\n")
-    bank = [f"We saw {' '.join(WORDS[(i * j + 1) % 14] for j in range(1, 6))} {i}." for i in range(40)]
-    (folder / "bank.txt").write_text("\n".join(bank) + "\n")
 
     def script(request):
-        return f"I saw {WORDS[request.seed % 14]} < {request.seed} & more '{WORDS[request.seed % 5]}' today."
+        return f"I saw < {request.seed} & more '{request.seed % 5}' today."
 
-    flags = {
-        "users.source": str(folder / "users.csv"),
-        "bank.source": str(folder / "bank.txt"),
-        "encoder.name": "hashing",
-        "generator.kind": "smollm2",
-        "mechanism.k": 2,
-        "mechanism.q": 0.5,
-        "evolve.rounds": 2,
-        "evolve.share": 0.5,
-        "evolve.near": 1.0,
-        "evolve.reference": 4,
-        "evolve.mauve": False,
-        "evolve.audit": "nonce-norm",
-        "evolve.insecure_seed": 5,
-        "attack.probes": 6,
-        "attack.pool": 12,
-        "audit.trials": 3000,
-        "audit.threshold": "analytic",
-        "cohorts.canaries": 1,
-        "run.workers": 1,
-    }
-    with pytest.MonkeyPatch.context() as patch:
+    with answering(script), pytest.MonkeyPatch.context() as patch:
         patch.setenv("CANARYBANK_CACHE", str(folder / "cache"))
-        patch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: ScriptedGenerator(script))
-        return run_evolution(resolve(flags=flags), folder / "run", command=f"canarybank evolve {hostile}")
+        return run_evolution(resolve(flags=audited), folder / "run", command=f"canarybank evolve {hostile}")
 
 
 @pytest.fixture(scope="module")
@@ -89,13 +45,13 @@ def test_figures_of_utility_are_labelled_as_not_private(page):
 
 
 def test_an_insecure_seed_is_stamped_on_page_and_tables(evolved, page, tmp_path):
-    assert "Insecure: seeded with 5" in page
+    assert "Insecure: seeded with 3" in page
     paths = write_evolution(evolved, tmp_path)
     assert [path.name for path in paths] == ["report.html", "rounds.csv", "rounds.parquet"]
     rows = list(csv.DictReader(paths[1].read_text().splitlines()))
-    assert {row["insecure_seed"] for row in rows} == {"5"}
+    assert {row["insecure_seed"] for row in rows} == {"3"}
     assert [row["round"] for row in rows] == ["1", "2"]
-    assert "seeded with 5" in evolution_headline(evolved.results)
+    assert "seeded with 3" in evolution_headline(evolved.results)
 
 
 def test_text_of_models_and_commands_is_only_text(page):

@@ -1,28 +1,10 @@
-import numpy as np
 import pytest
 
 from canarybank.errors import ConfigError
 from canarybank.experiment.reproduce import make_piece
 from canarybank.experiment.reproduce.multiround import PAPER_ROUNDS
 from canarybank.experiment.reproduce.published import ROUND_THEORY
-from canarybank.generate import ScriptedGenerator
 
-WORDS = (
-    "the",
-    "cat",
-    "dog",
-    "sun",
-    "rain",
-    "soup",
-    "bread",
-    "walk",
-    "blue",
-    "green",
-    "tall",
-    "music",
-    "river",
-    "stone",
-)
 EVOLVING = {
     "generator.kind": "smollm2",
     "attack.names": "nonce-norm",
@@ -32,15 +14,6 @@ EVOLVING = {
     "evolve.mauve": False,
     "audit.trials": 2000,
 }
-
-
-@pytest.fixture
-def scripted(monkeypatch):
-    def sentence(request):
-        return f"I saw the {' '.join(np.random.default_rng(request.seed).choice(WORDS, size=6))}."
-
-    made = ScriptedGenerator(sentence)
-    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: made)
 
 
 @pytest.mark.usefixtures("scripted")
