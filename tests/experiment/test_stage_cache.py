@@ -1,9 +1,11 @@
+import os
 import stat
+import time
 
 import numpy as np
 import pytest
 
-from canarybank.experiment.stage_cache import StageCache, stage_key
+from canarybank.experiment.stage_cache import StageCache, StageUsage, stage_key
 
 
 @pytest.fixture
@@ -49,3 +51,48 @@ def test_what_cannot_be_read_back_is_made_again(cache, damage):
 def test_the_folder_is_its_owners_alone(cache):
     cache.document("users", "k", lambda: 1)
     assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
+
+
+@pytest.fixture
+def filled(cache):
+    """Return a cache with a piece of two files, an older one, and the oldest of another stage."""
+    cache.document("users", "new", lambda: 1)
+    cache.arrays("users", "new", lambda: {"x": np.ones(300)})
+    cache.document("users", "old", lambda: 2)
+    cache.document("bank", "oldest", lambda: 3)
+    for name, age in (("users/old.json", 5000), ("bank/oldest.json", 9000)):
+        then = time.time() - age
+        os.utime(cache.folder / name, (then, then))
+    return cache
+
+
+def left(cache):
+    return sorted(str(path.relative_to(cache.folder)) for path in cache.folder.rglob("*") if path.is_file())
+
+
+def test_usage_counts_pieces_and_bytes_by_stage(filled):
+    sizes = {name: sum(path.stat().st_size for path in (filled.folder / name).iterdir()) for name in ("users", "bank")}
+    assert filled.usage() == (StageUsage("users", 2, sizes["users"]), StageUsage("bank", 1, sizes["bank"]))
+    assert StageCache(filled.folder / "nowhere").usage() == ()
+
+
+def test_prune_keeps_the_newest_that_fit(filled):
+    new = sum((filled.folder / "users" / f"new.{kind}").stat().st_size for kind in ("json", "arrays"))
+    freed = sum((filled.folder / name).stat().st_size for name in ("users/old.json", "bank/oldest.json"))
+    assert filled.prune(max_bytes=new) == freed
+    assert left(filled) == ["users/new.arrays", "users/new.json"]
+
+
+def test_use_renews_what_prune_would_take(filled):
+    filled.document("bank", "oldest", pytest.fail)
+    filled.prune(unused_for=4000)
+    assert left(filled) == ["bank/oldest.json", "users/new.arrays", "users/new.json"]
+
+
+def test_prune_leaves_what_another_process_is_writing(filled):
+    live, dead = (filled.folder / "users" / f".k.json.{pid}.abcd.tmp" for pid in (1, 2))
+    live.write_text("half")
+    dead.write_text("half")
+    os.utime(dead, (0, 0))
+    filled.prune(max_bytes=0, unused_for=0)
+    assert left(filled) == ["users/.k.json.1.abcd.tmp"]

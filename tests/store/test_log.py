@@ -12,6 +12,7 @@ import pytest
 from canarybank.errors import StoreError
 from canarybank.seeds import stream
 from canarybank.store import Log, LogContents
+from canarybank.store import log as log_module
 
 APPEND = (
     "import sys\n"
@@ -128,3 +129,51 @@ def test_a_rewrite_replaces_the_log_and_waiting_appends_reach_the_new_one(tmp_pa
     assert log.records() == ({"n": 3},)
     log.rewrite([{"n": 4}])
     assert log.records() == ({"n": 4},)
+
+
+def test_a_log_is_discarded_unless_somebody_is_writing_to_it(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    assert log.discard(), "there is none"
+    log.append({"n": 1})
+    with log._locked():
+        assert not Log(log.path).discard()
+        assert log.records() == ({"n": 1},)
+    assert log.discard()
+    assert not log.path.exists()
+    log.append({"n": 2})
+    assert log.records() == ({"n": 2},)
+
+
+def test_an_append_that_waits_for_a_discard_reaches_the_next_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log(tmp_path / "log")
+    log.append({"n": 1})
+    writer = threading.Thread(target=log.append, args=({"n": 2},))
+    unlink = Path.unlink
+
+    def slow(path: Path) -> None:
+        writer.start()
+        writer.join(timeout=0.3)
+        assert writer.is_alive(), "it waits for the lock"
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", slow)
+    assert Log(log.path).discard()
+    writer.join()
+    assert log.records() == ({"n": 2},)
+
+
+def test_a_log_that_was_replaced_meanwhile_is_not_discarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(tmp_path / "log")
+    log.append({"n": 1})
+    real = log_module.flocked
+
+    def late(descriptor: int, path: Path, *, wait: bool) -> bool:
+        monkeypatch.setattr(log_module, "flocked", real)
+        log.rewrite([{"n": 2}])
+        return real(descriptor, path, wait=wait)
+
+    monkeypatch.setattr(log_module, "flocked", late)
+    assert not log.discard()
+    assert log.records() == ({"n": 2},)

@@ -1,13 +1,14 @@
 """Show or prune the caches."""
 
-import time
-from pathlib import Path
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from canarybank.cli.output import Output, facts, paragraph, table
-from canarybank.store import cache_root
+
+if TYPE_CHECKING:
+    from canarybank.experiment.caches import CachesUsage
 
 __all__ = ["command"]
 
@@ -18,6 +19,7 @@ KINDS = {
 }
 MIB = 1 << 20
 DAY = 86_400.0
+DIGITS = 12
 
 command = App(name="cache", help="Show or prune the caches.")
 
@@ -27,63 +29,78 @@ def show(
     *,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
-    """Show where the caches are, what they hold and how large they are."""
-    found = [_usage(kind) for kind in KINDS]
-    rows = [
-        [each["cache"], KINDS[each["cache"]], f"{each['files']:,}", f"{each['bytes'] / MIB:,.1f} MiB"] for each in found
-    ]
+    """Show what the caches hold: vectors by encoder, answers by generator, pieces by stage, each with its size."""
+    from canarybank.experiment.caches import caches_usage
+
+    found = caches_usage()
     output.result(
         "cache show",
-        {"folder": str(cache_root()), "caches": found},
-        table(["cache", "holds", "files", "size"], rows, text=2),
-        facts({"folder": cache_root(), "to free": "canarybank cache prune --unused-days 30"}),
+        {**asdict(found), "folder": str(found.folder), "bytes": found.bytes},
+        table(["cache", "of", "holds", "size"], _rows(found), text=2),
+        facts({**KINDS, "folder": found.folder, "to free": "canarybank cache prune --unused-days 30"}),
     )
 
 
 @command.command(name="prune")
 def prune(
     *kinds: Annotated[str, Parameter(help="The caches to prune: vectors, stages, responses. Left out, the first two.")],
-    unused_days: Annotated[float | None, Parameter(help="Remove what is older than that.", metavar="X")] = None,
+    unused_days: Annotated[float | None, Parameter(help="Remove what was unused for so long.", metavar="X")] = None,
+    max_size: Annotated[
+        str | None,
+        Parameter(
+            help="Remove the longest unused until each of the caches takes no more than that, such as 500MB or 2GiB; "
+            "the newest is kept.",
+            metavar="SIZE",
+        ),
+    ] = None,
     everything: Annotated[
         bool, Parameter(name="--all", negative="", show_default=False, help="Remove it all.")
     ] = False,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
-    """Remove what a cache has not used for long, or all of it; it is made again when it is needed.
+    """Remove what a cache has not used for long, what is too much, or all of it; it is made again when it is needed.
 
-    Answers of generators are removed only when the cache responses is named.
+    Answers of generators are removed only when the cache responses is named. What another process is writing stays.
     """
     from canarybank.errors import ConfigError
+    from canarybank.experiment.caches import PRUNED, cache_total, parse_size, prune_caches
 
-    chosen = kinds or ("vectors", "stages")
-    for kind in chosen:
-        if kind not in KINDS:
-            raise ConfigError(f"There is no cache {kind!r}; choose from {', '.join(KINDS)}.")
-    if everything == (unused_days is not None):
-        raise ConfigError("Say what to remove: either --unused-days with a number of days, or --all.")
-    freed = {kind: _prune(kind, 0.0 if unused_days is None else unused_days * DAY) for kind in chosen}
-    total = sum(freed.values())
-    output.result("cache prune", {"freed": freed, "bytes": total}, paragraph(f"Freed {total / MIB:,.1f} MiB."))
-
-
-def _usage(kind: str) -> dict[str, Any]:
-    sizes = [path.stat().st_size for path in _files(kind)]
-    return {"cache": kind, "files": len(sizes), "bytes": sum(sizes)}
-
-
-def _prune(kind: str, age: float) -> int:
-    """Remove the files of a cache that were not changed for so many seconds, and return the bytes that this freed."""
-    from canarybank.store import file_errors
-
-    freed, horizon = 0, time.time() - age
-    for path in _files(kind):
-        stat = path.stat()
-        if stat.st_mtime <= horizon:
-            with file_errors(path, "remove"):
-                path.unlink(missing_ok=True)
-            freed += stat.st_size
-    return freed
+    if everything == (unused_days is not None or max_size is not None):
+        raise ConfigError("Say what to remove: by --unused-days with a number of days, by --max-size, or by --all.")
+    freed = prune_caches(
+        kinds or PRUNED,
+        max_bytes=0 if everything else None if max_size is None else parse_size(max_size),
+        unused_for=0.0 if everything else None if unused_days is None else unused_days * DAY,
+    )
+    kept = {kind: cache_total(kind).bytes for kind in freed}
+    total, left = sum(freed.values()), sum(kept.values())
+    output.result(
+        "cache prune",
+        {"freed": freed, "bytes": total, "kept": kept},
+        paragraph(f"Freed {_size(total)} in {', '.join(freed)}, and kept {_size(left)}."),
+    )
 
 
-def _files(kind: str) -> list[Path]:
-    return sorted(path for path in (cache_root() / kind).rglob("*") if path.is_file())
+def _rows(found: "CachesUsage") -> list[list[str]]:
+    named = {
+        "vectors": [
+            (_named(row.encoder, row.fingerprint), f"{row.vectors:,} vectors", row.bytes) for row in found.vectors
+        ],
+        "responses": [(row.fingerprint[:DIGITS], f"{row.answers:,} answers", row.bytes) for row in found.responses],
+        "stages": [(row.stage, f"{row.pieces:,} pieces", row.bytes) for row in found.stages],
+    }
+    rows = []
+    for cache in found.caches:
+        rows += [[cache.cache, of, holds, _size(size)] for of, holds, size in named[cache.cache]]
+        other = cache.bytes - sum(size for *_, size in named[cache.cache])
+        if other > 0 or not named[cache.cache]:
+            rows.append([cache.cache, "other files" if other > 0 else "nothing", "", _size(max(other, 0))])
+    return [*rows, ["total", "", f"{sum(cache.files for cache in found.caches):,} files", _size(found.bytes)]]
+
+
+def _named(encoder: str, fingerprint: str) -> str:
+    return fingerprint[:DIGITS] if encoder == "unknown" else f"{encoder} {fingerprint[:DIGITS]}"
+
+
+def _size(size: int) -> str:
+    return f"{size / MIB:,.1f} MiB"

@@ -5,15 +5,13 @@ stays right when processes share it or are killed. The cache holds vectors and h
 private as the texts are, and belongs where they may lie.
 """
 
-import math
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from canarybank.encode.protocol import Encoder
 from canarybank.encode.shelf import CORRUPT, SEGMENT_SUFFIX, Shelf
-from canarybank.errors import InputError, StoreError
-from canarybank.store import Segment, cache_root, file_errors, sweep_temporaries
+from canarybank.errors import StoreError
+from canarybank.store import Segment, cache_root, prune_files, stored_files, sweep_folders
 
 __all__ = ["ShelfUsage", "VectorCache"]
 
@@ -48,47 +46,29 @@ class VectorCache:
     def prune(self, *, max_bytes: int | None = None, unused_for: float | None = None) -> int:
         """Remove segments, the longest unused first, and return how many bytes that freed.
 
-        Those unused for that many seconds go, then as many as bring the cache down to that many bytes. Corrupt
-        files go in any case. Running processes keep what they have open.
+        Those unused for that many seconds go, then as many as bring the cache down to that many bytes: the newest
+        stay. Corrupt files go in any case. Running processes keep what they have open and what they are writing.
         """
-        if (max_bytes is not None and max_bytes < 0) or (unused_for is not None and unused_for < 0):
-            raise InputError(f"A cache cannot be pruned to {max_bytes} bytes or {unused_for} seconds; give 0 or more.")
-        allowed = math.inf if max_bytes is None else max_bytes
-        horizon = -math.inf if unused_for is None else time.time() - unused_for
-        files = sorted(self._files())
-        left = sum(size for *_, size in files)
-        freed = 0
-        for is_sound, last_used, path, size in files:
-            if not is_sound or last_used < horizon or left - freed > allowed:
-                with file_errors(path, "remove"):
-                    path.unlink(missing_ok=True)
-                freed += size
-        return freed
+        sweep_folders(self.folder)
+        files = [file for folder in self._folders() for file in stored_files(folder)]
+        segments = [file for file in files if file.path.suffix == SEGMENT_SUFFIX]
+        freed = prune_files(segments, max_bytes=max_bytes, unused_for=unused_for)
+        return freed + prune_files((file for file in files if file.path.suffix == f".{CORRUPT}"), max_bytes=0)
 
     def _folders(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("*") if path.is_dir())
 
-    def _files(self) -> list[tuple[bool, float, Path, int]]:
-        """Return whether each file is sound, when it was last used, its path and its size."""
-        found = []
-        for folder in self._folders():
-            sweep_temporaries(folder)
-            for path in (*folder.glob(f"*{SEGMENT_SUFFIX}"), *folder.glob(f"*.{CORRUPT}")):
-                stat = path.stat()
-                found.append((path.suffix == SEGMENT_SUFFIX, stat.st_mtime, path, stat.st_size))
-        return found
-
 
 def _usage(folder: Path) -> ShelfUsage:
-    encoder, fingerprint, vectors, size = "unknown", folder.name, 0, 0
-    segments = sorted(folder.glob(f"*{SEGMENT_SUFFIX}"))
-    for path in segments:
-        size += path.stat().st_size
+    encoder, fingerprint, vectors = "unknown", folder.name, 0
+    files = stored_files(folder)
+    segments = [file for file in files if file.path.suffix == SEGMENT_SUFFIX]
+    corrupt = [file for file in files if file.path.suffix == f".{CORRUPT}"]
+    for segment in segments:
         try:
-            meta = Segment(path).meta
+            meta = Segment(segment.path).meta
         except StoreError:
             continue
         encoder, fingerprint, vectors = meta["encoder"], meta["fingerprint"], vectors + meta["rows"]
-    corrupt = list(folder.glob(f"*.{CORRUPT}"))
-    size += sum(path.stat().st_size for path in corrupt)
+    size = sum(file.size for file in (*segments, *corrupt))
     return ShelfUsage(encoder, fingerprint, vectors, len(segments), size, len(corrupt))

@@ -4,7 +4,11 @@ The cache stands in the user's cache folder and is shared by all runs. What cann
 folder is readable by its owner alone, for it holds the admitted users' texts.
 """
 
+import contextlib
+import os
+from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,12 +22,15 @@ from canarybank.store import (
     file_errors,
     hash_json,
     make_folder,
+    prune_files,
     read_json,
+    stored_files,
+    sweep_folders,
     write_json,
     write_segment,
 )
 
-__all__ = ["StageCache", "stage_key"]
+__all__ = ["StageCache", "StageUsage", "stage_key"]
 
 Made = TypeVar("Made")
 Arrays = dict[str, NDArray[Any]]
@@ -33,6 +40,15 @@ _FORMAT = 1
 def stage_key(stage: str, **inputs: Any) -> str:
     """Return the content address of what a stage makes from these inputs."""
     return hash_json({"stage": stage, "format": _FORMAT, "inputs": inputs})
+
+
+@dataclass(frozen=True, slots=True)
+class StageUsage:
+    """What the pieces of one stage take on disk."""
+
+    stage: str
+    pieces: int
+    bytes: int
 
 
 class StageCache:
@@ -91,12 +107,35 @@ class StageCache:
                 path.unlink(missing_ok=True)
             else:
                 self.found[stage] = self.found.get(stage, 0) + 1
+                # A shared cache may be read-only; then its owner decides what is old.
+                with contextlib.suppress(OSError):
+                    os.utime(path)
                 return value
         made = make()
         self._private()
         write(path, made)
         self.made[stage] = self.made.get(stage, 0) + 1
         return made
+
+    def usage(self) -> tuple[StageUsage, ...]:
+        """Return what the pieces of each stage take on disk, largest first."""
+        keys: defaultdict[str, set[str]] = defaultdict(set)
+        sizes: defaultdict[str, int] = defaultdict(int)
+        for file in stored_files(self.folder):
+            stage = file.path.parent.relative_to(self.folder).as_posix()
+            keys[stage].add(file.path.stem)
+            sizes[stage] += file.size
+        rows = [StageUsage(stage, len(found), sizes[stage]) for stage, found in keys.items()]
+        return tuple(sorted(rows, key=lambda row: (-row.bytes, row.stage)))
+
+    def prune(self, *, max_bytes: int | None = None, unused_for: float | None = None) -> int:
+        """Remove what stages made, the longest unused first, and return how many bytes that freed.
+
+        What was unused for that many seconds goes, then as much as brings the cache down to that many bytes: the
+        newest stays. What another process is writing stays too.
+        """
+        sweep_folders(self.folder)
+        return prune_files(stored_files(self.folder), max_bytes=max_bytes, unused_for=unused_for)
 
     def _private(self) -> None:
         with file_errors(self.folder):

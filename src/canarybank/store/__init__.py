@@ -24,6 +24,7 @@ from canarybank.store.hashes import (
 from canarybank.store.locations import cache_root
 from canarybank.store.locks import Holder, lock_folder
 from canarybank.store.log import Log, LogContents
+from canarybank.store.pruning import StoredFile, prune_files, stored_files, sweep_folders
 from canarybank.store.segments import Segment, write_segment
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Log",
     "LogContents",
     "Segment",
+    "StoredFile",
     "altered_files",
     "atomic_writer",
     "cache_root",
@@ -45,8 +47,11 @@ __all__ = [
     "lock_folder",
     "make_folder",
     "parse_json",
+    "prune_files",
     "read_json",
     "set_aside",
+    "stored_files",
+    "sweep_folders",
     "sweep_temporaries",
     "write_atomic",
     "write_json",

@@ -83,6 +83,24 @@ class Log:
         with self._locked():
             write_atomic(self.path, lines)
 
+    def discard(self) -> bool:
+        """Remove the log unless another process is writing to it, and say whether it is gone.
+
+        Whoever waits to append finds the file gone and begins another, so no append is lost.
+        """
+        with file_errors(self.path, "remove"):
+            try:
+                descriptor = os.open(self.path, os.O_RDWR)
+            except FileNotFoundError:
+                return True
+            try:
+                is_free = flocked(descriptor, self.path, wait=False) and _is_still_at(descriptor, self.path)
+                if is_free:
+                    self.path.unlink()
+                return is_free
+            finally:
+                os.close(descriptor)
+
     def _bytes(self) -> bytes:
         with file_errors(self.path, "read"):
             try:
