@@ -10,14 +10,13 @@ The folder of an evolution::
     report.html      the page
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 from canarybank.engine import Engine, Threads
-from canarybank.errors import BudgetError, ConfigError, IncompleteError, StoreError
+from canarybank.errors import BudgetError
 from canarybank.evolve import Evolution, Population, Probes, Round
 from canarybank.evolve import Run as Rounds
 from canarybank.evolve.multiround import evolve_audit
@@ -33,13 +32,13 @@ from canarybank.experiment.evolution_results import (
     utility_record,
 )
 from canarybank.experiment.evolution_scene import Scene, mauve_of, require_simulation, set_scene
-from canarybank.experiment.folder import MANIFEST, RESULTS, read_document, refuse_foreign
-from canarybank.experiment.manifest import Manifest, new_manifest, now
-from canarybank.experiment.origins import Resolved, differences
+from canarybank.experiment.manifest import now
+from canarybank.experiment.origins import Resolved
+from canarybank.experiment.run_folder import MANIFEST, RESULTS, RunFolder
 from canarybank.experiment.running import settings_of
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.progress import SILENT, Progress
-from canarybank.store import hash_folder, lock_folder, sweep_temporaries, write_atomic, write_json
+from canarybank.store import write_atomic
 
 __all__ = ["EVOLUTION", "PLAIN", "EvolutionRun", "run_evolution"]
 
@@ -49,56 +48,29 @@ EXAMPLES = 12
 Told = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class EvolutionRun:
+class EvolutionRun(RunFolder):
     """An evolution in its folder. Documents are read when they are asked for, and checked against their schema."""
 
-    folder: Path
-
-    @classmethod
-    def open(cls, folder: Path | str) -> "EvolutionRun":
-        """Open the evolution in a folder, or say that there is none."""
-        path = Path(folder)
-        if not (path / MANIFEST).is_file():
-            raise StoreError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; check the path.")
-        run = cls(path)
-        if run.manifest.kind != "evolution":
-            raise StoreError(f"The run in {str(path)!r} is an {run.manifest.kind}, not an evolution; check the path.")
-        return run
-
-    @cached_property
-    def manifest(self) -> Manifest:
-        """Return the manifest."""
-        return read_document(self.folder / MANIFEST, Manifest)
+    kind = noun = "evolution"
+    elsewhere = "check the path"
+    begun = MANIFEST
 
     @cached_property
     def results(self) -> EvolutionResults:
         """Return the results, or say that the run is not finished."""
-        if not (self.folder / RESULTS).is_file():
-            raise IncompleteError(
-                f"The evolution in {str(self.folder)!r} has no {RESULTS} yet; run the same command again, and it goes "
-                "on where it stopped."
-            )
-        return read_document(self.folder / RESULTS, EvolutionResults)
+        return self._due(RESULTS, EvolutionResults)
 
     @property
     def evolution(self) -> Evolution:
         """Return the rounds themselves, as far as they have come."""
         return Evolution.load(self.folder / EVOLUTION)
 
-    @property
-    def is_finished(self) -> bool:
-        """Say whether all results are in."""
-        return self.manifest.state == "finished"
-
-    def seal(self) -> None:
-        """Write the hash of every file of the run into its manifest, last of all."""
-        self.write_manifest(self.manifest.model_copy(update={"files": hash_folder(self.folder, skip={MANIFEST})}))
-
-    def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest."""
-        write_json(self.folder / MANIFEST, manifest.model_dump(mode="json"))
-        self.__dict__["manifest"] = manifest
+    def instead(self, changed: list[str]) -> str:  # noqa: ARG002, every difference has the same answer
+        """Say that releases cannot be taken back."""
+        return (
+            ": what was released stays released under its own parameters. Go back to the old settings, or choose "
+            "another folder"
+        )
 
 
 def run_evolution(
@@ -125,7 +97,8 @@ def run_evolution(
     """
     config = resolved.config
     require_simulation(config.evolve)
-    with _opened(resolved, Path(folder), command) as run:
+    statement = statement_of(config.evolve.insecure_seed, reference=bool(config.evolve.reference))
+    with EvolutionRun.held(resolved, Path(folder), command, statement=statement) as run:
         if run.is_finished:
             return run
         cache = StageCache()
@@ -135,7 +108,7 @@ def run_evolution(
         stages = {"made": dict(cache.made), "found": dict(cache.found)}
         done = {"state": "finished", "finished": now(), "stages": stages}
         run.write_manifest(run.manifest.model_copy(update=done))
-        run.seal()
+        run.seal_held()
     return run
 
 
@@ -224,34 +197,6 @@ class _Work:
             evolution, scene.design, scene.cohorts, settings=settings, engine=self.engine, progress=self.progress
         )
         return multiround_record(found)
-
-
-@contextmanager
-def _opened(resolved: Resolved, folder: Path, command: str) -> Iterator[EvolutionRun]:
-    """Hold a folder for one evolution: a new one, or an existing one under the same settings."""
-    refuse_foreign(folder)
-    with lock_folder(folder, f"running {command}".strip()):
-        sweep_temporaries(folder, older_than=0)
-        if (folder / MANIFEST).exists():
-            run = EvolutionRun.open(folder)
-            _refuse_other_settings(run, resolved)
-        else:
-            chosen = resolved.config.evolve
-            run = EvolutionRun(folder)
-            statement = statement_of(chosen.insecure_seed, reference=bool(chosen.reference))
-            run.write_manifest(new_manifest(resolved, command, kind="evolution", statement=statement))
-        yield run
-
-
-def _refuse_other_settings(run: EvolutionRun, resolved: Resolved) -> None:
-    changed = differences(run.manifest.config, resolved.values(), evolving=True)
-    if changed:
-        listed = "\n  ".join(changed)
-        raise ConfigError(
-            f"The evolution in {str(run.folder)!r} was started with other settings, so it cannot go on: what was "
-            "released stays released under its own parameters. Go back to the old settings, or choose another folder. "
-            f"What differs:\n  {listed}"
-        )
 
 
 def _newest(population: Population) -> tuple[str, ...]:
