@@ -1,3 +1,4 @@
+import shutil
 import sys
 
 import numpy as np
@@ -5,7 +6,10 @@ import pytest
 from scipy import stats
 
 from canarybank.errors import InputError, MissingError
+from canarybank.experiment.embedded import embedded_bank
 from canarybank.generate import HFGenerator, Request, in_order
+from canarybank.generate.llamacpp import SMOLLM2, gguf_path
+from canarybank.store import hash_file, hash_json
 
 pytestmark = pytest.mark.models
 torch = pytest.importorskip("torch")
@@ -101,6 +105,63 @@ def test_the_fingerprint_is_of_the_weights_and_the_truncation(folder):
     assert one.fingerprint != HFGenerator(folder, min_p=0.1).fingerprint
     assert HFGenerator("hub/name").fingerprint != HFGenerator("hub/name", revision="x").fingerprint
     assert HFGenerator("hub/name").name == "hub/name"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.safetensors",
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "chat_template.jinja",
+        "additional_chat_templates/tool_use.jinja",
+        "tokenizer.model",
+        "merges.txt",
+    ],
+)
+def test_another_file_that_decides_answers_is_another_model(folder, tmp_path, name):
+    copy = shutil.copytree(folder, tmp_path / "elsewhere")
+    before = HFGenerator(copy).fingerprint
+    assert before == HFGenerator(folder).fingerprint
+    path = copy / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes((path.read_bytes() if path.exists() else b"") + b" ")
+    assert HFGenerator(copy).fingerprint != before
+
+
+def test_another_chat_template_asks_otherwise_and_is_another_model(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(copy)
+    tokenizer.chat_template = f"w9 {TEMPLATE}"
+    tokenizer.save_pretrained(copy)
+    one, other = HFGenerator(folder, device="cpu"), HFGenerator(copy, device="cpu")
+    (mine,), (theirs,) = in_order(one, asks(1)), in_order(other, asks(1))
+    assert theirs.prompt_tokens == mine.prompt_tokens + 1
+    assert one.fingerprint != other.fingerprint
+
+
+def test_what_decides_no_answer_is_left_out(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    for name in ("README.md", "LICENSE", ".gitattributes", "._config.json"):
+        (copy / name).write_text("words")
+    (copy / "onnx.bin").mkdir()
+    assert HFGenerator(copy).fingerprint == HFGenerator(folder).fingerprint
+
+
+def test_a_gguf_file_is_its_own_bytes_whatever_stands_beside_it(tmp_path):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF and so on")
+    pinned = "d255ef828a9c7e57c3701f7633aade2d77e7c66b964a97c31b3fb65378e13fff"
+    assert HFGenerator(path).fingerprint == pinned == hash_json(["transformers", hash_file(path), 0.05])
+    (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
+    (tmp_path / "config.json").write_text("{}")
+    assert HFGenerator(path).fingerprint == pinned
+
+
+def test_the_model_that_wrote_the_embedded_bank_keeps_its_fingerprint():
+    assert HFGenerator(gguf_path(SMOLLM2)).fingerprint == embedded_bank().provenance["fingerprint"]
 
 
 def test_what_is_missing_is_named(monkeypatch, tmp_path):

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["HFGenerator"]
 
+# What decides a folder's answers: the weights, and what turns requests into tokens and tokens into an end.
 _WEIGHTS = (".safetensors", ".bin", ".gguf")
+_SETTINGS = (".json", ".jinja", ".model", ".tiktoken", ".txt")
+_TEMPLATES = "additional_chat_templates"
 
 
 class HFGenerator:
@@ -56,9 +59,13 @@ class HFGenerator:
 
     @property
     def fingerprint(self) -> str:
-        """Return a fingerprint of the weights (a hub model: its name and revision) and of min_p."""
+        """Return a fingerprint of the model and of min_p.
+
+        A folder stands for its weights, tokenizer, chat templates and settings; a GGUF file for its bytes, which hold
+        all of these; a hub model for its name and revision.
+        """
         if not self._fingerprint:
-            self._fingerprint = hash_json(["transformers", _weights(Path(self._source), self._revision), self._min_p])
+            self._fingerprint = hash_json(["transformers", _content(Path(self._source), self._revision), self._min_p])
         return self._fingerprint
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
@@ -194,9 +201,16 @@ def _load(source: str, device: str | None, dtype: str | None, revision: str | No
     return model, tokenizer
 
 
-def _weights(path: Path, revision: str | None) -> Any:
+def _content(path: Path, revision: str | None) -> Any:
     if path.is_file():
         return hash_file(path)
     if path.is_dir():
-        return sorted((f.name, hash_file(f)) for f in path.iterdir() if f.suffix in _WEIGHTS)
+        return [(file.relative_to(path).as_posix(), hash_file(file)) for file in _deciding(path)]
     return [str(path), revision]
+
+
+def _deciding(folder: Path) -> list[Path]:
+    """Return the files of a model's folder on which its answers depend."""
+    found = [file for file in folder.iterdir() if file.suffix in (*_WEIGHTS, *_SETTINGS)]
+    found += (folder / _TEMPLATES).glob("*.jinja")
+    return sorted(file for file in found if file.is_file() and not file.name.startswith("."))
