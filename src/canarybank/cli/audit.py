@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output
 
-__all__ = ["COMMON_KEYS", "command"]
+__all__ = ["COMMON_KEYS", "Folder", "Show", "command", "default_folder"]
 
 COMMON_KEYS = (
     "users.source",
@@ -25,16 +25,18 @@ COMMON_KEYS = (
     "run.workers",
 )
 """The keys whose flags the help shows."""
+Folder = Annotated[
+    Path | None, Parameter(help="The run's folder; left out, runs/ and the name of the file.", metavar="PATH")
+]
+Show = Annotated[bool, Parameter(name="--open", negative="", show_default=False, help="Open the page.")]
 
 
 @configured(shown=COMMON_KEYS)
 def command(
     given: Given,
     *,
-    folder: Annotated[
-        Path | None, Parameter(help="The run's folder; left out, runs/ and the name of the file.", metavar="PATH")
-    ] = None,
-    show: Annotated[bool, Parameter(name="--open", negative="", show_default=False, help="Open the page.")] = False,
+    folder: Folder = None,
+    show: Show = False,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Run an audit: users, vectors, bank, attacks, commitment, trials, report.
@@ -47,6 +49,6 @@ def command(
     audit_into("audit", given, folder or default_folder(given.file), output, show=show)
 
 
-def default_folder(file: Path | None) -> Path:
-    """Return the folder of a run that was given none."""
-    return Path("runs") / (file.stem if file is not None else "audit")
+def default_folder(file: Path | None, name: str = "audit") -> Path:
+    """Return the folder of a run that was given none: by its file's name, or by its own without a file."""
+    return Path("runs") / (file.stem if file is not None else name)

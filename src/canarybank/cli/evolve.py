@@ -1,10 +1,9 @@
 """Run Private Evolution, optionally audited round by round."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
-
+from canarybank.cli.audit import Folder, Show, default_folder
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, facts, paragraph, table
 from canarybank.cli.typed import typed
@@ -40,10 +39,8 @@ SHORT = {"evolve.audit": "--audit", "evolve.insecure_seed": "--insecure-seed"}
 def command(
     given: Given,
     *,
-    folder: Annotated[
-        Path | None, Parameter(help="The run's folder; left out, runs/ and the name of the file.", metavar="PATH")
-    ] = None,
-    show: Annotated[bool, Parameter(name="--open", negative="", show_default=False, help="Open the page.")] = False,
+    folder: Folder = None,
+    show: Show = False,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Make synthetic text from users' noisy votes, round by round: release, keep, give feedback, generate.
@@ -55,7 +52,7 @@ def command(
     from canarybank.errors import BudgetError
     from canarybank.experiment import run_evolution
 
-    place = folder or Path("runs") / (given.file.stem if given.file is not None else "evolution")
+    place = folder or default_folder(given.file, "evolution")
     run = run_evolution(given.resolved, place, progress=output.progress, command=typed(), told=output.note)
     page = published_evolution(run)
     print_evolution("evolve", run, page, output)
