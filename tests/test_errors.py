@@ -1,4 +1,5 @@
 import inspect
+import pickle
 
 from canarybank import errors
 
@@ -20,3 +21,9 @@ def test_every_exception_is_exported():
 def test_bad_arguments_are_value_errors_too():
     assert issubclass(errors.InputError, ValueError)
     assert issubclass(errors.ConfigError, ValueError)
+
+
+def test_a_missing_column_is_said_in_two_sentences_that_survive_a_trip_between_processes():
+    error = pickle.loads(pickle.dumps(errors.ColumnError("There is no column 'x'.", "Name another.")))  # noqa: S301, ours
+    assert str(error) == "There is no column 'x'. Name another."
+    assert error.what == "There is no column 'x'."

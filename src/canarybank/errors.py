@@ -5,6 +5,7 @@ The tree, each with the exit code that the command line gives it::
     CanarybankError                 2
     ├── InputError (ValueError)     2   an argument or array that cannot be used
     │   ├── DataError               2   a file of users, vectors or candidates that cannot be read as one
+    │   │   └── ColumnError         2   a file of users without a column that was asked for
     │   └── CohortError             2   cohorts that overlap, or too few users to fill them
     ├── ConfigError (ValueError)    2   a configuration that cannot be run
     ├── BudgetError                 2   more alpha, privacy or money asked for than was declared
@@ -22,6 +23,7 @@ __all__ = [
     "BudgetError",
     "CanarybankError",
     "CohortError",
+    "ColumnError",
     "ConfigError",
     "DataError",
     "GenerationError",
@@ -44,6 +46,17 @@ class InputError(CanarybankError, ValueError):
 
 class DataError(InputError):
     """Refuse a file that cannot be read as what it was said to be."""
+
+
+class ColumnError(DataError):
+    """Refuse a file that lacks a column: ``what`` says which one, and the rest how to name another."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what, fix)
+        self.what = what
+
+    def __str__(self) -> str:
+        return " ".join(self.args)
 
 
 class CohortError(InputError):

@@ -1,7 +1,8 @@
 import numpy as np
+import polars as pl
 import pytest
 
-from canarybank.errors import ConfigError, DataError
+from canarybank.errors import ColumnError, ConfigError, DataError
 from canarybank.experiment.admitted import admission, admit_users, users_key, users_source
 from canarybank.experiment.config import CohortsConfig, UsersConfig
 from canarybank.experiment.stage_cache import StageCache
@@ -90,3 +91,31 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     config = UsersConfig(source=str(tmp_path / "none.csv"))
     with pytest.raises(DataError, match=r"none\.csv"):
         admit_users(config, COHORTS, StageCache(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.jsonl", "x.parquet"])
+def test_a_missing_column_is_told_with_the_keys_that_name_columns(tmp_path, name):
+    frame = pl.DataFrame({"who": ["a", "a"], "said": ["hello", "bye"]})
+    path = tmp_path / name
+    writers = {
+        "x.csv": frame.write_csv,
+        "x.tsv": lambda file: frame.write_csv(file, separator="\t"),
+        "x.jsonl": frame.write_ndjson,
+        "x.parquet": frame.write_parquet,
+    }
+    writers[name](path)
+    config, cohorts, cache = UsersConfig(source=str(path)), CohortsConfig(canaries=1), StageCache(tmp_path / "cache")
+    with pytest.raises(ColumnError) as error:
+        admit_users(config, cohorts, cache)
+    told = str(error.value)
+    assert f"{path} has no column 'user'. The columns that exist are: 'who', 'said'. Set users.user and users" in told
+    assert all(word in told for word in ("users.user", "users.text", "--users.user", "--users.text"))
+    assert "Columns(" not in told
+    named = config.model_copy(update={"user": "who", "text": "said"})
+    assert sorted(admit_users(named, cohorts, cache).users.texts) == ["bye", "hello"]
+
+
+def test_a_column_of_numbers_for_text_is_told_with_the_keys_too(tmp_path):
+    pl.DataFrame({"user": ["a"], "text": [1.5]}).write_parquet(tmp_path / "x.parquet")
+    with pytest.raises(ColumnError, match=r"holds Float64, not text\. Set users\.user and users\.text"):
+        admit_users(UsersConfig(source=str(tmp_path / "x.parquet")), COHORTS, StageCache(tmp_path / "cache"))

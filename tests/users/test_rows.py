@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from canarybank.errors import DataError, InputError
+from canarybank.errors import ColumnError, DataError, InputError
 from canarybank.users.rows import Columns, Fault, Row, Skip, as_row, malformed, missing_columns
 
 
@@ -71,12 +71,17 @@ def test_malformed_is_an_error_or_a_count() -> None:
     assert malformed(4, "Broken.", strict=False) == Skip(4, Fault.MALFORMED)
     with pytest.raises(DataError, match="Broken"):
         malformed(4, "Broken.", strict=True)
+    with pytest.raises(ColumnError, match=r"No column\. Name one\."):
+        malformed(4, ColumnError("No column.", "Name one."), strict=True)
 
 
 def test_missing_columns_says_which_exist() -> None:
     error = missing_columns("f.csv", Columns("who", "text"), ["user", "text"])
     assert "f.csv has no column 'who'" in str(error)
     assert "'user', 'text'" in str(error)
+    assert isinstance(error, ColumnError)
+    assert str(error).endswith("Say which of them hold what by columns=Columns(user=..., text=...).")
+    assert "text=..., label=...)" in str(missing_columns("f.csv", Columns(label="stars"), ["user", "text"]))
     assert "3 columns named 'text'" in str(missing_columns("f", Columns(), ["user", "text", "text", "text"]))
     assert missing_columns("f", Columns(), ["text", "user", "x", "x"]) is None
 

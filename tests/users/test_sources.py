@@ -5,10 +5,11 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import canarybank.users as room
-from canarybank.errors import DataError, InputError
+from canarybank.errors import ColumnError, DataError, InputError
 from canarybank.users import FORMATS, Columns, Delimited, Fault, Row, Skip, Source, infer_format, read, source
 
 
@@ -138,6 +139,27 @@ def test_a_file_without_rows(write: Callable[..., Path], name: str, content: str
 def test_an_empty_file(write: Callable[..., Path], name: str) -> None:
     with pytest.raises(DataError, match="is empty"):
         list(read(write(name, "")))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.parquet"])
+def test_missing_columns_are_told_with_those_that_exist_and_how_to_name_them(
+    write: Callable[..., Path], name: str
+) -> None:
+    frame = pl.DataFrame({"who": ["a"], "text": ["hello"]})
+    made = {
+        "a.csv": frame.write_csv(),
+        "a.tsv": frame.write_csv(separator="\t"),
+        "a.jsonl": frame.write_ndjson(),
+        "a.parquet": b"",
+    }
+    path = write(name, made[name])
+    if name == "a.parquet":
+        frame.write_parquet(path)
+    with pytest.raises(ColumnError) as error:
+        list(read(path))
+    assert "has no column 'user'. The columns that exist are: 'who', 'text'." in str(error.value)
+    assert str(error.value).endswith("by columns=Columns(user=..., text=...).")
+    assert [row[1:3] for row in read(path, columns=Columns(user="who"))] == [("a", "hello")]
 
 
 def test_malformed_lines_can_be_counted(write: Callable[..., Path]) -> None:

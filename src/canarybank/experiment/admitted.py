@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from canarybank.errors import ConfigError, DataError
+from canarybank.errors import ColumnError, ConfigError, DataError
 from canarybank.experiment.config import CohortsConfig, UsersConfig
 from canarybank.experiment.stage_cache import StageCache, stage_key
 from canarybank.progress import SILENT, Progress
@@ -31,6 +31,11 @@ __all__ = ["People", "admission", "admit_users", "users_key", "users_source"]
 _CANARY_CHOICE = 4
 """Where the cap is ours to choose, at least this many users for each canary have as many records as it."""
 
+_COLUMN_KEYS = (
+    "Set users.user and users.text to the columns that hold the user's id and the text (as flags: --users.user and "
+    "--users.text), and users.label where labels are read."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class People:
@@ -48,17 +53,25 @@ def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, 
     made: list[Admitted] = []
 
     def make() -> Users:
-        made.append(admit(given, rule, progress=progress))
+        made.append(_admit(given, rule, progress))
         return made[0].users
 
     def report_of() -> dict[str, Any]:
-        return (made or [admit(given, rule, progress=progress)])[0].report.as_dict()
+        return (made or [_admit(given, rule, progress)])[0].report.as_dict()
 
     users = cache.file("users", key, "parquet", make, load_users, _save)
     report = cache.document("users", key, report_of)
     if config.cap is not None or given.format.name in ADMISSIONS:
         return People(users, report)
     return _capped(People(users, report), cohorts.canaries)
+
+
+def _admit(given: Source, rule: Admission, progress: Progress) -> Admitted:
+    """Admit the users; where a column is missing, name the keys that say which columns to read."""
+    try:
+        return admit(given, rule, progress=progress)
+    except ColumnError as error:
+        raise ColumnError(error.what, _COLUMN_KEYS) from error
 
 
 def users_source(config: UsersConfig) -> Source:

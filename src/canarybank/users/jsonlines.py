@@ -4,7 +4,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
+from canarybank.errors import DataError
 from canarybank.progress import SILENT, Progress
 from canarybank.users.files import lines, opened
 from canarybank.users.rows import PLAIN, Columns, Fault, Row, Skip, as_row, malformed, missing_columns
@@ -50,8 +52,8 @@ def _broken(line: int, name: str, content: str, error: Exception) -> str:
     return f"Line {line} of {name} is broken JSON: {what}{where}. Mend or remove the line."
 
 
-def _unlike(line: int, name: str, found: object, columns: Columns) -> str:
+def _unlike(line: int, name: str, found: object, columns: Columns) -> str | DataError:
     where = f"Line {line} of {name}"
     if not isinstance(found, dict):
         return f"{where} is a JSON {type(found).__name__}, not an object with the columns {list(columns.names)}."
-    return str(missing_columns(where, columns, list(found)))
+    return cast("DataError", missing_columns(where, columns, list(found)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canarybank.errors import DataError
+from canarybank.errors import ColumnError, DataError
 from canarybank.progress import SILENT, Progress
 from canarybank.users.files import copy, opened
 from canarybank.users.rows import PLAIN, Columns, Row, Skip, as_row, missing_columns
@@ -59,7 +59,10 @@ def _check_schema(name: str, schema: "pl.Schema", columns: Columns) -> None:
         raise error
     kinds: tuple[Any, ...] = (pl.String, pl.Categorical, pl.Enum)
     if schema[columns.text] not in kinds:
-        raise DataError(f"The column {columns.text!r} of {name} holds {schema[columns.text]}, not text.")
+        raise ColumnError(
+            f"The column {columns.text!r} of {name} holds {schema[columns.text]}, not text.",
+            "Name the column that does by columns=Columns(text=...).",
+        )
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from canarybank.errors import DataError, InputError
+from canarybank.errors import ColumnError, DataError, InputError
 
 __all__ = ["PLAIN", "Columns", "Fault", "Row", "Skip", "as_row", "malformed", "missing_columns"]
 
@@ -82,10 +82,10 @@ def as_row(line: int, user: object, text: object, label: object = None, *, label
     return Row(line, name, text, known)
 
 
-def malformed(line: int, message: str, *, strict: bool) -> Skip:
-    """Raise the message when strict, and otherwise count the line as malformed."""
+def malformed(line: int, why: str | DataError, *, strict: bool) -> Skip:
+    """Raise the reason when strict, and otherwise count the line as malformed."""
     if strict:
-        raise DataError(message)
+        raise DataError(why) if isinstance(why, str) else why
     return Skip(line, Fault.MALFORMED)
 
 
@@ -94,9 +94,10 @@ def missing_columns(where: str, wanted: Columns, found: list[str]) -> DataError 
     for name in wanted.names:
         if name not in found:
             existing = ", ".join(repr(column) for column in found) or "none"
-            return DataError(
-                f"{where} has no column {name!r}. The columns that exist are: {existing}. "
-                f"Say which of them hold the user, the text and the label."
+            label = "" if wanted.label is None else ", label=..."
+            return ColumnError(
+                f"{where} has no column {name!r}. The columns that exist are: {existing}.",
+                f"Say which of them hold what by columns=Columns(user=..., text=...{label}).",
             )
         if found.count(name) > 1:
             return DataError(f"{where} has {found.count(name)} columns named {name!r}; rename all but one.")
