@@ -178,6 +178,7 @@ def _rounds(piece: Piece) -> "Figure":
     cells = piece.cells
     left.plot(rounds, [cell.more.get("mauve", float("nan")) for cell in cells], color=_COLOURS[2], marker="o", ms=3.5)
     left.set_ylabel("MAUVE of the bank's population")
+    left.set_ylim(bottom=0)
     theory = [cell.accounted if cell.accounted is not None else float("nan") for cell in cells]
     right.plot(rounds, theory, color=_GREY, marker="s", ms=3.5, lw=1, label="theory, paper")
     right.plot(rounds, [cell.mechanism for cell in cells], color="#1b1f27", ls=":", label="theory, exact")

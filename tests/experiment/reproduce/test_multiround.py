@@ -1,6 +1,7 @@
 import pytest
 
 from canarybank.errors import ConfigError
+from canarybank.experiment.evolution import EvolutionRun
 from canarybank.experiment.reproduce import make_piece
 from canarybank.experiment.reproduce.multiround import PAPER_ROUNDS
 from canarybank.experiment.reproduce.published import ROUND_THEORY
@@ -26,6 +27,9 @@ def test_every_prefix_is_a_cell_with_theory_exact_and_observed(order):
     assert all(cell.exact <= cell.mechanism + 1e-6 and cell.is_explained for cell in piece.cells)
     assert any("the paper has 8,000" in note for note in piece.notes)
     assert any("There are 2 releases" in note for note in piece.notes)
+    first, *_, last = EvolutionRun.open(asked.folder / "multiround").results.utility.figures
+    went = f"recall (held-out texts that lie among candidates) from {first.recall:.3f} to {last.recall:.3f}."
+    assert any(f"went from {first.precision:.3f} to {last.precision:.3f}" in n and went in n for n in piece.notes)
     before = (asked.folder / "multiround.json").read_bytes()
     assert make_piece("multiround", asked) == piece
     assert (asked.folder / "multiround.json").read_bytes() == before

@@ -151,4 +151,17 @@ def _notes(results: EvolutionResults, audit: MultiRoundRecord) -> tuple[str, ...
         notes.append(f"The bank has {results.rounds[0].entries:,} entries; the paper's has 8,192.")
     if len(results.rounds) != len(ROUND_THEORY):
         notes.append(f"There are {len(results.rounds)} releases; the paper has {len(ROUND_THEORY)}.")
-    return tuple(notes)
+    return (*notes, *_worth(results))
+
+
+def _worth(results: EvolutionResults) -> tuple[str, ...]:
+    """Say where utility began, and where nearness to the held-out texts and variety went."""
+    if results.utility is None:
+        return ()
+    first, *_, last = results.utility.figures
+    start = "" if first.mauve is None else f"MAUVE was {first.mauve:.3f} before any release. "
+    return (
+        f"{start}From the first population to the last, precision (candidates that lie among held-out texts) went from "
+        f"{first.precision:.3f} to {last.precision:.3f}, and recall (held-out texts that lie among candidates) from "
+        f"{first.recall:.3f} to {last.recall:.3f}.",
+    )
