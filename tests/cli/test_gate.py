@@ -44,10 +44,17 @@ def test_a_claim_that_is_none_is_2(cli, finished, claimed):
     assert cli("gate", finished, f"--claimed-eps={claimed}").code == 2
 
 
-def test_no_run_is_4(cli):
+def test_no_run_is_2(cli):
     outcome = cli("gate", "nowhere", "--claimed-eps", "1")
+    assert outcome.code == 2
+    assert "There is no run in 'nowhere'" in outcome.err
+
+
+def test_a_run_without_its_manifest_is_4(cli, copied):
+    (copied / "manifest.json").unlink()
+    outcome = cli("gate", copied, "--claimed-eps", "1")
     assert outcome.code == 4
-    assert "There is no run" in outcome.err
+    assert "it was altered, so restore it" in outcome.err
 
 
 @pytest.mark.parametrize("name", ["results.json", "trials.log", "commitment.json"])

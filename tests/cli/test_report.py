@@ -20,3 +20,9 @@ def test_the_page_is_opened_when_asked_for(cli, copied, monkeypatch):
     monkeypatch.setattr("webbrowser.open", opened.append)
     cli("report", copied, "--open")
     assert opened == [(copied / "report.html").as_uri()]
+
+
+def test_no_run_is_2(cli):
+    outcome = cli("report", "nowhere")
+    assert outcome.code == 2
+    assert "There is no run in 'nowhere'" in outcome.err

@@ -28,3 +28,18 @@ def test_several_runs_stand_in_the_order_of_their_names(cli, copied):
     shutil.copytree(copied, copied.parent / "a")
     names = [run["run"] for run in cli("runs", "list", "--json").document["runs"]]
     assert names == ["runs/a", "runs/own"]
+
+
+def test_without_a_word_more_the_runs_in_the_usual_folder_are_listed(cli, copied):
+    bare = cli("runs")
+    assert bare.code == 0
+    assert "nonce-norm" in bare.out
+    assert bare.out == cli("runs", "list").out
+    assert cli("runs", "--json").document == cli("runs", "list", copied.parent.name, "--json").document
+    assert cli("--json", "runs").document["runs"]
+
+
+def test_a_mistyped_word_is_told(cli):
+    outcome = cli("runs", "lst")
+    assert outcome.code == 2
+    assert "did you mean 'list'?" in outcome.err

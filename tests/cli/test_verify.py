@@ -28,3 +28,11 @@ def test_an_altered_file_is_found(cli, copied, name):
 
 def test_the_document_has_a_fixed_form(cli, finished, golden, shape):
     golden("verify.json", json.dumps(shape(cli("verify", finished, "--json").document), indent=1) + "\n")
+
+
+def test_no_run_is_2_and_one_without_its_manifest_is_4(cli, copied):
+    outcome = cli("verify", "nowhere")
+    assert outcome.code == 2
+    assert "There is no run in 'nowhere'" in outcome.err
+    (copied / "manifest.json").unlink()
+    assert cli("verify", copied).code == 4

@@ -4,7 +4,7 @@ import shutil
 import numpy as np
 import pytest
 
-from canarybank.errors import ConfigError, GenerationError, IncompleteError, StoreError
+from canarybank.errors import ConfigError, GenerationError, IncompleteError, InputError, StoreError
 from canarybank.evolve import Evolution
 from canarybank.experiment import EvolutionRun, Run, resolve, run_audit, run_evolution
 from canarybank.mechanism import Mechanism, epsilon
@@ -152,7 +152,7 @@ def test_an_evolution_is_no_audit_and_an_audit_no_evolution(audited_run, finishe
         Run.open(audited_run.folder)
     with pytest.raises(StoreError, match="is an audit, not an evolution"):
         EvolutionRun.open(finished.folder)
-    with pytest.raises(StoreError, match="no run"):
+    with pytest.raises(InputError, match="no run"):
         EvolutionRun.open(finished.folder / "nothing")
 
 

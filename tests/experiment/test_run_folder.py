@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from canarybank.errors import ConfigError, StoreError
+from canarybank.errors import ConfigError, InputError, StoreError
 from canarybank.experiment import Run, run_audit
 from canarybank.store import hash_file
 
@@ -30,8 +30,18 @@ def test_a_path_under_a_file_cannot_be_written(resolved, tmp_path):
 
 
 def test_what_is_no_run_is_no_run(tmp_path):
-    with pytest.raises(StoreError, match="no run in"):
-        Run.open(tmp_path)
+    for path in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(InputError, match="no run in"):
+            Run.open(path)
+
+
+@pytest.mark.parametrize("kept", ["results.json", "commitment.json"])
+def test_a_run_that_lost_its_manifest_was_altered(copied, kept):
+    for path in copied.iterdir():
+        if path.name != kept:
+            path.unlink()
+    with pytest.raises(StoreError, match=rf"has its {kept} but no manifest\.json: it was altered"):
+        Run.open(copied)
 
 
 def test_sealing_lists_every_file_but_the_manifest(copied):

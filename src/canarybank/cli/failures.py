@@ -68,7 +68,7 @@ def _usage(error: usage.CycloptsError) -> str:
     return f"{str(error).rstrip('.')}; {_help(error)}"
 
 
-def _unknown_command(error: usage.UnknownCommandError) -> str:
+def _unknown_command(error: usage.UnknownCommandError | usage.UnusedCliTokensError) -> str:
     token, chain = (error.unused_tokens or [""])[0], " ".join(error.command_chain or ())
     known = [name for members in COMMANDS.values() for name, _ in members]
     if chain and error.app is not None:
@@ -119,6 +119,9 @@ def _repeated(error: usage.RepeatArgumentError) -> str:
 
 
 def _unused(error: usage.UnusedCliTokensError) -> str:
+    # A command that does something by itself has words of its own too, and this may be one of them, mistyped.
+    if any(not name.startswith("-") for name in error.app or ()):
+        return _unknown_command(error)
     return f"There is no place for the argument {(error.unused_tokens or [''])[0]!r}; {_help(error)}"
 
 

@@ -15,6 +15,15 @@ __all__ = ["command"]
 command = App(name="runs", help="List the runs in a folder.")
 
 
+@command.default
+def bare(
+    *,
+    output: Output = Output(),  # noqa: B008, a frozen value
+) -> None:
+    """List the runs in the folder runs; `runs list` takes another folder."""
+    listing(output=output)
+
+
 @command.command(name="list")
 def listing(
     folder: Annotated[Path, Parameter(help="The folder that holds the runs.")] = Path("runs"),

@@ -49,7 +49,7 @@ class RunFolder:
         """Open the run in a folder, or say that there is none of this kind."""
         path = Path(folder)
         if not (path / MANIFEST).is_file():
-            raise StoreError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; check the path.")
+            raise _no_manifest(path, RESULTS, cls.begun)
         run = cls(path)
         if run.manifest.kind != cls.kind:
             found = run.manifest.kind
@@ -116,6 +116,15 @@ class RunFolder:
                 "on where it stopped."
             )
         return read_document(self.folder / name, kind)
+
+
+def _no_manifest(path: Path, *others: str) -> InputError | StoreError:
+    """Return the error of a mistaken path, or that of a run which has lost its manifest and kept another file."""
+    if left := [name for name in others if (path / name).is_file()]:
+        return StoreError(
+            f"The run in {str(path)!r} has its {left[0]} but no {MANIFEST}: it was altered, so restore it."
+        )
+    return InputError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; check the path.")
 
 
 def refuse_foreign(folder: Path) -> None:
