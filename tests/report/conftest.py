@@ -1,11 +1,12 @@
-"""Make one small real run whose users, bank and command are hostile, and let tests look at its report."""
+"""Make a small real audit and evolution, and pieces of the paper, all with hostile text; tests look at their pages."""
 
 import csv
 
 import numpy as np
 import pytest
 
-from canarybank.experiment import Run, resolve, run_audit
+from canarybank.experiment import Run, resolve, run_audit, run_evolution
+from canarybank.experiment.reproduce import Cell, PaperValue, Piece, Span
 from canarybank.report import summarise_run
 
 SCRIPT = "<script>window.hacked=1</script>"
@@ -13,6 +14,7 @@ HOSTILE = (
     f"</style></svg></title>{SCRIPT}\u202egnp.exe <img src=x onerror=window.hacked=1> \"'`&{{{{7}}}} | $x$ \\in{{x}}"
 )
 LONG = "long" * 2_500
+WITHIN = Span(low=0.9, high=1.3)
 WORDS = tuple(f"{a}{b}" for a in ("ba", "ko", "li", "mu", "sa", "te") for b in ("ra", "ni", "po", "ka", "du", "lo"))
 
 
@@ -104,3 +106,103 @@ def _bank(path):
 def attack(summary):
     """Return the summary of one attack."""
     return summary["attacks"][1]
+
+
+@pytest.fixture(scope="session")
+def evolved(audited, answering, tmp_path_factory, hostile):
+    """Return a small audited evolution whose generator writes what would break a page."""
+    folder = tmp_path_factory.mktemp("evolved")
+
+    def script(request):
+        return f"I saw < {request.seed} & more '{request.seed % 5}' today."
+
+    with answering(script), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CANARYBANK_CACHE", str(folder / "cache"))
+        return run_evolution(resolve(flags=audited), folder / "run", command=f"canarybank evolve {hostile}")
+
+
+def cell(at, observed=1.05, *, paper=(), explained=WITHIN, **more):
+    return Cell(
+        at=at,
+        paper=paper,
+        observed=observed,
+        exact=1.684,
+        rule=1.352,
+        expected=1.09,
+        likely=Span(low=1.0, high=1.2),
+        explained=explained,
+        mechanism=1.6845,
+        accounted=1.695,
+        method="paper",
+        confidence=0.95,
+        trials=1_000_000,
+        canaries=5,
+        threshold="calibrated",
+        delta=1e-5,
+        **more,
+    )
+
+
+def value(dataset, number, table="main table"):
+    return PaperValue(dataset=dataset, table=table, value=number)
+
+
+def piece(name, shape, coordinates, cells, notes=()):
+    return Piece(
+        name=name,
+        title=f"The {name}",
+        about="About it.",
+        shape=shape,
+        coordinates=coordinates,
+        cells=tuple(cells),
+        setup={"users": "a file"},
+        notes=notes,
+    )
+
+
+@pytest.fixture(scope="session")
+def table(hostile):
+    """Return a table of the paper with a hostile note."""
+    paper = (value("yelp", 1.049), value("yelp", 1.038, "full table"), value("sentiment140", 0.3, "both tables"))
+    cells = [
+        cell({"arm": "A", "attack": "nonce"}, paper=paper),
+        cell({"arm": "A", "attack": "exact"}, 1.4, paper=paper),
+        cell({"arm": "B", "attack": "nonce"}),
+    ]
+    return piece("main", "table", ("arm", "attack"), cells, (hostile,))
+
+
+@pytest.fixture(scope="session")
+def curves():
+    """Return curves of the paper."""
+    cells = [
+        cell({"axis": axis, "value": x, "attack": attack}, 1 / x, explained=None)
+        for axis in ("sigma", "q")
+        for x in (0.5, 1.0)
+        for attack in ("exact", "nonce")
+    ]
+    return piece("ablations", "curves", ("axis", "value", "attack"), cells)
+
+
+@pytest.fixture(scope="session")
+def sweep():
+    """Return a sweep over a key that is no number."""
+    cells = [
+        cell({"encoder.name": name, "attack.names": attack, "attack": attack}, explained=None)
+        for name in ("minilm", "mpnet")
+        for attack in ("exact", "nonce")
+    ]
+    return piece("sweep", "curves", ("encoder.name", "attack.names", "attack"), cells)
+
+
+@pytest.fixture(scope="session")
+def rounds():
+    """Return the figure of several rounds."""
+    cells = [cell({"rounds": t}, 0.9 + t / 10, more={"mauve": t / 10}) for t in (1, 2, 3)]
+    return piece("multiround", "rounds", ("rounds",), cells)
+
+
+@pytest.fixture(scope="session")
+def every(table, curves, sweep, rounds):
+    """Return a piece of every shape."""
+    return (table, curves, sweep, rounds)

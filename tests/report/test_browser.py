@@ -1,11 +1,12 @@
-"""Open the page in a real browser, from a file, and use it as a reader would."""
+"""Open the pages in a real browser, from a file, and use them as a reader would."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from canarybank.report import write_report
+from canarybank.report import write_evolution, write_pieces, write_report
 
 CHROMIUM = Path("/usr/bin/chromium")
 pytestmark = [
@@ -32,11 +33,12 @@ def path(run, tmp_path_factory):
 
 
 @pytest.fixture
-def visit(browser, path):
-    """Return a function that opens the page and afterwards checks that it kept to itself."""
-    contexts, noise, requests = [], [], []
+def opened(browser):
+    """Return a function that opens a page and afterwards checks that it kept to itself."""
+    contexts, noise, requests, paths = [], [], [], set()
 
-    def open_page(**given):
+    def open_page(path, **given):
+        paths.add(path.as_uri())
         context = browser.new_context(**{"viewport": {"width": 1100, "height": 800}, **given})
         contexts.append(context)
         page = context.new_page()
@@ -50,7 +52,13 @@ def visit(browser, path):
     for context in contexts:
         context.close()
     assert noise == []
-    assert set(requests) <= {path.as_uri()}
+    assert set(requests) <= paths
+
+
+@pytest.fixture
+def visit(opened, path):
+    """Return a function that opens the page of the audit."""
+    return partial(opened, path)
 
 
 def paper(page):
@@ -193,3 +201,30 @@ def test_a_policy_stops_script_that_is_not_ours(browser, path, tmp_path):
     page.goto(altered.as_uri())
     assert page.evaluate("window.hacked") is None
     context.close()
+
+
+OUT_OF_FRAME = """() => [...document.querySelectorAll('body *')].filter(one => {
+  const scrolls = one.closest('.scroll, .plot, pre');
+  return one.checkVisibility() && (!scrolls || scrolls === one) && one.getBoundingClientRect().right > innerWidth + 1;
+}).map(one => one.outerHTML.slice(0, 80))"""
+
+
+def shows_on_a_telephone(page, *headings):
+    """Hold a page to its headings, to its own script, and to a width of 400 pixels."""
+    assert page.locator("h1").count() == 1
+    assert page.locator("h2").all_inner_texts() == list(headings)
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.evaluate(OUT_OF_FRAME) == []
+
+
+def test_the_page_of_an_evolution_opens_in_silence_on_a_telephone(opened, evolved, tmp_path):
+    page = opened(write_evolution(evolved, tmp_path)[0], viewport={"width": 400, "height": 800})
+    sections = ("What was done", "Epsilon, round by round", "What the text is worth", "The audit, prefix by prefix")
+    shows_on_a_telephone(page, *sections, "The newest text", "Provenance")
+
+
+def test_the_page_of_the_paper_opens_in_silence_on_a_telephone(opened, table, rounds, tmp_path):
+    page = opened(write_pieces((table, rounds), tmp_path), viewport={"width": 400, "height": 800})
+    shows_on_a_telephone(page, table.title, rounds.title)
+    assert page.eval_on_selector_all("img", "all => all.every(one => one.naturalWidth > 0)")

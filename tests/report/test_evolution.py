@@ -3,21 +3,8 @@ import re
 
 import pytest
 
-from canarybank.experiment import EvolutionRun, resolve, run_evolution
+from canarybank.experiment import EvolutionRun
 from canarybank.report import evolution_headline, render_evolution, summarise_evolution, write_evolution
-
-
-@pytest.fixture(scope="module")
-def evolved(audited, answering, tmp_path_factory, hostile):
-    """Return a small audited evolution whose generator writes what would break a page."""
-    folder = tmp_path_factory.mktemp("evolved")
-
-    def script(request):
-        return f"I saw < {request.seed} & more '{request.seed % 5}' today."
-
-    with answering(script), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CANARYBANK_CACHE", str(folder / "cache"))
-        return run_evolution(resolve(flags=audited), folder / "run", command=f"canarybank evolve {hostile}")
 
 
 @pytest.fixture(scope="module")

@@ -4,95 +4,11 @@ import re
 
 import pytest
 
-from canarybank.experiment.reproduce import UNPUBLISHED, Cell, PaperValue, Piece, Span
+from canarybank.experiment.reproduce import UNPUBLISHED
 from canarybank.report import render_pieces, write_pieces
 from canarybank.report.paper import piece_latex, stands_on
 from canarybank.report.paper_figures import alternative, draw_piece, figure_bytes
 from canarybank.report.paper_rows import piece_rows, shown_columns, shown_rows
-
-WITHIN = Span(low=0.9, high=1.3)
-
-
-def cell(at, observed=1.05, *, paper=(), explained=WITHIN, **more):
-    return Cell(
-        at=at,
-        paper=paper,
-        observed=observed,
-        exact=1.684,
-        rule=1.352,
-        expected=1.09,
-        likely=Span(low=1.0, high=1.2),
-        explained=explained,
-        mechanism=1.6845,
-        accounted=1.695,
-        method="paper",
-        confidence=0.95,
-        trials=1_000_000,
-        canaries=5,
-        threshold="calibrated",
-        delta=1e-5,
-        **more,
-    )
-
-
-def value(dataset, number, table="main table"):
-    return PaperValue(dataset=dataset, table=table, value=number)
-
-
-def piece(name, shape, coordinates, cells, notes=()):
-    return Piece(
-        name=name,
-        title=f"The {name}",
-        about="About it.",
-        shape=shape,
-        coordinates=coordinates,
-        cells=tuple(cells),
-        setup={"users": "a file"},
-        notes=notes,
-    )
-
-
-@pytest.fixture
-def table(hostile):
-    paper = (value("yelp", 1.049), value("yelp", 1.038, "full table"), value("sentiment140", 0.3, "both tables"))
-    cells = [
-        cell({"arm": "A", "attack": "nonce"}, paper=paper),
-        cell({"arm": "A", "attack": "exact"}, 1.4, paper=paper),
-        cell({"arm": "B", "attack": "nonce"}),
-    ]
-    return piece("main", "table", ("arm", "attack"), cells, (hostile,))
-
-
-@pytest.fixture
-def curves():
-    cells = [
-        cell({"axis": axis, "value": x, "attack": attack}, 1 / x, explained=None)
-        for axis in ("sigma", "q")
-        for x in (0.5, 1.0)
-        for attack in ("exact", "nonce")
-    ]
-    return piece("ablations", "curves", ("axis", "value", "attack"), cells)
-
-
-@pytest.fixture
-def sweep():
-    cells = [
-        cell({"encoder.name": name, "attack.names": attack, "attack": attack}, explained=None)
-        for name in ("minilm", "mpnet")
-        for attack in ("exact", "nonce")
-    ]
-    return piece("sweep", "curves", ("encoder.name", "attack.names", "attack"), cells)
-
-
-@pytest.fixture
-def rounds():
-    cells = [cell({"rounds": t}, 0.9 + t / 10, more={"mauve": t / 10}) for t in (1, 2, 3)]
-    return piece("multiround", "rounds", ("rounds",), cells)
-
-
-@pytest.fixture
-def every(table, curves, sweep, rounds):
-    return (table, curves, sweep, rounds)
 
 
 def test_the_papers_numbers_stand_by_table_and_those_that_sampling_explains_are_marked(table):
