@@ -6,7 +6,7 @@ import pytest
 
 from canarybank.errors import InputError, MissingError
 from canarybank.mechanism import Mechanism, epsilon, one_round_epsilon, prv_epsilon
-from canarybank.mechanism.accounting import _pld_epsilon
+from canarybank.mechanism.accounting import _one_round, _pld_epsilon
 
 SIX = [1.3346819, 1.5299039, 1.6717347, 1.7901618, 1.8947278, 1.9898194]
 
@@ -55,6 +55,20 @@ def test_k_and_clip_play_no_part_and_figures_are_kept() -> None:
     before = _pld_epsilon.cache_info().misses
     assert epsilon(Mechanism(k=9, clip=3.0)) == epsilon(Mechanism())
     assert _pld_epsilon.cache_info().misses == before
+
+
+def test_rounds_of_one_mechanism_build_its_loss_distribution_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    built, build = [], pld.from_gaussian_mechanism
+    monkeypatch.setattr(pld, "from_gaussian_mechanism", lambda **given: built.append(given) or build(**given))
+    mechanism = Mechanism(sigma=4.321)
+    growing = [epsilon(mechanism, rounds) for rounds in range(1, 7)]
+    assert len(built) == 1
+    for rounds, kept in enumerate(growing, start=1):
+        _one_round.cache_clear()
+        assert _pld_epsilon.__wrapped__(mechanism.sigma, mechanism.q, mechanism.delta, rounds) == kept
+    assert len(built) == 7
 
 
 @pytest.mark.parametrize("rounds", [0, -1, 1.5, True, "2"])

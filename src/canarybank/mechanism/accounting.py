@@ -7,10 +7,14 @@ import importlib
 import math
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from canarybank.errors import InputError, MissingError
 from canarybank.mechanism.mechanism import Mechanism, whole
 from canarybank.mechanism.one_round import one_round_epsilon
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 __all__ = ["epsilon", "prv_epsilon"]
 
@@ -38,21 +42,26 @@ def epsilon(mechanism: Mechanism, rounds: int = 1) -> float:
 
 @lru_cache(maxsize=1024)
 def _pld_epsilon(sigma: float, q: float, delta: float, rounds: int) -> float:
+    one = _one_round(sigma, q)
+    # Composition moves the mass it truncates to an infinite loss: keep that far below delta.
+    composed = (
+        one if rounds == 1 else one.self_compose(rounds, tail_mass_truncation=min(1e-15, delta * TRUNCATED_SHARE))
+    )
+    return float(composed.get_epsilon_for_delta(delta))
+
+
+@lru_cache(maxsize=4)  # a distribution takes megabytes, and a ledger asks for one alone
+def _one_round(sigma: float, q: float) -> "PrivacyLossDistribution":
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    one = pld.from_gaussian_mechanism(
+    return pld.from_gaussian_mechanism(
         standard_deviation=sigma,
         pessimistic_estimate=True,
         value_discretization_interval=_step(sigma, q),
         sampling_prob=q,
         neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
     )
-    # Composition moves the mass it truncates to an infinite loss: keep that far below delta.
-    composed = (
-        one if rounds == 1 else one.self_compose(rounds, tail_mass_truncation=min(1e-15, delta * TRUNCATED_SHARE))
-    )
-    return float(composed.get_epsilon_for_delta(delta))
 
 
 def _step(sigma: float, q: float) -> float:
