@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from canarybank.audit.bounds import Method
 from canarybank.audit.forecast import ExpectedBound, summary
 from canarybank.audit.rates import Array
-from canarybank.audit.target import Rates, Target, best_threshold
+from canarybank.audit.target import AttackRates, Target, best_threshold
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
 
@@ -45,7 +45,7 @@ class Ceiling(ExpectedBound):
         return f"perfect attack: {ExpectedBound.__str__(self)}; exact epsilon {self.exact:.4f}"
 
 
-def perfect_rates(mechanism: Mechanism) -> Rates:
+def perfect_rates(mechanism: Mechanism) -> AttackRates:
     """Return FPR and TPR of a perfect attack as functions of the threshold on its log-likelihood ratio."""
     mu, q = 1 / mechanism.sigma, mechanism.q
 
@@ -106,7 +106,7 @@ def trials_needed(
     return _least(perfect_rates(mechanism), epsilon, target, one_round_epsilon(mechanism))
 
 
-def trials_needed_for(rates: Rates, epsilon: float, target: Target) -> int:
+def trials_needed_for(rates: AttackRates, epsilon: float, target: Target) -> int:
     """Return how many trials of each hypothesis an attack with these rates needs for an expected bound of epsilon.
 
     For each number of trials the threshold is the best one; ``target.trials`` plays no part.
@@ -114,7 +114,7 @@ def trials_needed_for(rates: Rates, epsilon: float, target: Target) -> int:
     return _least(rates, epsilon, target, best_threshold(rates, replace(target, trials=math.inf))[1])
 
 
-def _least(rates: Rates, epsilon: float, target: Target, exact: float) -> int:
+def _least(rates: AttackRates, epsilon: float, target: Target, exact: float) -> int:
     if not 0 < epsilon < exact:
         raise InputError(
             f"No number of trials is expected to show epsilon {epsilon!r}: it must be positive and below the attack's "

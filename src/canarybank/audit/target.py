@@ -21,9 +21,9 @@ from canarybank.audit.rates import (
 )
 from canarybank.errors import InputError
 
-__all__ = ["Rates", "Target", "best_threshold"]
+__all__ = ["AttackRates", "Target", "best_threshold"]
 
-Rates: TypeAlias = Callable[[Array], tuple[Array, Array]]
+AttackRates: TypeAlias = Callable[[Array], tuple[Array, Array]]
 """Thresholds to (FPR, TPR): the probability that the score exceeds them, canary absent and canary eligible."""
 
 _SCAN = 257
@@ -95,7 +95,7 @@ class Target:
         return count_epsilons(tp, fp, n, n, delta=self.delta, gamma=gamma, each=each)
 
 
-def best_threshold(rates: Rates, target: Target) -> tuple[float, float]:
+def best_threshold(rates: AttackRates, target: Target) -> tuple[float, float]:
     """Return the threshold that maximises the bound at expected counts, and that bound.
 
     A scan over all thresholds at which either rate is neither 0 nor 1 for so many trials, then five ever closer
@@ -112,7 +112,7 @@ def best_threshold(rates: Rates, target: Target) -> tuple[float, float]:
     return threshold, max(0.0, value)
 
 
-def _reach(rates: Rates, trials: float) -> tuple[float, float]:
+def _reach(rates: AttackRates, trials: float) -> tuple[float, float]:
     rare = 1e-3 / min(trials, 1e9)
     high = _doubled(lambda at: float(rates(np.array([at]))[0][0]) <= rare)
     low = -_doubled(lambda at: float(rates(np.array([-at]))[1][0]) >= 1 - rare)
