@@ -4,7 +4,7 @@ import shutil
 import numpy as np
 import pytest
 
-from canarybank.errors import ConfigError, GenerationError, IncompleteError, InputError, StoreError
+from canarybank.errors import ConfigError, DataError, GenerationError, IncompleteError, InputError, StoreError
 from canarybank.evolve import Evolution
 from canarybank.experiment import EvolutionRun, Run, resolve, run_audit, run_evolution
 from canarybank.mechanism import Mechanism, epsilon
@@ -65,6 +65,13 @@ def test_changed_privacy_parameters_are_refused_with_what_differs(evolving, tmp_
     run_evolution(resolve(flags=evolving), tmp_path / "run")
     with pytest.raises(ConfigError, match=r"mechanism.sigma: 1.0 -> 2.0\n  evolve.budget: left out -> 9.0"):
         run_evolution(resolve(flags=evolving | {"mechanism.sigma": 2.0, "evolve.budget": 9.0}), tmp_path / "run")
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_start_that_came_to_nothing_does_not_hold_the_folder(evolving, tmp_path):
+    with pytest.raises(DataError):
+        run_evolution(resolve(flags=evolving | {"users.source": "no-such-file.csv"}), tmp_path / "run")
+    assert run_evolution(resolve(flags=evolving), tmp_path / "run").is_finished
 
 
 @pytest.mark.usefixtures("fresh_cache", "scripted")

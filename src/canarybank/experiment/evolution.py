@@ -34,7 +34,7 @@ from canarybank.experiment.evolution_results import (
 from canarybank.experiment.evolution_scene import Scene, mauve_of, require_simulation, set_scene
 from canarybank.experiment.manifest import now
 from canarybank.experiment.origins import Resolved
-from canarybank.experiment.run_folder import MANIFEST, RESULTS, RunFolder
+from canarybank.experiment.run_folder import RESULTS, RunFolder
 from canarybank.experiment.running import settings_of
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.progress import SILENT, Progress
@@ -53,7 +53,7 @@ class EvolutionRun(RunFolder):
 
     kind = noun = "evolution"
     elsewhere = "check the path"
-    begun = MANIFEST
+    begun = EVOLUTION
 
     @cached_property
     def results(self) -> EvolutionResults:

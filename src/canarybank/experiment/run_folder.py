@@ -42,7 +42,7 @@ class RunFolder:
     elsewhere: ClassVar[str]
     """What to do with a run of the other kind."""
     begun: ClassVar[str]
-    """The file whose absence shows that a start came to nothing."""
+    """The file or folder whose absence shows that a start came to nothing."""
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
@@ -120,7 +120,7 @@ class RunFolder:
 
 def _no_manifest(path: Path, *others: str) -> InputError | StoreError:
     """Return the error of a mistaken path, or that of a run which has lost its manifest and kept another file."""
-    if left := [name for name in others if (path / name).is_file()]:
+    if left := [name for name in others if (path / name).exists()]:
         return StoreError(
             f"The run in {str(path)!r} has its {left[0]} but no {MANIFEST}: it was altered, so restore it."
         )

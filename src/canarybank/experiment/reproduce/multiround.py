@@ -8,7 +8,7 @@ from canarybank.audit.spread import frozen_spread
 from canarybank.errors import ConfigError
 from canarybank.experiment.admitted import admit_users
 from canarybank.experiment.evolution import run_evolution
-from canarybank.experiment.evolution_results import EvolutionResults, MultiRoundRecord, PrefixRecord
+from canarybank.experiment.evolution_results import EvolutionResults, MultiRoundRecord, PrefixRecord, UtilityRecord
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.presets import PRESETS
 from canarybank.experiment.reproduce.piece import Cell, Piece, Span
@@ -151,17 +151,17 @@ def _notes(results: EvolutionResults, audit: MultiRoundRecord) -> tuple[str, ...
         notes.append(f"The bank has {results.rounds[0].entries:,} entries; the paper's has 8,192.")
     if len(results.rounds) != len(ROUND_THEORY):
         notes.append(f"There are {len(results.rounds)} releases; the paper has {len(ROUND_THEORY)}.")
-    return (*notes, *_worth(results))
+    if results.utility is not None:
+        notes.append(_worth(results.utility))
+    return tuple(notes)
 
 
-def _worth(results: EvolutionResults) -> tuple[str, ...]:
+def _worth(utility: UtilityRecord) -> str:
     """Say where utility began, and where nearness to the held-out texts and variety went."""
-    if results.utility is None:
-        return ()
-    first, *_, last = results.utility.figures
+    first, *_, last = utility.figures
     start = "" if first.mauve is None else f"MAUVE was {first.mauve:.3f} before any release. "
     return (
         f"{start}From the first population to the last, precision (candidates that lie among held-out texts) went from "
         f"{first.precision:.3f} to {last.precision:.3f}, and recall (held-out texts that lie among candidates) from "
-        f"{first.recall:.3f} to {last.recall:.3f}.",
+        f"{first.recall:.3f} to {last.recall:.3f}."
     )
