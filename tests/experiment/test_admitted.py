@@ -72,6 +72,21 @@ def test_given_values_replace_the_formats_own():
     assert (rule.minimum, rule.cap, rule.minimum_words, rule.labels, rule.seed) == (5, 64, 4, None, 4)
 
 
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_the_word_chitchat_means_the_built_in_users_beside_a_folder_or_file_of_that_name(tmp_path, monkeypatch, kind):
+    config = UsersConfig(source="chitchat")
+    key = users_key(users_source(config), admission(config, COHORTS))
+    monkeypatch.chdir(tmp_path)
+    if kind == "folder":
+        (tmp_path / "chitchat").mkdir()
+    else:
+        (tmp_path / "chitchat").write_text("user,text\na,hello\n")
+    assert users_key(users_source(config), admission(config, COHORTS)) == key
+    if kind == "file":
+        other = UsersConfig(source="./chitchat", format="csv")
+        assert users_key(users_source(other), admission(other, COHORTS)) != key
+
+
 def test_columns_may_be_named(tmp_path):
     (tmp_path / "x.csv").write_text("who,said\na,hello\na,bye\n")
     people = admit_users(

@@ -45,3 +45,24 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 def test_a_missing_file_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="force-reinstall"):
         next(Chitchat().rows(tmp_path / "dataset.json"))
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
+def test_the_bare_word_is_the_built_in_whatever_the_working_directory_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "chitchat")
+    monkeypatch.chdir(tmp_path)
+    given = source("chitchat")
+    assert given.built_in
+    assert isinstance(next(given.rows()), Row)
+
+
+def test_a_file_called_chitchat_is_reached_through_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "chitchat").write_text("user,text\na,b\n")
+    monkeypatch.chdir(tmp_path)
+    assert list(source("./chitchat", "csv").rows()) == [Row(2, "a", "b")]
+    copied = source("./chitchat", "chitchat")
+    assert not copied.built_in
+    with pytest.raises(DataError, match=r"not the file of chitchat-dataset 0\.9\.0"):
+        next(copied.rows())

@@ -108,12 +108,11 @@ def admission(config: UsersConfig, cohorts: CohortsConfig) -> Admission:
 
 def users_key(given: Source, rule: Admission) -> str:
     """Return the content address of the admitted users: the file's bytes, how it is read, and who is admitted."""
-    built_in = isinstance(given.format, Chitchat) and not given.path.exists()
     chosen = asdict(rule) | {"labels": sorted(rule.labels) if rule.labels else None}
     shape = {name: str(value) for name, value in _shape(given.format).items()}
-    if not built_in and not given.path.is_file():
+    if not given.built_in and not given.path.is_file():
         raise DataError(f"There is no file of users {str(given.path)!r}; check users.source.")
-    content = "chitchat-dataset 0.9.0" if built_in else hash_file(given.path)
+    content = "chitchat-dataset 0.9.0" if given.built_in else hash_file(given.path)
     return stage_key("users", content=content, format=shape, strict=given.strict, admission=chosen)
 
 

@@ -12,9 +12,11 @@ from canarybank.errors import DataError, MissingError
 from canarybank.progress import SILENT, Progress
 from canarybank.users.rows import Columns, Row, Skip, as_row
 
-__all__ = ["Chitchat"]
+__all__ = ["BUILT_IN", "Chitchat"]
 
-_BUILT_IN = Path("chitchat")
+BUILT_IN = Path("chitchat")
+"""The word that stands for the installed file, whatever the working directory holds."""
+
 _COLUMNS = Columns("sender", "text")
 _SHA256 = "d2a5d0bf6acf354fef51f3af39cbece2220d3b8f6086b658c3d335105798312a"
 
@@ -32,11 +34,11 @@ class Chitchat:
     member: str | None = None
 
     def rows(
-        self, path: Path = _BUILT_IN, *, strict: bool = True, progress: Progress = SILENT, work: str = "read"
+        self, path: Path = BUILT_IN, *, strict: bool = True, progress: Progress = SILENT, work: str = "read"
     ) -> Iterator[Row | Skip]:
         """Yield every message, numbered in the order of the file: the installed one, or a copy at a path."""
         del strict  # the file is known to the byte
-        conversations = json.loads(_content(_installed() if path == _BUILT_IN else path))
+        conversations = json.loads(_content(_installed() if path == BUILT_IN else path))
         line = 0
         with progress.stage(f"{work} chitchat", len(conversations), "conversations") as stage:
             for conversation in conversations.values():

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from canarybank.errors import DataError, InputError
 from canarybank.progress import SILENT, Progress
-from canarybank.users.chitchat import Chitchat
+from canarybank.users.chitchat import BUILT_IN, Chitchat
 from canarybank.users.delimited import Delimited
 from canarybank.users.files import member_names
 from canarybank.users.jsonlines import JsonLines
@@ -84,6 +84,11 @@ class Source:
     strict: bool = True
 
     @property
+    def built_in(self) -> bool:
+        """Say whether these are the built-in users, which no file on the way can stand in for."""
+        return isinstance(self.format, Chitchat) and self.path == BUILT_IN
+
+    @property
     def labelled(self) -> bool:
         """Say whether rows carry labels."""
         return self.format.columns.label is not None
@@ -109,7 +114,8 @@ def source(
 ) -> Source:
     """Return the source at a path, or the built-in one called ``chitchat``.
 
-    Without a format the file's name decides; columns, encoding and archive member replace the format's own.
+    A file of that name is reached as ``./chitchat``. Without a format the file's name decides; columns, encoding and
+    archive member replace the format's own.
     """
     chosen = _format(path, format)
     changes = {"columns": columns, "encoding": encoding, "member": member}
@@ -119,7 +125,7 @@ def source(
             raise InputError(f"The format {chosen.name} has no choice of {key}; leave it out.")
     if encoding is not None and isinstance(chosen, Parquet):
         raise InputError("Parquet files say their own encoding; leave it out.")
-    return Source(Path(path), replace(chosen, **given) if given else chosen, strict)  # type: ignore[type-var]
+    return Source(_place(path), replace(chosen, **given) if given else chosen, strict)  # type: ignore[type-var]
 
 
 def read(
@@ -149,9 +155,15 @@ def infer_format(path: str | Path) -> str:
     raise DataError(f"The name of {path} does not tell its format; say which it is, of: {', '.join(sorted(FORMATS))}.")
 
 
+def _place(path: str | Path) -> Path:
+    """Return the path; a file called as the built-in users are gets its folder, for a path drops a leading ./ again."""
+    place = Path(path)
+    return place.absolute() if place == BUILT_IN and str(path) != str(BUILT_IN) else place
+
+
 def _format(path: str | Path, given: Format | str | None) -> Format:
     if given is None:
-        given = str(path) if str(path) == Chitchat().name else infer_format(path)
+        given = str(path) if str(path) == str(BUILT_IN) else infer_format(path)
     if not isinstance(given, str):
         return given
     if given not in FORMATS:
