@@ -39,6 +39,28 @@ def test_a_bank_is_made_and_shown(cli, tmp_path):
     assert cli("bank", "show", "b.parquet", "--json").document["hash"] == outcome.document["hash"]
 
 
+def test_what_was_stripped_is_shown_apart_from_what_was_rejected(cli, monkeypatch):
+    answers = [f'"{TEXTS[0]}"', f"1. {TEXTS[1]}", f'Sure, here is one: "{TEXTS[2]}"', TEXTS[3], "Too short."]
+    monkeypatch.setattr(room, "build_generator", lambda _config: ScriptedGenerator(answers * 20, name="wraps"))
+    made = cli("bank", "make", "--bank.size", "4", "--bank.labels", "town", "--out", "b.parquet", "--quiet")
+    assert made.code == 0, made.err
+    counters = cli("bank", "show", "b.parquet", "--json").document["provenance"]["counters"]
+    assert {name: n for name, n in counters.items() if name.startswith("stripped")} == {
+        "stripped-quotes": 2,
+        "stripped-numbering": 1,
+        "stripped-preamble": 1,
+    }
+    told = "of those kept, stripped: 2 of quotes, 1 of numbering, 1 of preamble"
+    for printed in (made.out, cli("bank", "show", "b.parquet").out):
+        assert told in " ".join(printed.split())
+
+
+def test_the_counters_of_an_older_bank_are_read_as_they_are(cli):
+    printed = " ".join(cli("bank", "show").out.split())
+    assert "2,721 asked, 2,048 kept, 353 surplus, 320 rejected (169 too-long, 74 meta" in printed
+    assert "stripped" not in printed
+
+
 @pytest.mark.usefixtures("scripted")
 def test_a_bank_is_not_written_over(cli, tmp_path):
     (tmp_path / "bank.parquet").write_text("mine")

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canarybank.errors import InputError
-from canarybank.generate import Cleaning, Rejection
+from canarybank.generate import Cleaned, Cleaning, Rejection, Strip
 from canarybank.generate.distinct import words
 
 CLEANING = Cleaning()
@@ -35,6 +35,40 @@ def test_wrapping_is_stripped_and_nothing_else(raw, expected):
 
 
 @pytest.mark.parametrize(
+    ("raw", "strips"),
+    [
+        ("  I went  home\tearly today. ", set()),
+        ("I'd love a café au lait, don't you?", set()),
+        ("My mom said: go home early today.", set()),
+        ("I went home\u200b early\x00 today.", set()),
+        ("I went home early today. It was fine. Then I slept.", set()),
+        ('"I went home early today."', {Strip.QUOTES}),
+        (' "I went home early today." ', {Strip.QUOTES}),
+        ('I went home early today."', {Strip.QUOTES}),
+        ("**I went home early today.**", {Strip.QUOTES}),
+        ("'I went home early today.' It was fine. 'Then I slept.'", {Strip.QUOTES}),
+        ("1. I went home early today.", {Strip.NUMBERING}),
+        ("- I went home early today.", {Strip.NUMBERING}),
+        ("Chat message: I went home early today.", {Strip.PREAMBLE}),
+        ("Sure! Here's one:\n\nI went home early today.", {Strip.PREAMBLE}),
+        ('Sure, here is a message: "I went home early today."', {Strip.PREAMBLE, Strip.QUOTES}),
+        ('Here are three:\n1. "I went home early today."', set(Strip)),
+        ('"1. Message: I went home early today."', set(Strip)),
+    ],
+)
+def test_what_was_stripped_is_told_and_nothing_else(raw, strips):
+    judged = CLEANING.judge(raw)
+    assert isinstance(judged, Cleaned)
+    assert judged.stripped == strips
+    assert judged.text == CLEANING.clean(raw)
+
+
+def test_quotes_around_what_is_left_of_the_sentences_are_told_as_well():
+    cut = Cleaning(sentences=1).judge("'I went home early today.' Then I slept.")
+    assert cut == Cleaned("I went home early today.", frozenset({Strip.QUOTES}))
+
+
+@pytest.mark.parametrize(
     ("raw", "reason"),
     [
         ("", Rejection.EMPTY),
@@ -56,6 +90,7 @@ def test_wrapping_is_stripped_and_nothing_else(raw, expected):
 )
 def test_each_rule_rejects_what_it_names(raw, reason):
     assert CLEANING.clean(raw) is reason
+    assert CLEANING.judge(raw) is reason
 
 
 def test_a_cut_sentence_is_dropped_or_rejects_the_text():

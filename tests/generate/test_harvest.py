@@ -59,6 +59,40 @@ def test_the_outcome_does_not_depend_on_the_order_of_arrival():
     assert harvest(Backwards(say), plan(), 8, Distinct(1.0)) == straight
 
 
+WRAPS = ("{}", '"{}"', "1. {}", 'Sure, here is one: "{}"', "- {}")
+
+
+def wrapped(request):
+    slot, attempt = map(int, request.prompt.split("/"))
+    return WRAPS[(slot + attempt) % len(WRAPS)].format(say(request)) if attempt != 3 else "No."
+
+
+def test_what_was_stripped_off_the_kept_ones_is_counted_besides():
+    taken, counters = harvest(ScriptedGenerator(wrapped), plan(3), 12, Distinct(1.0))
+    assert [text.text for text in taken] == [say(Request(f"{t.slot}/{t.attempt}")) for t in taken]
+    naive = [WRAPS[(t.slot + t.attempt) % len(WRAPS)] for t in taken]
+    assert counters["stripped-quotes"] == sum('"' in wrap for wrap in naive) > 0
+    assert counters["stripped-numbering"] == sum(wrap[0] in "1-" for wrap in naive) > 0
+    assert counters["stripped-preamble"] == sum("Sure" in wrap for wrap in naive) > 0
+    assert counters["asked"] == counters["kept"] + counters["surplus"] + counters["too-short"]
+
+
+def test_strips_do_not_depend_on_the_order_of_arrival():
+    class Shuffled(ScriptedGenerator):
+        def generate(self, requests):
+            yield from sorted(super().generate(requests), key=lambda pair: (pair[0] * 7) % 5)
+
+    straight = harvest(ScriptedGenerator(wrapped), plan(3), 12, Distinct(1.0))
+    assert harvest(Shuffled(wrapped), plan(3), 12, Distinct(1.0)) == straight
+
+
+def test_a_text_that_repeats_another_once_stripped_counts_as_a_duplicate_and_not_as_stripped():
+    replies = ["I like it a lot today.", '"I like it a lot today."', "It rains all day again."]
+    generator = ScriptedGenerator(lambda r: replies[int(r.prompt.split("/")[1])])
+    _, counters = harvest(generator, plan(1, attempts=3), 2, Distinct(1.0))
+    assert counters == {"asked": 3, "kept": 2, "surplus": 0, "duplicate": 1}
+
+
 def test_every_request_that_is_asked_is_among_those_that_can_be_asked_beforehand():
     generator = ScriptedGenerator(say)
     harvest(generator, plan(), 8, Distinct(1.0))
@@ -74,6 +108,12 @@ def test_too_few_texts_say_what_was_rejected_and_why(capsys):
     ):
         harvest(generator, plan(1, attempts=3), 3, Distinct(1.0), Lines(short=0))
     assert "writing candidates" in capsys.readouterr().err
+
+
+def test_too_few_texts_do_not_call_what_was_stripped_rejected():
+    generator = ScriptedGenerator(lambda _: '1. "I like it a lot today."')
+    with pytest.raises(GenerationError, match=r"wrote 1 of 3 .*; rejected were 2 duplicate\."):
+        harvest(generator, plan(1, attempts=3), 3, Distinct(1.0))
 
 
 def test_a_check_judges_many_at_once_and_gives_each_its_figure():

@@ -114,9 +114,11 @@ def _show(bank: "CandidateBank", name: str, command: str, output: Output) -> Non
 
 def _origin(provenance: Mapping[str, Any]) -> dict[str, str]:
     """Return who wrote a bank from which prompt, and what became of the answers."""
+    from canarybank.generate import outcome_text
+
     written = provenance.get("generator")
     if not written:
         return {"made by": "not recorded"}
-    answers = ", ".join(f"{count:,} {what}" for what, count in provenance.get("counters", {}).items())
+    counters = provenance.get("counters")
     asked = f"prompt {provenance.get('prompt')}, seed {provenance.get('seed')}"
-    return {"made by": f"{written}, {asked}", "answers": answers or "not recorded"}
+    return {"made by": f"{written}, {asked}", "answers": outcome_text(counters) if counters else "not recorded"}

@@ -3,7 +3,8 @@
 from canarybank.generate.bank import CandidateBank, bank_plan, make_bank
 from canarybank.generate.budget import Ceiling, Spending
 from canarybank.generate.cache import CachedGenerator, ResponseCache
-from canarybank.generate.cleaning import Cleaning, Rejection
+from canarybank.generate.cleaning import Cleaned, Cleaning, Rejection, Strip
+from canarybank.generate.counters import outcome_text
 from canarybank.generate.describe import BankStatistics, describe_bank
 from canarybank.generate.distinct import Distinct, fold
 from canarybank.generate.hf import HFGenerator
@@ -20,6 +21,7 @@ __all__ = [
     "CachedGenerator",
     "CandidateBank",
     "Ceiling",
+    "Cleaned",
     "Cleaning",
     "Distinct",
     "Generator",
@@ -35,6 +37,7 @@ __all__ = [
     "Retry",
     "ScriptedGenerator",
     "Spending",
+    "Strip",
     "bank_plan",
     "describe_bank",
     "fold",
@@ -42,6 +45,7 @@ __all__ = [
     "load_prompt",
     "make_bank",
     "make_paraphrases",
+    "outcome_text",
     "paraphrase_plan",
     "prompt_names",
     "trigram_similarity",

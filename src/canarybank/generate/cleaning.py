@@ -4,7 +4,7 @@ import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from canarybank.errors import InputError
 from canarybank.generate.distinct import words
 
-__all__ = ["Cleaning", "Rejection"]
+__all__ = ["Cleaned", "Cleaning", "Rejection", "Strip"]
 
 _TIMES = 2
 _RUN = 4
@@ -34,6 +34,22 @@ class Rejection(StrEnum):
     NEAR_DUPLICATE = "near-duplicate"
     VERBATIM = "verbatim"
     DISSIMILAR = "dissimilar"
+
+
+class Strip(StrEnum):
+    """What was taken off a text that was kept; each has its own counter in the outcome."""
+
+    QUOTES = "stripped-quotes"
+    NUMBERING = "stripped-numbering"
+    PREAMBLE = "stripped-preamble"
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """A text that passed, and what was stripped off it."""
+
+    text: str
+    stripped: frozenset[Strip] = frozenset()
 
 
 _QUOTES = {'"': '"', "“": "”", "«": "»", "‘": "’", "'": "'", "`": "`", "„": "“", "*": "*", "_": "_"}
@@ -110,19 +126,29 @@ class Cleaning:
 
     def clean(self, text: str, *, finished: bool = True) -> str | Rejection:
         """Return the cleaned text, or the first rule that rejects it."""
-        text = stripped(text)
-        if not text:
+        judged = self.judge(text, finished=finished)
+        return judged if isinstance(judged, Rejection) else judged.text
+
+    def judge(self, text: str, *, finished: bool = True) -> Cleaned | Rejection:
+        """Return the cleaned text with what was stripped off it, or the first rule that rejects it."""
+        bare = stripped(text)
+        if not bare.text:
             return Rejection.EMPTY
-        if _REFUSAL.search(text):
+        if _REFUSAL.search(bare.text):
             return Rejection.REFUSAL
-        kept, ended = self._leading(text, finished=finished)
+        leading, ended = self._leading(bare.text, finished=finished)
+        kept = unquoted(leading)
+        quotes = {Strip.QUOTES} if kept != leading else set()
+        return self._rejected(kept, ended=ended) or Cleaned(kept, bare.stripped | quotes)
+
+    def _rejected(self, kept: str, *, ended: bool) -> Rejection | None:
         if _META.search(kept):
             return Rejection.META
         if self.banned & set(words(kept)):
             return Rejection.BANNED
         if self._foreign(kept):
             return Rejection.LANGUAGE
-        return self._measured(kept, ended=ended) or kept
+        return self._measured(kept, ended=ended)
 
     def _leading(self, text: str, *, finished: bool) -> tuple[str, bool]:
         """Return the leading sentences that fit, and whether the last of them ended."""
@@ -135,8 +161,7 @@ class Cleaning:
             if kept and (cut or count > self.longest):
                 break
             kept.append(sentence)
-        joined = unquoted(" ".join(kept))
-        return joined, finished or len(kept) < len(sentences) or _ended(kept[-1])
+        return " ".join(kept), finished or len(kept) < len(sentences) or _ended(kept[-1])
 
     def _foreign(self, text: str) -> bool:
         letters = [c for c in text if c.isalpha()]
@@ -162,16 +187,25 @@ class Cleaning:
         return Rejection.REPETITIVE if _repetitive(found) else None
 
 
-def stripped(text: str) -> str:
+def stripped(text: str) -> Cleaned:
     """Return the first paragraph's text without preamble, numbering, surrounding quotes and stray space."""
+    found: set[Strip] = set()
+
+    def without(strip: Strip, text: str) -> str:
+        bare = _STRIPS[strip](text)
+        if bare.strip() != text.strip():
+            found.add(strip)
+        return bare
+
     text = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
-    text = _PREAMBLE.sub("", text.strip(), count=1).strip()
+    text = without(Strip.PREAMBLE, text.strip()).strip()
     paragraph = next((line for line in text.split("\n") if line.strip()), "")
     before = None
     while before != paragraph:
         before = paragraph
-        paragraph = _NUMBERING.sub("", unquoted(_PREAMBLE.sub("", paragraph, count=1)))
-    return re.sub(r"\s+", " ", paragraph).strip()
+        for strip in (Strip.PREAMBLE, Strip.QUOTES, Strip.NUMBERING):
+            paragraph = without(strip, paragraph)
+    return Cleaned(re.sub(r"\s+", " ", paragraph).strip(), frozenset(found))
 
 
 def unquoted(text: str) -> str:
@@ -183,6 +217,13 @@ def unquoted(text: str) -> str:
         if text.count(mark) == 1:
             text = text.strip(mark).strip()
     return text
+
+
+_STRIPS: dict[Strip, Callable[[str], str]] = {
+    Strip.PREAMBLE: lambda text: _PREAMBLE.sub("", text, count=1),
+    Strip.QUOTES: unquoted,
+    Strip.NUMBERING: lambda text: _NUMBERING.sub("", text),
+}
 
 
 def _sentences(text: str) -> Iterator[str]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from canarybank.errors import GenerationError, InputError
-from canarybank.generate.cleaning import Cleaning, Rejection
+from canarybank.generate.cleaning import Cleaned, Cleaning, Rejection, Strip
+from canarybank.generate.counters import rejections
 from canarybank.generate.distinct import Distinct
 from canarybank.generate.prompts import Prompt
 from canarybank.generate.protocol import Generator, Request, Response, in_order
@@ -22,12 +23,13 @@ Check = Callable[[Sequence[int], Sequence[str]], Sequence[tuple[Rejection | None
 
 @dataclass(frozen=True, slots=True)
 class Harvested:
-    """One text that passed: which slot and attempt it came from, and the figure that its check gave it."""
+    """One text that passed: where it came from, the figure that its check gave it, and what was stripped off it."""
 
     text: str
     slot: int
     attempt: int
     value: float = 0.0
+    stripped: frozenset[Strip] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ def harvest(
 ) -> tuple[list[Harvested], dict[str, int]]:
     """Return exactly that many texts, spread over the slots as evenly as their answers allow, and the counters.
 
-    The outcome depends on the answers alone, not on the order in which they arrived.
+    Every answer that was asked for is counted once: as kept, as surplus, or under the rule that rejected it. What was
+    stripped off the kept ones is counted besides. The outcome depends on the answers alone, not on the order in which
+    they arrived.
     """
     if size < 1 or plan.slots < 1:
         raise InputError(f"There must be at least one text and one slot to fill, not {size} and {plan.slots}.")
@@ -77,7 +81,8 @@ def harvest(
             stage.advance(min(sum(map(len, state.good)), size) - min(before, size))
     taken = _taken(state, size)
     counters = {"asked": sum(state.asked), "kept": len(taken), "surplus": sum(map(len, state.good)) - len(taken)}
-    counters |= {reason.value: state.counters[reason.value] for reason in Rejection if state.counters[reason.value]}
+    state.counters.update(strip.value for text in taken for strip in text.stripped)
+    counters |= {name.value: state.counters[name] for name in (*Rejection, *Strip) if state.counters[name]}
     if len(taken) < size:
         raise GenerationError(_shortfall(generator, plan, size, counters))
     return taken, counters
@@ -121,28 +126,28 @@ def _judge(
     requests: Sequence[Request],
     responses: Sequence[Response],
 ) -> None:
-    cleaned: list[tuple[int, int, str]] = []
+    cleaned: list[tuple[int, int, Cleaned]] = []
     for (slot, attempt), request, response in zip(batch, requests, responses, strict=True):
         answer = plan.prompt.answer(request, response)
-        text = plan.cleaning.clean(answer.text, finished=answer.finished)
-        if isinstance(text, Rejection):
-            state.counters[text.value] += 1
+        judged = plan.cleaning.judge(answer.text, finished=answer.finished)
+        if isinstance(judged, Rejection):
+            state.counters[judged.value] += 1
         else:
-            cleaned.append((slot, attempt, text))
+            cleaned.append((slot, attempt, judged))
     verdicts = _checked(plan, cleaned)
-    for (slot, attempt, text), (rejection, value) in zip(cleaned, verdicts, strict=True):
-        reason = rejection or _repeats(distinct, text)
+    for (slot, attempt, passed), (rejection, value) in zip(cleaned, verdicts, strict=True):
+        reason = rejection or _repeats(distinct, passed.text)
         if reason is not None:
             state.counters[reason.value] += 1
         else:
-            distinct.add(text)
-            state.good[slot].append(Harvested(text, slot, attempt, value))
+            distinct.add(passed.text)
+            state.good[slot].append(Harvested(passed.text, slot, attempt, value, passed.stripped))
 
 
-def _checked(plan: Plan, cleaned: Sequence[tuple[int, int, str]]) -> Sequence[tuple[Rejection | None, float]]:
+def _checked(plan: Plan, cleaned: Sequence[tuple[int, int, Cleaned]]) -> Sequence[tuple[Rejection | None, float]]:
     if plan.check is None or not cleaned:
         return [(None, 0.0)] * len(cleaned)
-    return plan.check([slot for slot, _, _ in cleaned], [text for _, _, text in cleaned])
+    return plan.check([slot for slot, _, _ in cleaned], [passed.text for _, _, passed in cleaned])
 
 
 def _repeats(distinct: Distinct, text: str) -> Rejection | None:
@@ -158,9 +163,7 @@ def _taken(state: _State, size: int) -> list[Harvested]:
 
 
 def _shortfall(generator: Generator, plan: Plan, size: int, counters: Mapping[str, int]) -> str:
-    why = ", ".join(
-        f"{count} {reason}" for reason, count in counters.items() if reason not in {"asked", "kept", "surplus"}
-    )
+    why = ", ".join(f"{count} {reason}" for reason, count in rejections(counters).items())
     return (
         f"{generator.name} wrote {counters['kept']} of {size} {plan.what} in {counters['asked']} answers, "
         f"{plan.attempts} for each of {plan.slots} slots; rejected were {why or 'none'}. "
