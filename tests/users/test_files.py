@@ -13,12 +13,13 @@ from canarybank.errors import DataError, InputError
 from canarybank.progress import Lines
 from canarybank.users import files
 from canarybank.users.files import lines, member_names, opened
+from canarybank.users.members import Member
 
 TEXT = "one\ntwo\r\nthré\n"
 
 
 def _lines(path: Path, encoding: str = "utf-8", member: str | None = None, *, strict: bool = True) -> list[str]:
-    with opened(path, member) as file:
+    with opened(path, Member(member)) as file:
         return list(lines(file, encoding, strict=strict))
 
 
@@ -93,6 +94,23 @@ def test_tar_and_a_tar_inside_a_zip(write: Callable[..., Path], tmp_path: Path, 
         _lines(tmp_path / "a.tar", member="x")
     with pytest.raises(DataError, match="say which member"):
         _lines(tmp_path / "a.tar")
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_two_files_of_a_tar_that_match_what_was_asked_for_are_named(write: Callable[..., Path], mode: str) -> None:
+    path = write("a.tar", _tar({"a.csv": b"A\n", "b.txt": b"no\n", "d/b.csv": b"B\n"}, mode))
+    with pytest.raises(DataError, match=r"holds 2 files that match '\*\.csv'.*of: a\.csv, d/b\.csv\."):
+        _lines(path, member="*.csv")
+    assert _lines(path, member="d/b.csv") == ["B\n"]
+    assert _lines(path, member="b.*v") == ["B\n"]
+    with opened(path, Member(usual="*.csv")) as file:
+        assert list(lines(file, "utf-8")) == ["A\n"]
+
+
+def test_a_tar_that_breaks_off_behind_the_member_that_was_asked_for(write: Callable[..., Path]) -> None:
+    whole = _tar({"a.csv": b"A\n", "b.csv": b"B\n" * 9999}, "w:gz")
+    with pytest.raises(DataError, match="damaged or cut short"):
+        _lines(write("a.tgz", whole[: len(whole) - 40]), member="a.csv")
 
 
 def test_a_long_list_of_members_is_cut(tmp_path: Path) -> None:
@@ -219,7 +237,7 @@ def test_progress_counts_megabytes_of_the_file_on_disk(write: Callable[..., Path
     path = write("a.csv", b"0123456789" * 100 + b"\n")
     path.write_bytes(path.read_bytes() * 9000)
     shown = io.StringIO()
-    with opened(path, None, Lines(shown, every=0), "count") as file:
+    with opened(path, Member(), Lines(shown, every=0), "count") as file:
         for _ in lines(file, "utf-8"):
             pass
     assert "count a.csv: started" in shown.getvalue()

@@ -111,6 +111,19 @@ def test_columns_encoding_and_member_replace_the_formats_own(write: Callable[...
     assert list(read(tmp_path / "b.zip", member="y.csv")) == [Row(2, "y", "y")]
 
 
+def test_a_member_that_is_asked_for_must_be_there_once_and_a_formats_own_name_is_a_hint(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "one.zip", "w") as archive:
+        archive.writestr("only.json", '{"user_id": "a", "text": "b", "stars": 4}\n')
+    assert list(read(tmp_path / "one.zip", "yelp")) == [Row(1, "a", "b", "4")]
+    with pytest.raises(DataError, match=r"no file that matches 'nothere\.json'; say which .* of: only\.json"):
+        list(read(tmp_path / "one.zip", "yelp", member="nothere.json"))
+    with zipfile.ZipFile(tmp_path / "two.csv.zip", "w") as archive:
+        archive.writestr("x.csv", "user,text\nx,x\n")
+        archive.writestr("y.csv", "user,text\ny,y\n")
+    with pytest.raises(DataError, match=r"2 files that match '\*\.csv'; say which .* of: x\.csv, y\.csv"):
+        list(read(tmp_path / "two.csv.zip", member="*.csv"))
+
+
 def test_choices_that_a_format_does_not_have(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="chitchat has no choice of columns"):
         source("chitchat", columns=Columns())

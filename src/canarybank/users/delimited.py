@@ -10,6 +10,7 @@ from typing import Literal
 from canarybank.errors import DataError, InputError
 from canarybank.progress import SILENT, Progress
 from canarybank.users.files import Opened, lines, opened
+from canarybank.users.members import Member
 from canarybank.users.rows import PLAIN, Columns, Fault, Row, Skip, as_row, malformed, missing_columns
 
 __all__ = ["Delimited"]
@@ -20,6 +21,7 @@ class Delimited:
     """Lines of fields between delimiters, quoted where a field holds a delimiter, a quote or a line feed.
 
     Without ``header`` the first line names the columns. ``quote=None`` takes quotes as any other character.
+    ``member`` asks for a file of an archive, and ``usual`` is what it is called as the format is distributed.
     """
 
     name: str = "csv"
@@ -29,6 +31,7 @@ class Delimited:
     columns: Columns = PLAIN
     encoding: str = "utf-8"
     member: str | None = None
+    usual: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or (self.quote is not None and len(self.quote) != 1):
@@ -38,7 +41,7 @@ class Delimited:
         self, path: Path, *, strict: bool = True, progress: Progress = SILENT, work: str = "read"
     ) -> Iterator[Row | Skip]:
         """Yield every row of the file after its header, each with the line on which it begins."""
-        with opened(path, self.member, progress, work) as file:
+        with opened(path, Member(self.member, self.usual), progress, work) as file:
             records = self._records(file, strict=strict)
             header = list(self.header) if self.header is not None else _first(records, file.name)
             if error := missing_columns(file.name, self.columns, header):

@@ -9,13 +9,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, cast
 
 from canarybank.errors import DataError, InputError
 from canarybank.progress import SILENT, Progress, Stage
+from canarybank.users.members import PACKED, Member, visible
 
 __all__ = ["LONGEST_LINE", "Opened", "copy", "lines", "member_names", "opened"]
 
@@ -23,7 +23,7 @@ LONGEST_LINE = 64 * 2**20
 _MEGABYTE = 10**6
 _BUFFER = 2**18
 _LINES_PER_TICK = 4096
-_PACKED = (".zip", ".gz", ".tgz", ".tar")
+_ANY = Member()
 _DAMAGE = (EOFError, OSError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -47,10 +47,10 @@ class Opened:
 
 
 @contextmanager
-def opened(path: Path, member: str | None = None, progress: Progress = SILENT, work: str = "read") -> Iterator[Opened]:
-    """Open a file, through gzip, zip and tar, down to the member that the pattern names.
+def opened(path: Path, member: Member = _ANY, progress: Progress = SILENT, work: str = "read") -> Iterator[Opened]:
+    """Open a file, through gzip, zip and tar, down to the member that is read.
 
-    Without a pattern an archive must hold one file. A zip archive inside another archive is refused.
+    Where no pattern names it, an archive must hold one file. A zip archive inside another archive is refused.
     """
     size = _checked_size(path)
     with ExitStack() as stack:
@@ -75,9 +75,7 @@ def _checked_size(path: Path) -> int:
     return path.stat().st_size
 
 
-def _unpack(
-    stack: ExitStack, stream: io.BufferedReader, name: str, member: str | None
-) -> tuple[io.BufferedReader, str]:
+def _unpack(stack: ExitStack, stream: io.BufferedReader, name: str, member: Member) -> tuple[io.BufferedReader, str]:
     """Peel one layer after another, as the first bytes tell them, until none is left."""
     seekable = True
     try:
@@ -97,16 +95,14 @@ def _unpack(
             seekable = False
     except _DAMAGE as error:
         raise _damaged(name, "", error) from error
-    if seekable and name.lower().endswith(_PACKED):
+    if seekable and name.lower().endswith(PACKED):
         raise DataError(f"{name} is named as an archive but is none; it may be cut short or misnamed.")
     return stream, name
 
 
-def _from_zip(
-    stack: ExitStack, stream: io.BufferedReader, name: str, member: str | None
-) -> tuple[io.BufferedReader, str]:
+def _from_zip(stack: ExitStack, stream: io.BufferedReader, name: str, member: Member) -> tuple[io.BufferedReader, str]:
     archive = stack.enter_context(zipfile.ZipFile(stream))
-    chosen = _choose(name, _visible(archive.namelist()), member)
+    chosen = member.choose(name, visible(archive.namelist()))
     try:
         inner = stack.enter_context(archive.open(chosen))
     except (RuntimeError, NotImplementedError) as error:
@@ -114,52 +110,31 @@ def _from_zip(
     return _buffered(inner), f"{chosen} in {name}"
 
 
-def _from_tar(
-    stack: ExitStack, stream: io.BufferedReader, name: str, member: str | None
-) -> tuple[io.BufferedReader, str]:
+def _from_tar(stack: ExitStack, stream: io.BufferedReader, name: str, member: Member) -> tuple[io.BufferedReader, str]:
+    """Take the first match as it comes by, for a tar is read once from front to back."""
     archive = stack.enter_context(tarfile.TarFile.open(fileobj=stream, mode="r|"))
     seen = []
     for entry in archive:
-        if not entry.isfile() or not _visible([entry.name]):
+        if not entry.isfile() or not visible([entry.name]):
             continue
         seen.append(entry.name)
-        # A tar is read once from front to back: the pattern's first match is taken as it comes by.
-        if member is not None and fnmatch(PurePosixPath(entry.name).name, member):
+        if member.takes(entry.name):
+            if member.asked:
+                stack.push(partial(_alone, archive, name, member))
             return _buffered(cast("IO[bytes]", archive.extractfile(entry))), f"{entry.name} in {name}"
-    if member is None:
-        raise DataError(f"{name} is a tar archive; say which member to read, of: {_listed(seen)}.")
-    raise _no_member(name, seen, member)
+    raise member.absent(name, seen)
 
 
-def _choose(archive: str, names: list[str], member: str | None) -> str:
-    if member is not None and (matching := [n for n in names if fnmatch(PurePosixPath(n).name, member)]):
-        return matching[0]
-    packed = [n for n in names if n.lower().endswith(_PACKED)]
-    if len(packed) == 1 and (member is not None or len(names) == 1):
-        return packed[0]
-    if len(names) == 1:
-        return names[0]
-    raise _no_member(archive, names, member)
-
-
-def _no_member(archive: str, names: list[str], member: str | None) -> DataError:
-    if not names:
-        return DataError(f"{archive} is an archive without files; it must hold the file to read.")
-    which = "more than one file" if member is None else f"no file that matches {member!r}"
-    return DataError(f"{archive} holds {which}; say which member to read, of: {_listed(names)}.")
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")  # noqa: PLR2004
-
-
-def _visible(names: list[str]) -> list[str]:
-    """Leave out folders and what archivers add for themselves."""
-    return [
-        n
-        for n in names
-        if not n.endswith("/") and not n.startswith("__MACOSX/") and not PurePosixPath(n).name.startswith(".")
-    ]
+def _alone(archive: tarfile.TarFile, name: str, member: Member, kind: type[BaseException] | None, *_: object) -> None:
+    """Look through the rest of a tar, once the member that was asked for is read, for others that match as well."""
+    if kind is not None:
+        return
+    try:
+        names = visible([entry.name for entry in archive if entry.isfile()])
+    except _DAMAGE as error:
+        raise _damaged(name, "", error) from error
+    if len(matching := [each for each in names if member.takes(each)]) > 1:
+        raise member.several(name, matching)
 
 
 def _buffered(stream: IO[bytes]) -> io.BufferedReader:
@@ -174,7 +149,7 @@ def member_names(path: Path) -> list[str]:
     """Return the names of the files in a zip archive, and none for any other file."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return _visible(archive.namelist())
+            return visible(archive.namelist())
     except (OSError, zipfile.BadZipFile):
         return []
 

@@ -9,6 +9,7 @@ from typing import cast
 from canarybank.errors import DataError
 from canarybank.progress import SILENT, Progress
 from canarybank.users.files import lines, opened
+from canarybank.users.members import Member
 from canarybank.users.rows import PLAIN, Columns, Fault, Row, Skip, as_row, malformed, missing_columns
 
 __all__ = ["JsonLines"]
@@ -16,12 +17,16 @@ __all__ = ["JsonLines"]
 
 @dataclass(frozen=True, slots=True)
 class JsonLines:
-    """One JSON object on each line, whose keys are the columns."""
+    """One JSON object on each line, whose keys are the columns.
+
+    ``member`` asks for a file of an archive, and ``usual`` is what it is called as the format is distributed.
+    """
 
     name: str = "jsonl"
     columns: Columns = PLAIN
     encoding: str = "utf-8"
     member: str | None = None
+    usual: str | None = None
 
     def rows(
         self, path: Path, *, strict: bool = True, progress: Progress = SILENT, work: str = "read"
@@ -29,7 +34,7 @@ class JsonLines:
         """Yield every row of the file, each with its line."""
         user, text, label = self.columns.user, self.columns.text, self.columns.label
         labelled = label is not None
-        with opened(path, self.member, progress, work) as file:
+        with opened(path, Member(self.member, self.usual), progress, work) as file:
             for line, content in enumerate(lines(file, self.encoding, strict=strict), 1):
                 try:
                     found = json.loads(content)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from canarybank.errors import ColumnError, DataError
 from canarybank.progress import SILENT, Progress
 from canarybank.users.files import copy, opened
+from canarybank.users.members import Member
 from canarybank.users.rows import PLAIN, Columns, Row, Skip, as_row, missing_columns
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Parquet:
         import polars as pl
 
         labelled = self.columns.label is not None
-        with _plain_file(path, self.member, progress) as plain:
+        with _plain_file(path, Member(self.member), progress) as plain:
             try:
                 frame = pl.scan_parquet(plain, glob=False)
                 _check_schema(str(path), frame.collect_schema(), self.columns)
@@ -66,7 +67,7 @@ def _check_schema(name: str, schema: "pl.Schema", columns: Columns) -> None:
 
 
 @contextmanager
-def _plain_file(path: Path, member: str | None, progress: Progress) -> Iterator[Path]:
+def _plain_file(path: Path, member: Member, progress: Progress) -> Iterator[Path]:
     """Give the file itself, or an unpacked copy for as long as it is read: Parquet is read from its end."""
     with opened(path, member) as file:
         packed = file.packed

@@ -40,13 +40,13 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "tsv": Delimited("tsv", delimiter="\t"),
         "jsonl": JsonLines(),
         "parquet": Parquet(),
-        "yelp": JsonLines("yelp", Columns("user_id", "text", "stars"), member="*review*.json"),
+        "yelp": JsonLines("yelp", Columns("user_id", "text", "stars"), usual="*review*.json"),
         "sentiment140": Delimited(
             "sentiment140",
             header=("target", "id", "date", "flag", "user", "text"),
             columns=Columns("user", "text", "target"),
             encoding="latin-1",
-            member="training*.csv",
+            usual="training*.csv",
         ),
         "chitchat": Chitchat(),
     }
