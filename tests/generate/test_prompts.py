@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canarybank.errors import ConfigError, InputError
-from canarybank.generate import Prompt, Request, Response, load_prompt, prompt_names
+from canarybank.generate import Cleaning, Prompt, Request, Response, load_prompt, prompt_names
 from canarybank.generate.prompts import fill, tame
 
 NEEDS = {
@@ -16,6 +16,7 @@ NEEDS = {
     "bank-sentiment140": {"label"},
     "bank-yelp": {"label"},
     "continue": {"label", "positive", "negative"},
+    "continue-argument": {"label", "positive", "negative"},
     "continue-list": {"label", "positive", "negative"},
     "paraphrase": {"record"},
 }
@@ -68,6 +69,25 @@ def test_an_opening_that_only_leads_in_is_taken_off_up_to_its_closing_quote():
     cut = prompt.answer(request, Response('New: "hi the', finished=False))
     assert (cut.text, cut.finished) == ("hi the", False)
     assert Prompt("p", "x", opening="I").answer(Request("x", opening="I"), Response("I am")).text == "I am"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ('"Hello you."', "Hello you."),
+        ('My friend told me 1 times "hi there" in the hall.', 'My friend told me 1 times "hi there" in the hall.'),
+        ('New: "hi there, my friend." said he', "hi there, my friend."),
+    ],
+)
+def test_a_quote_closes_an_answer_only_where_the_opening_was_said(said, kept):
+    prompt = Prompt("p", "x", opening='New: "', keep_opening=False)
+    answer = prompt.answer(Request("x", opening='New: "'), Response(said))
+    assert Cleaning(shortest=2).clean(answer.text) == kept
+
+
+def test_an_answer_that_was_cut_off_is_not_taken_for_whole_by_a_quote_of_its_own():
+    prompt = Prompt("p", "x", opening='New: "', keep_opening=False)
+    assert not prompt.answer(Request("x", opening='New: "'), Response('She said "no" and th', finished=False)).finished
 
 
 def test_own_prompts_come_from_a_path(tmp_path):

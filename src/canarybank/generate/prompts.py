@@ -73,11 +73,14 @@ class Prompt:
         )
 
     def answer(self, request: Request, response: Response) -> Response:
-        """Return a response without the opening that only led into it, up to the quote that it left open."""
-        opening = request.opening.strip()
-        if self.keep_opening or not opening:
+        """Return a response without the opening that only led into it, up to the quote that it left open.
+
+        Where the opening was not said, no quote was left open, and the response stays as it is.
+        """
+        opening, text = request.opening.strip(), response.text.strip()
+        if self.keep_opening or not opening or not text.startswith(opening):
             return response
-        text = response.text.strip().removeprefix(opening)
+        text = text.removeprefix(opening)
         quoted, closed, _ = text.partition('"') if opening.endswith('"') else (text, "", "")
         return replace(response, text=quoted, finished=response.finished or bool(closed))
 
