@@ -97,6 +97,22 @@ def test_columns_may_be_named(tmp_path):
     assert sorted(people.users.texts) == ["bye", "hello"]
 
 
+def test_quotes_of_a_file_are_read_as_the_configuration_says(tmp_path):
+    (tmp_path / "x.tsv").write_text('user\ttext\na\t"one"\na\t"two\n')
+    (tmp_path / "x.csv").write_text('user,text\na,"one"\na,two\n')
+    cohorts, cache = CohortsConfig(canaries=1), StageCache(tmp_path / "cache")
+
+    def texts(name, quote):
+        config = UsersConfig(source=str(tmp_path / name), quote=quote)
+        return sorted(admit_users(config, cohorts, cache).users.texts)
+
+    assert texts("x.tsv", None) == ['"one"', '"two']
+    assert texts("x.csv", None) == ["one", "two"]
+    assert texts("x.csv", "") == ['"one"', "two"]
+    with pytest.raises(DataError, match="never closed"):
+        texts("x.tsv", '"')
+
+
 def test_a_preset_without_its_file_says_which_key_to_set():
     with pytest.raises(ConfigError, match=r"name it by users\.source"):
         users_source(UsersConfig(format="yelp"))

@@ -54,6 +54,7 @@ def test_a_list_may_be_written_with_commas():
         ("attack", {"names": ["all", "nonce"]}, "stand alone"),
         ("attack", {"names": ["nonse"]}, "nonce"),
         ("attack", {"probes": 64, "pool": 63}, "cannot fill 64"),
+        ("users", {"quote": "''"}, "at most 1 character"),
         ("mechanism", {"q": 0}, "greater than 0"),
         ("mechanism", {"delta": 1.0}, "less than 1"),
         ("audit", {"trials": 0}, "greater than or equal to 1"),

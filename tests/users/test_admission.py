@@ -219,6 +219,11 @@ def test_users_above_the_maximum_are_dropped(write: Callable[..., Path]) -> None
     assert admitted.report.records_dropped == 11
 
 
+def test_a_user_with_exactly_the_maximum_or_the_minimum_is_admitted(write: Callable[..., Path]) -> None:
+    path = _csv(write, [(user, f"message {i}", "1") for user, n in (("a", 4), ("b", 5), ("c", 10)) for i in range(n)])
+    assert admit(path, Admission(minimum=5, maximum=10)).users.ids == ("b", "c")
+
+
 def test_numeric_ids_meet_in_one_user(write: Callable[..., Path]) -> None:
     path = write("a.jsonl", '{"user": 7, "text": "x"}\n{"user": 7.0, "text": "y"}\n{"user": "7", "text": "z"}\n')
     assert admit(path).users.ids == ("7",)

@@ -43,6 +43,28 @@ def test_tabs_and_files_without_quoting(write: Callable[..., Path]) -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
+def test_a_quote_that_swallows_rows_until_a_field_is_too_long_is_always_an_error(
+    write: Callable[..., Path], *, strict: bool
+) -> None:
+    rows = "".join(f"u{i},{'x' * 90}\n" for i in range(2000))
+    path = write("a.csv", f'user,text\na,fine\nb,"open\n{rows}')
+    with pytest.raises(DataError, match=r"quote opened on line 3 of .* is not closed by line \d+.*131,072") as caught:
+        _rows(path, strict=strict)
+    assert 'quote=""' in str(caught.value)
+    assert len(_rows(path, quote=None)) == 2002
+
+
+def test_a_delimiter_in_a_field_that_is_read_without_quoting_is_told_how_to_be_quoted(
+    write: Callable[..., Path],
+) -> None:
+    path = write("a.csv", 'user,text\na,"b,c"\n')
+    with pytest.raises(
+        DataError, match=r"line 2 of .* has 3 fields instead of 2; it is read without quoting.*quote='\"'"
+    ):
+        _rows(path, quote=None)
+
+
+@pytest.mark.parametrize("strict", [True, False])
 def test_an_open_quote_is_always_an_error(write: Callable[..., Path], *, strict: bool) -> None:
     path = write("a.csv", 'user,text\na,b\nc,"d\ne,f\n')
     with pytest.raises(DataError, match="quote opened on line 3"):

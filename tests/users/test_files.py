@@ -208,6 +208,11 @@ def test_a_byte_order_mark_is_taken_off(write: Callable[..., Path]) -> None:
         _lines(write("b.csv", "user\n".encode("utf-16")))
 
 
+def test_only_the_first_line_can_begin_with_a_mark(write: Callable[..., Path]) -> None:
+    assert _lines(write("a.txt", "one\n\ufefftwo\n")) == ["one\n", "\ufefftwo\n"]
+    assert _lines(write("b.txt", "one\nÿþ two\nþÿ\n".encode("latin-1")), "latin-1") == ["one\n", "ÿþ two\n", "þÿ\n"]
+
+
 def test_invalid_utf8_names_line_byte_and_fix(write: Callable[..., Path]) -> None:
     path = write("a.csv", b"fine\ncaf\xe9\n")
     with pytest.raises(DataError, match=r'Line 2 of .*byte 0xe9 at place 4.*encoding="latin-1"'):

@@ -124,9 +124,28 @@ def test_a_member_that_is_asked_for_must_be_there_once_and_a_formats_own_name_is
         list(read(tmp_path / "two.csv.zip", member="*.csv"))
 
 
+STRAY = 'user{0}text\na{0}"open\nb{0}mine\nc{0}"shut\n'
+LITERAL = [Row(2, "a", '"open'), Row(3, "b", "mine"), Row(4, "c", '"shut')]
+
+
+def test_tsv_takes_quotes_as_any_other_character_and_csv_does_not(write: Callable[..., Path]) -> None:
+    assert list(read(write("a.tsv", STRAY.format("\t")))) == LITERAL
+    assert list(read(write("b.tsv", 'user\ttext\na\t"said"\n'))) == [Row(2, "a", '"said"')]
+    assert list(read(write("a.csv", 'user,text\na,"said, so"\n'))) == [Row(2, "a", "said, so")]
+
+
+def test_quoting_can_be_switched_on_and_off(write: Callable[..., Path]) -> None:
+    tabs = write("a.tsv", 'user\ttext\na\t"one\ttwo\nlines"\n')
+    assert list(read(tabs, quote='"')) == [Row(2, "a", "one\ttwo\nlines")]
+    assert list(read(write("a.csv", STRAY.format(",")), quote="")) == LITERAL
+    assert list(read(write("b.csv", "user,text\na,'x, y'\n"), quote="'")) == [Row(2, "a", "x, y")]
+
+
 def test_choices_that_a_format_does_not_have(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="chitchat has no choice of columns"):
         source("chitchat", columns=Columns())
+    with pytest.raises(InputError, match="jsonl has no choice of quote"):
+        source(tmp_path / "a.jsonl", quote="")
     with pytest.raises(InputError, match="leave it out"):
         source(tmp_path / "a.parquet", encoding="latin-1")
 

@@ -87,6 +87,7 @@ def users_source(config: UsersConfig) -> Source:
         columns=_columns(config),
         encoding=config.encoding,
         member=config.member,
+        quote=config.quote,
         strict=config.strict,
     )
 

@@ -71,6 +71,11 @@ class UsersConfig(_Section):
     label: str | None = Field(default=None, description="The column that holds the record's label, where there is one.")
     encoding: str | None = Field(default=None, description="The file's character encoding; left out, the format's own.")
     member: str | None = Field(default=None, description="The file to read inside an archive, as a pattern.")
+    quote: str | None = Field(
+        default=None,
+        max_length=1,
+        description="The character around fields that hold a delimiter, empty for none; left out, the format's own.",
+    )
     strict: bool = Field(
         default=True, description="Whether a broken line is an error; if not, it is skipped and counted."
     )

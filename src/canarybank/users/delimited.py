@@ -20,8 +20,9 @@ __all__ = ["Delimited"]
 class Delimited:
     """Lines of fields between delimiters, quoted where a field holds a delimiter, a quote or a line feed.
 
-    Without ``header`` the first line names the columns. ``quote=None`` takes quotes as any other character.
-    ``member`` asks for a file of an archive, and ``usual`` is what it is called as the format is distributed.
+    Without ``header`` the first line names the columns. Without ``quote`` a quote is a character as
+    any other. ``member`` asks for a file of an archive, and ``usual`` is what it is called as the format is
+    distributed.
     """
 
     name: str = "csv"
@@ -34,6 +35,8 @@ class Delimited:
     usual: str | None = None
 
     def __post_init__(self) -> None:
+        if not self.quote:
+            object.__setattr__(self, "quote", None)
         if len(self.delimiter) != 1 or (self.quote is not None and len(self.quote) != 1):
             raise InputError(f"Delimiter and quote are one character each, not {self.delimiter!r} and {self.quote!r}.")
 
@@ -57,7 +60,7 @@ class Delimited:
                 elif not fields:
                     yield Skip(line, Fault.BLANK)
                 else:
-                    yield malformed(line, _miscounted(line, file.name, len(fields), width), strict=strict)
+                    yield malformed(line, _miscounted(line, file.name, len(fields), width, self.quote), strict=strict)
 
     def _records(self, file: Opened, *, strict: bool) -> Iterator[tuple[int, list[str] | Skip]]:
         """Yield the fields of each record with its first line; nothing may end inside a quoted field."""
@@ -76,10 +79,15 @@ class Delimited:
             except StopIteration:
                 return
             except csv.Error as error:
+                if _ran_on(error, line, reader.line_num):
+                    raise DataError(_open_quote(line, file.name, reader.line_num)) from error
                 yield line, malformed(line, _unreadable(line, file.name, error), strict=strict)
                 continue
             if ended:
-                raise DataError(f"The quote opened on line {line} of {file.name} is never closed; close it.")
+                raise DataError(
+                    f"The quote opened on line {line} of {file.name} is never closed; close it, or take quotes as any "
+                    'other character by quote="".'
+                )
             yield line, fields
 
 
@@ -96,10 +104,22 @@ def _first(records: Iterator[tuple[int, list[str] | Skip]], name: str) -> list[s
     raise DataError(f"{name} has no line that names its columns; the first line must.")
 
 
-def _miscounted(line: int, name: str, found: int, wanted: int) -> str:
+def _miscounted(line: int, name: str, found: int, wanted: int, quote: str | None) -> str:
+    start = f"The row on line {line} of {name} has {found} fields instead of {wanted}; "
+    if quote is None:
+        return f"{start}it is read without quoting: where its fields are quoted, say by which character: quote='\"'."
+    return f"{start}quote fields that hold the delimiter, or name the right delimiter."
+
+
+def _ran_on(error: csv.Error, first: int, last: int) -> bool:
+    """Say whether a quoted field grew over lines until it was too long: what it swallowed, nobody has counted."""
+    return "field limit" in str(error) and last > first
+
+
+def _open_quote(first: int, name: str, last: int) -> str:
     return (
-        f"The row on line {line} of {name} has {found} fields instead of {wanted}; "
-        f"quote fields that hold the delimiter, or name the right delimiter."
+        f"The quote opened on line {first} of {name} is not closed by line {last}, after more than "
+        f'{csv.field_size_limit():,} characters; close it, or take quotes as any other character by quote="".'
     )
 
 

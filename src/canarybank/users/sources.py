@@ -37,7 +37,7 @@ class Format(Protocol):
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
         "csv": Delimited(),
-        "tsv": Delimited("tsv", delimiter="\t"),
+        "tsv": Delimited("tsv", delimiter="\t", quote=None),
         "jsonl": JsonLines(),
         "parquet": Parquet(),
         "yelp": JsonLines("yelp", Columns("user_id", "text", "stars"), usual="*review*.json"),
@@ -110,15 +110,16 @@ def source(
     columns: Columns | None = None,
     encoding: str | None = None,
     member: str | None = None,
+    quote: str | None = None,
     strict: bool = True,
 ) -> Source:
     """Return the source at a path, or the built-in one called ``chitchat``.
 
-    A file of that name is reached as ``./chitchat``. Without a format the file's name decides; columns, encoding and
-    archive member replace the format's own.
+    A file of that name is reached as ``./chitchat``. Without a format the file's name decides; columns, encoding,
+    archive member and quote replace the format's own. An empty quote takes quotes as any other character, as TSV does.
     """
     chosen = _format(path, format)
-    changes = {"columns": columns, "encoding": encoding, "member": member}
+    changes = {"columns": columns, "encoding": encoding, "member": member, "quote": quote}
     given = {key: value for key, value in changes.items() if value is not None}
     for key in given:
         if isinstance(chosen, Chitchat) or getattr(chosen, key, ...) is ...:
@@ -135,11 +136,13 @@ def read(
     columns: Columns | None = None,
     encoding: str | None = None,
     member: str | None = None,
+    quote: str | None = None,
     strict: bool = True,
     progress: Progress = SILENT,
 ) -> Iterator[Row | Skip]:
     """Yield the rows of a file, in its order, in bounded memory; a row that cannot be used comes as a ``Skip``."""
-    return source(path, format, columns=columns, encoding=encoding, member=member, strict=strict).rows(progress)
+    given = source(path, format, columns=columns, encoding=encoding, member=member, quote=quote, strict=strict)
+    return given.rows(progress)
 
 
 def infer_format(path: str | Path) -> str:
