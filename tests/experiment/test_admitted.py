@@ -146,6 +146,15 @@ def test_a_missing_column_is_told_with_the_keys_that_name_columns(tmp_path, name
     assert sorted(admit_users(named, cohorts, cache).users.texts) == ["bye", "hello"]
 
 
+def test_wrong_columns_of_lines_that_are_skipped_are_told_with_the_keys_too(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"who": "a", "said": "b"}\n')
+    config = UsersConfig(source=str(tmp_path / "x.jsonl"), strict=False)
+    with pytest.raises(
+        ColumnError, match=r"No user .* is admitted.*exist are: 'who', 'said'\. Set users\.user and users"
+    ):
+        admit_users(config, COHORTS, StageCache(tmp_path / "cache"))
+
+
 def test_a_column_of_numbers_for_text_is_told_with_the_keys_too(tmp_path):
     pl.DataFrame({"user": ["a"], "text": [1.5]}).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(ColumnError, match=r"holds Float64, not text\. Set users\.user and users\.text"):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canarybank.errors import DataError, InputError
+from canarybank.errors import ColumnError, DataError, InputError
 from canarybank.progress import Lines
 from canarybank.users import (
     ADMISSIONS,
@@ -310,3 +310,13 @@ def test_a_row_is_a_record_only_with_enough_words() -> None:
 def test_rows_read_are_all_the_rows_there_are(write: Callable[..., Path]) -> None:
     path = _csv(write, [("a", "x", "1")] * 5 + [("", "x", "1")])
     assert admit(path).report.rows == len(list(read(path)))
+
+
+def test_when_nobody_is_admitted_the_first_malformed_line_says_why(write: Callable[..., Path]) -> None:
+    path = write("a.jsonl", '\n{"who": "a", "said": "b"}\n{"who": "a", "said": "c"}\n')
+    with pytest.raises(ColumnError) as caught:
+        admit(source(path, strict=False))
+    assert "skipped 2 rows with malformed line, 1 rows with blank line. Line 2 of" in str(caught.value)
+    assert "no column 'user'. The columns that exist are: 'who', 'said'. Say which" in str(caught.value)
+    with pytest.raises(DataError, match=r"malformed line\. .* holds one JSON array.*jq -c '\.\[\]'\.$"):
+        admit(source(write("b.json", '[{"user": "a", "text": "b"}]\n'), strict=False))

@@ -36,6 +36,8 @@ def test_columns_and_labels(write: Callable[..., Path]) -> None:
         ('{"user": ' + "9" * 5000 + ', "text": "b"}', "Line 2 of .* is broken JSON"),
         ('{"user": "a\0"}', "Line 2 of .* is broken JSON: Invalid control character at character 12"),
         ('{"user": "a", "body": "b"}', "Line 2 of .* has no column 'text'. The columns that exist are: 'user', 'body'"),
+        ('{"user": "a", "text": "b", "user": "c"}', "Line 2 of .* has the key 'user' 2 times"),
+        ('{"user": "a", "text": "b", "text": "b", "t\\u0065xt": "c"}', "Line 2 of .* has the key 'text' 3 times"),
         ('["a", "b"]', "Line 2 of .* is a JSON list, not an object"),
         ('"user text"', "Line 2 of .* is a JSON str, not an object"),
         ("12", "Line 2 of .* is a JSON int, not an object"),
@@ -53,6 +55,22 @@ def test_a_line_that_is_no_row(write: Callable[..., Path], line: str, message: s
 def test_a_json_array_is_told_apart(write: Callable[..., Path]) -> None:
     with pytest.raises(DataError, match="one JSON array, not one object a line"):
         _rows(write("a.json", '[\n{"user": "a", "text": "b"}\n]\n'))
+
+
+def test_a_json_array_on_one_line_is_told_apart(write: Callable[..., Path]) -> None:
+    for content in ('[{"user": "a", "text": "b"}, {"user": "a", "text": "c"}]', "[]"):
+        with pytest.raises(DataError, match=r"one JSON array, not one object a line; convert it first: jq -c '\.\[\]'"):
+            _rows(write("a.json", content))
+    with pytest.raises(DataError, match=r"Line 1 of .* is a JSON list, not an object"):
+        _rows(write("a.json", '["user", "text"]\n["a", "b"]\n'))
+
+
+def test_a_repeated_key_that_is_no_column_harms_nobody(write: Callable[..., Path]) -> None:
+    line = '{"user": "a", "text": "b", "stars": 1, "stars": 2, "more": {"text": 1, "text": 2}}\n'
+    path = write("a.jsonl", line)
+    assert _rows(path) == [Row(1, "a", "b")]
+    with pytest.raises(DataError, match="'stars' 2 times"):
+        _rows(path, columns=Columns(label="stars"))
 
 
 def test_content_that_cannot_be_used_is_counted(write: Callable[..., Path]) -> None:

@@ -4,13 +4,13 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
-from canarybank.errors import DataError, InputError
+from canarybank.errors import ColumnError, DataError, InputError
 from canarybank.progress import SILENT, Progress
 from canarybank.users.chosen import Chosen, rank
 from canarybank.users.records import Users
@@ -107,7 +107,7 @@ def admit(
     drops = _drops(census.counts, rule)
     kept = {name: Chosen(rule.cap) for name in census.counts if name not in drops}
     if not kept:
-        raise DataError(_nobody(given, rule, census, drops))
+        raise _nobody(given, rule, census, drops)
     rows = _choose(_judged(given.rows(progress, "choose records of"), rule), kept, rule.seed)
     if rows != census.rows or any(chosen.seen != census.counts[name] for name, chosen in kept.items()):
         raise DataError(f"{given.path} changed while it was read; read it again when nothing writes to it.")
@@ -200,14 +200,31 @@ def _admitted(
     return Admitted(users, report)
 
 
-def _nobody(given: Source, rule: Admission, census: _Census, drops: Mapping[str, Drop]) -> str:
+def _nobody(given: Source, rule: Admission, census: _Census, drops: Mapping[str, Drop]) -> DataError:
     reasons = [f"{count:,} had {drop}" for drop, count in Counter(drops.values()).items()]
     skips = [f"{count:,} rows with {fault}" for fault, count in census.skipped.most_common()]
-    most = max(census.counts.values(), default=0)
-    return (
+    found = (
         f"No user of {given.path} is admitted: of {len(census.counts):,} users in {census.rows:,} rows, "
         f"{', '.join(reasons) or 'none had a usable record'}"
         f"{'; skipped ' + ', '.join(skips) if skips else ''}. "
-        f"The largest has {most:,} usable records, and the minimum is {rule.minimum:,}; "
+    )
+    why = _first_malformed(given) if Fault.MALFORMED in census.skipped else None
+    if isinstance(why, ColumnError):
+        return ColumnError(f"{found}{why.what}", why.args[1])
+    most = max(census.counts.values(), default=0)
+    if why is not None and not most:
+        return DataError(f"{found}{why}")
+    return DataError(
+        f"{found}The largest has {most:,} usable records, and the minimum is {rule.minimum:,}; "
         f"lower the minimum or read a larger file."
     )
+
+
+def _first_malformed(given: Source) -> DataError | None:
+    """Return what is wrong with the first malformed line, by reading up to it again as if every line had to be right."""
+    try:
+        for _ in replace(given, strict=True).rows():
+            pass
+    except DataError as error:
+        return error
+    return None

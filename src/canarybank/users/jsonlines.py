@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from canarybank.errors import DataError
 from canarybank.progress import SILENT, Progress
@@ -37,7 +37,10 @@ class JsonLines:
         with opened(path, Member(self.member, self.usual), progress, work) as file:
             for line, content in enumerate(lines(file, self.encoding, strict=strict), 1):
                 try:
-                    found = json.loads(content)
+                    found = _decode(content)
+                    if type(found) is _Repeating and (why := found.why(line, file.name, self.columns)):
+                        yield malformed(line, why, strict=strict)
+                        continue
                     item = as_row(line, found[user], found[text], found[label] if labelled else None, labelled=labelled)
                 except (ValueError, RecursionError) as error:
                     if content.isspace():
@@ -49,9 +52,32 @@ class JsonLines:
                 yield item
 
 
+class _Repeating(dict[str, Any]):
+    """An object in which a key stands more than once; the last value holds."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.keys_written = [key for key, _ in pairs]
+
+    def why(self, line: int, name: str, columns: Columns) -> str | None:
+        """Return why this is no row: a column is repeated. Other keys are read by nobody and may be."""
+        for column in columns.names:
+            if (times := self.keys_written.count(column)) > 1:
+                return f"Line {line} of {name} has the key {column!r} {times} times; leave one of them."
+        return None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else _Repeating(pairs)
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_object).decode
+
+
 def _broken(line: int, name: str, content: str, error: Exception) -> str:
     if line == 1 and content.lstrip().startswith("["):
-        return f"{name} holds one JSON array, not one object a line; convert it first: jq -c '.[]'."
+        return _array(name)
     what = error.msg.removesuffix(" at") if isinstance(error, json.JSONDecodeError) else str(error)
     where = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
     return f"Line {line} of {name} is broken JSON: {what}{where}. Mend or remove the line."
@@ -59,6 +85,12 @@ def _broken(line: int, name: str, content: str, error: Exception) -> str:
 
 def _unlike(line: int, name: str, found: object, columns: Columns) -> str | DataError:
     where = f"Line {line} of {name}"
+    if line == 1 and isinstance(found, list) and all(isinstance(each, dict) for each in found):
+        return _array(name)
     if not isinstance(found, dict):
         return f"{where} is a JSON {type(found).__name__}, not an object with the columns {list(columns.names)}."
     return cast("DataError", missing_columns(where, columns, list(found)))
+
+
+def _array(name: str) -> str:
+    return f"{name} holds one JSON array, not one object a line; convert it first: jq -c '.[]'."
