@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from canarybank.errors import BudgetError, InputError
 from canarybank.generate import Ceiling, Request, Spending
-from canarybank.generate.budget import worst_case
+from canarybank.generate.budget import charged, worst_case
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50), st.floats(0, 1)), max_size=40), st.integers(0, 400))
@@ -33,9 +33,37 @@ def test_without_a_ceiling_everything_fits_and_is_counted():
 
 
 def test_the_worst_case_counts_bytes_because_a_token_holds_at_least_one():
-    prompt, completion = worst_case(Request("é" * 10, system="abc", opening="d", tokens=7))
-    assert prompt >= 24
-    assert completion == 7
+    bare = worst_case(Request("x", tokens=7))
+    full = worst_case(Request("é" * 10, system="abc", opening="d", tokens=7))
+    assert full == (bare[0] - 1 + 20 + 3 + 1, 7)
+    assert bare[0] > 1
+
+
+@pytest.mark.parametrize(
+    ("reported", "paid"),
+    [
+        ((100, 4), (100, 4)),
+        ((3, 2), (3, 2)),
+        ((2, 1), "worst"),
+        ((0, 0), "worst"),
+        ((-900, -900), "worst"),
+        ((None, None), "worst"),
+        ((10**6, 10**6), (10**6, 10**6)),
+    ],
+)
+def test_a_report_is_believed_where_it_can_be_true(reported, paid):
+    request = Request("p" * 60, system="s" * 20, opening="o", tokens=7)
+    assert charged(request, "w" * 33, *reported) == (worst_case(request) if paid == "worst" else paid)
+
+
+def test_only_an_empty_answer_may_take_no_tokens():
+    request = Request("hello", tokens=7)
+    assert charged(request, "", 5, 0) == (5, 0)
+    assert charged(request, "", 5, -3) == charged(request, "hi", 5, 0) == (5, 7)
+
+
+def test_an_answer_longer_than_was_asked_for_is_charged_by_its_length():
+    assert charged(Request("hello", tokens=5), "w" * 3200, 5, 0) == (5, 100)
 
 
 def test_the_refusal_says_what_is_spent():

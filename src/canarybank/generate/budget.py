@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from canarybank.errors import BudgetError, InputError
 from canarybank.generate.protocol import Request
 
-__all__ = ["Ceiling", "Spending", "worst_case"]
+__all__ = ["Ceiling", "Spending", "charged", "worst_case"]
 
 # A chat template wraps each message in a few tokens of its own, and some add a system message.
 _TEMPLATE_TOKENS = 64
+_BYTES_PER_TOKEN = 32
 _MILLION = 1_000_000
 
 
@@ -105,5 +106,27 @@ class Spending:
 
 def worst_case(request: Request) -> tuple[int, int]:
     """Return the most prompt and completion tokens that a request can take: a token holds at least one byte."""
-    text = request.prompt + (request.system or "") + request.opening
-    return len(text.encode("utf-8", "replace")) + _TEMPLATE_TOKENS, request.tokens
+    return _bytes(_sent(request)) + _TEMPLATE_TOKENS, request.tokens
+
+
+def charged(request: Request, written: str, prompt: int | None, completion: int | None) -> tuple[int, int]:
+    """Return the prompt and completion tokens that an answer is charged, given what its server reports.
+
+    A report is believed where it can be true: with at most 32 bytes a token on average, which no vocabulary
+    reaches on text. Where there is none, or a smaller one, the answer is charged the worst case of its request.
+    """
+    worst = worst_case(request)
+    return _believed(prompt, _sent(request), worst[0]), _believed(completion, written, worst[1])
+
+
+def _believed(reported: int | None, text: str, worst: int) -> int:
+    least = -(-_bytes(text) // _BYTES_PER_TOKEN)
+    return max(worst, least) if reported is None or reported < least else reported
+
+
+def _sent(request: Request) -> str:
+    return request.prompt + (request.system or "") + request.opening
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
