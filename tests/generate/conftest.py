@@ -25,7 +25,7 @@ def reply(
     handler.wfile.write(body)
 
 
-def completion(text: str | None, prompt_tokens: int = 10, completion_tokens: int = 5) -> bytes:
+def completion(text: str | None, prompt_tokens: Any = 10, completion_tokens: Any = 5) -> bytes:
     usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
     return json.dumps({"choices": [choice], "usage": usage, "object": "chat.completion"}).encode()
@@ -63,6 +63,24 @@ class Behave:
             handler.wfile.write(b" ")
             handler.wfile.flush()
             time.sleep(0.05)
+
+    @staticmethod
+    def flood(sent: list[int], status: int = 200) -> Behaviour:
+        """Send a gigabyte, and note in ``sent`` how many bytes left before the other side hung up."""
+
+        def behave(handler: BaseHTTPRequestHandler, asked: dict[str, Any]) -> None:
+            del asked
+            handler.close_connection = True
+            handler.send_response(status)
+            handler.send_header("Content-Type", "application/json")
+            handler.send_header("Connection", "close")
+            handler.end_headers()
+            sent.append(0)
+            for _ in range(1024):
+                handler.wfile.write(b" " * 2**20)
+                sent[-1] += 2**20
+
+        return behave
 
     @staticmethod
     def body(data: bytes) -> Behaviour:

@@ -15,6 +15,7 @@ from canarybank.generate import (
     Cleaning,
     LlamaCppGenerator,
     OpenAIGenerator,
+    Prompt,
     Request,
     ResponseCache,
     Retry,
@@ -73,8 +74,11 @@ def test_it_can_be_used_inside_a_running_event_loop(server):
     assert len(asyncio.run(main())) == 2
 
 
-def faults(behave):
+def faults(behave, completed):
     return {
+        "408": behave.status(408),
+        "409": behave.status(409),
+        "425": behave.status(425),
         "500": behave.status(500),
         "503": behave.status(503, {"Retry-After": "0"}),
         "429": behave.status(429, {"Retry-After": "0.1"}),
@@ -84,14 +88,30 @@ def faults(behave):
         "no choice": behave.body(b'{"choices": []}'),
         "empty choice": behave.body(b'{"choices": [{}]}'),
         "no text": behave.body(b'{"choices": [{"message": {"content": null}}]}'),
+        "too deep": behave.body(b"[" * 200_000),
+        "endless tokens": behave.body(completed("hi", prompt_tokens=float("inf"))),
+        "no number of tokens": behave.body(completed("hi", completion_tokens=float("nan"))),
+        "huge tokens": behave.body(completed("hi", prompt_tokens=10**400)),
+        "tokens of too many digits": behave.body(
+            completed("hi", prompt_tokens=0).replace(b'_tokens": 0', b'_tokens": ' + b"9" * 9_000)
+        ),
+        "tokens in words": behave.body(completed("hi", completion_tokens="10")),
+        "usage in words": behave.body(b'{"choices": [{"message": {"content": "hi"}}], "usage": "much"}'),
     }
 
 
-@pytest.mark.parametrize(
-    "kind", ["500", "503", "429", "dropped", "invalid JSON", "no JSON object", "no choice", "empty choice", "no text"]
-)
-def test_a_passing_fault_is_retried_and_a_lasting_one_reported_with_nothing_lost(server, behave, kind, tmp_path):
-    fault = faults(behave)[kind]
+KINDS = [
+    *("408", "409", "425", "429", "500", "503", "dropped", "invalid JSON", "no JSON object", "no choice"),
+    *("empty choice", "no text", "too deep", "endless tokens", "no number of tokens", "huge tokens"),
+    *("tokens of too many digits", "tokens in words", "usage in words"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_passing_fault_is_retried_and_a_lasting_one_reported_with_nothing_lost(
+    server, behave, completed, kind, tmp_path
+):
+    fault = faults(behave, completed)[kind]
     server.script = [fault, fault]
     assert [a.text for a in in_order(client(server), asks(3))] == [f"echo question {i}" for i in range(3)]
     assert len(server.requests) == 5
@@ -99,8 +119,9 @@ def test_a_passing_fault_is_retried_and_a_lasting_one_reported_with_nothing_lost
     cache = ResponseCache(tmp_path / "responses.log")
     server.requests.clear()
     server.script = [behave.well, *[fault] * 4]
-    with pytest.raises(GenerationError, match=r"4 of 4 attempts.*resume"):
+    with pytest.raises(GenerationError, match=r"4 of 4 attempts.*resume") as caught:
         in_order(CachedGenerator(client(server, concurrency=1), cache), asks(3))
+    assert len(str(caught.value)) < 600
     assert len(cache) == 1
     server.requests.clear()
     again = in_order(CachedGenerator(client(server), ResponseCache(tmp_path / "responses.log")), asks(3))
@@ -120,12 +141,29 @@ def test_what_is_in_flight_when_another_fails_is_still_passed_on(server, behave)
 def test_an_answer_that_never_ends_is_given_up_and_retried(server, behave):
     server.script = [behave.endless]
     began = time.monotonic()
-    (answer,) = in_order(client(server, deadline=0.4), asks(1))
+    generator = client(server, deadline=0.4)
+    (answer,) = in_order(generator, asks(1))
     assert answer.text == "echo question 0"
     assert time.monotonic() - began < 5
+    assert generator.spending.tokens == 15 + sum(worst_case(asks(1)[0]))
     server.usual = behave.endless
     with pytest.raises(GenerationError, match=r"no whole answer came within 0\.2 seconds"):
         in_order(client(server, deadline=0.2, retry=Retry(attempts=2, first=0.01)), asks(1))
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_body_that_floods_is_hung_up_on_and_retried(server, behave, status):
+    sent: list[int] = []
+    server.script = [behave.flood(sent, status)]
+    generator = client(server)
+    (answer,) = in_order(generator, asks(1))
+    assert answer.text == "echo question 0"
+    assert generator.spending.tokens == 15 + sum(worst_case(asks(1)[0]))
+    server.usual = behave.flood(sent, status)
+    with pytest.raises(GenerationError, match=r"2 of 2 attempts: it sent more than 16 MiB"):
+        in_order(client(server, retry=Retry(attempts=2, first=0.01)), asks(1))
+    assert len(sent) == 3
+    assert max(sent) < 128 * 2**20
 
 
 @pytest.mark.parametrize("header", ["1", "date"])
@@ -139,7 +177,9 @@ def test_retry_after_is_waited_for(server, behave, header):
 
 def test_a_wait_beyond_patience_is_reported_at_once(server, behave):
     server.script = [behave.status(429, {"Retry-After": "3600"})]
-    with pytest.raises(GenerationError, match="after 1 of 4 attempts: it said 429"):
+    with pytest.raises(
+        GenerationError, match=r"after 1 of 4 attempts: it said 429.*to wait 3,600 seconds, while 300 are"
+    ):
         in_order(client(server), asks(1))
 
 
@@ -199,6 +239,18 @@ def test_a_lost_answer_is_charged_in_full_and_a_refused_one_not(server, behave):
     assert generator.spending.tokens == 30 + sum(worst_case(asks(1)[0]))
 
 
+@pytest.mark.parametrize("usage", [(0, 0), (-500, -500), (None, None), (1, 1)])
+def test_a_report_of_nothing_used_is_charged_the_worst_case(server, behave, completed, usage):
+    server.usual = behave.body(completed("x" * 100, *usage))
+    generator = client(server, ceiling=Ceiling(tokens=1000))
+    requests = [Request(f"question {i} of {'many ' * 10}", seed=i, tokens=5) for i in range(60)]
+    with pytest.raises(BudgetError):
+        in_order(generator, requests)
+    worst = sum(worst_case(requests[10]))
+    assert generator.spending.tokens == pytest.approx(worst * len(server.requests), abs=60)
+    assert 1000 - worst < generator.spending.tokens <= 1000
+
+
 def test_the_key_reaches_the_server_and_nothing_else(server, behave, tmp_path, caplog, monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
     caplog.set_level(logging.DEBUG)
@@ -224,6 +276,44 @@ def test_the_key_reaches_the_server_and_nothing_else(server, behave, tmp_path, c
     for text in (*shown, *held, caplog.text):
         assert KEY not in text
     assert Log(path).records()
+
+
+@pytest.mark.parametrize("before", [0, 279, 281, 290, 299, 300, 301])
+@pytest.mark.parametrize("escaped", [False, True])
+def test_no_part_of_the_key_is_left_where_an_error_is_cut(server, behave, before, escaped):
+    key = KEY.replace("-", "\\u002D") if escaped else KEY
+    server.usual = behave.body(b"x" * before + key.encode() + b" and more")
+    with pytest.raises(GenerationError) as caught:
+        in_order(client(server), asks(1))
+    assert "sk" not in str(caught.value)
+    server.usual = behave.status(400, said="x" * before + KEY)
+    with pytest.raises(GenerationError) as caught:
+        in_order(client(server), asks(1))
+    assert "sk-" not in str(caught.value)
+
+
+def test_an_answer_that_repeats_the_key_is_kept_without_it(server, behave, completed, tmp_path):
+    spelled = completed(f"my key is {KEY}.").replace(b"canary", b"c\\u0061nary")
+    server.script = [behave.body(completed(f"my key is {KEY}.")), behave.body(spelled)]
+    answers = in_order(CachedGenerator(client(server), ResponseCache(tmp_path / "responses.log")), asks(2))
+    assert [answer.text for answer in answers] == ["my key is <secret>."] * 2
+    assert KEY.encode() not in (tmp_path / "responses.log").read_bytes()
+
+
+def test_a_word_that_a_local_server_takes_for_a_key_stays_in_answers(server, behave, completed):
+    server.usual = behave.body(completed("the test went well"))
+    (answer,) = in_order(client(server, api_key="test"), asks(1))
+    assert answer.text == "the test went well"
+
+
+@pytest.mark.parametrize("said", ['Hello you." I hope', 'New: "Hello you." I hope', '\nNew: "Hello you." I hope'])
+def test_a_continued_answer_has_its_opening_whether_or_not_the_server_repeats_it(server, behave, completed, said):
+    server.usual = behave.body(completed(said))
+    request = Request("x", opening='New: "', tokens=5)
+    (answer,) = in_order(client(server, prefill=True), [request])
+    assert Prompt("p", "x", opening='New: "', keep_opening=False).answer(request, answer).text == "Hello you."
+    (plain,) = in_order(client(server), [request])
+    assert plain.text == said
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\n", f"  {KEY} \r\n"])
@@ -254,6 +344,9 @@ def test_settings_are_checked(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
         OpenAIGenerator("model")
+    with pytest.raises(ConfigError, match="may be the key itself") as caught:
+        OpenAIGenerator("model", key_variable=KEY)
+    assert KEY not in str(caught.value)
     with pytest.raises(InputError, match="in flight"):
         OpenAIGenerator("model", "http://host/v1", concurrency=0)
     with pytest.raises(InputError, match="deadline"):

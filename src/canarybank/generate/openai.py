@@ -2,18 +2,20 @@
 
 import asyncio
 import contextlib
-import json
-import os
+import functools
 import queue
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 from urllib.parse import urlsplit
 
 from canarybank.errors import ConfigError, GenerationError, InputError, MissingError
 from canarybank.generate.budget import Ceiling, Spending, worst_case
 from canarybank.generate.protocol import Request, Response
+from canarybank.generate.reply import UNREADABLE, read_reply
 from canarybank.generate.retry import Retry, retry_after
+from canarybank.generate.secret import Secret
 from canarybank.store import hash_json
 
 __all__ = ["KEY_VARIABLE", "OpenAIGenerator"]
@@ -22,29 +24,14 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 _RETRIED = frozenset({408, 409, 425, 429})
 _SERVER_FAULT = 500
 _SHOWN = 300
+_MEBIBYTE = 2**20
+_LONGEST_BODY = 16 * _MEBIBYTE
 # Names, because the client builds on one of several HTTP packages.
 _NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})
 
 
-class _Secret:
-    """A key that shows itself to nobody who does not ask by name."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def __repr__(self) -> str:
-        return "<secret>"
-
-    def __reduce__(self) -> NoReturn:
-        raise ConfigError("An API key is not written to files; make the generator anew where it is needed.")
-
-    def reveal(self) -> str:
-        return self._value
-
-    def hide(self, text: str) -> str:
-        return text.replace(self._value, "<secret>") if self._value else text
+class _FloodError(Exception):
+    """A body that goes on beyond what any answer takes."""
 
 
 class _Fault(Exception):  # noqa: N818, a fault may be mended by another attempt
@@ -91,9 +78,7 @@ class OpenAIGenerator:
             raise InputError(f"The deadline must be a positive number of seconds, but it is {deadline}.")
         self._model, self._revision, self._prefill, self._limit = model, revision, prefill, limit
         self._base_url = _checked_url(base_url)
-        self._key = _Secret(
-            _checked_key(os.environ.get(key_variable, "") if api_key is None else api_key, key_variable)
-        )
+        self._key = Secret.from_environment(key_variable) if api_key is None else Secret(api_key, key_variable)
         if base_url is None and not self._key.reveal():
             raise ConfigError(
                 f"OpenAI's own server needs an API key: set the environment variable {key_variable}, "
@@ -156,7 +141,11 @@ class OpenAIGenerator:
                 "install it by: pip install 'canarybank[openai]'"
             ) from None
         return openai.AsyncOpenAI(
-            api_key=self._key.reveal() or "none", base_url=self._base_url, timeout=self._deadline, max_retries=0
+            api_key=self._key.reveal() or "none",
+            base_url=self._base_url,
+            timeout=self._deadline,
+            max_retries=0,
+            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [_bounded]}),
         )
 
     async def _answered(self, client: Any, request: Request, settled: asyncio.Condition) -> Response:
@@ -217,6 +206,8 @@ class OpenAIGenerator:
             fault = self._refused(error)
         except (TimeoutError, openai.APITimeoutError):
             fault = _Fault(f"no whole answer came within {self._deadline:g} seconds", charged=True)
+        except _FloodError as error:
+            fault = _Fault(str(error), charged=True)
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
             sent = type(cause).__name__ not in _NEVER_SENT
@@ -229,19 +220,20 @@ class OpenAIGenerator:
     def _refused(self, error: Any) -> _Fault:
         status = int(error.status_code)
         again = status in _RETRIED or status >= _SERVER_FAULT
-        said = self._key.hide(str(error.message))[:_SHOWN]
-        return _Fault(
-            f"it said {status}: {said}", again=again, after=retry_after(error.response.headers.get("retry-after"))
-        )
+        reason = f"it said {status}: {self._key.hide(str(error.message))[:_SHOWN]}"
+        after = retry_after(error.response.headers.get("retry-after"))
+        if again and after is not None and after > self._retry.patience:
+            reason += f", and asks to wait {after:,.0f} seconds, while {self._retry.patience:,.0f} are waited at most"
+        return _Fault(reason, again=again, after=after)
 
     def _read(self, body: bytes, request: Request) -> Response:
         try:
-            response = _parsed(json.loads(body), request)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            said = self._key.hide(body[:_SHOWN].decode("utf-8", "replace"))
+            response = read_reply(body, request, prefill=self._prefill)
+        except UNREADABLE as error:
+            said = self._key.hide(body.decode("utf-8", "replace"))[:_SHOWN]
             reason = f"it sent no readable answer ({type(error).__name__} in {said!r})"
         else:
-            return response
+            return replace(response, text=self._key.hide_in_answer(response.text))
         raise _Fault(reason, charged=True)
 
 
@@ -275,29 +267,18 @@ class _Worker:
         self._thread.join()
 
 
-def _parsed(reply: Any, request: Request) -> Response:
-    choice = reply["choices"][0]
-    text = choice["message"]["content"]
-    if not isinstance(text, str):
-        raise TypeError("a choice without a text")
-    usage = reply.get("usage") or {}
-    prompt, completion = worst_case(request)
-    return Response(
-        text=text,
-        prompt_tokens=int(usage.get("prompt_tokens", prompt)),
-        completion_tokens=int(usage.get("completion_tokens", completion)),
-        finished=choice.get("finish_reason") != "length",
-    )
+async def _bounded(response: Any) -> None:
+    """Have a response's body read up to a length at which it is no answer, whatever its status says."""
+    response.aiter_bytes = functools.partial(_counted, response.aiter_bytes)
 
 
-def _checked_key(key: str, variable: str) -> str:
-    # A key that no header can carry would be shown, escaped, by the client's own error and log.
-    key = key.strip()
-    if not all("!" <= letter <= "~" for letter in key):
-        raise ConfigError(
-            f"The API key holds a space, a control character or a letter beyond ASCII; set {variable} to the key alone."
-        )
-    return key
+async def _counted(read: Callable[..., AsyncIterator[bytes]], *arguments: Any, **named: Any) -> AsyncIterator[bytes]:
+    length = 0
+    async for part in read(*arguments, **named):
+        length += len(part)
+        if length > _LONGEST_BODY:
+            raise _FloodError(f"it sent more than {_LONGEST_BODY // _MEBIBYTE} MiB, which is no answer")
+        yield part
 
 
 def _checked_url(base_url: str | None) -> str | None:
