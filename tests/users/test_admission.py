@@ -320,3 +320,6 @@ def test_when_nobody_is_admitted_the_first_malformed_line_says_why(write: Callab
     assert "no column 'user'. The columns that exist are: 'who', 'said'. Say which" in str(caught.value)
     with pytest.raises(DataError, match=r"malformed line\. .* holds one JSON array.*jq -c '\.\[\]'\.$"):
         admit(source(write("b.json", '[{"user": "a", "text": "b"}]\n'), strict=False))
+    path = write("c.jsonl", '{"who": "a"}\n{"user": "a", "text": "b"}\n')
+    with pytest.raises(DataError, match=r"malformed line\. The largest has 1 usable records, and the minimum is 2"):
+        admit(source(path, strict=False), Admission(minimum=2))

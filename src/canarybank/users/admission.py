@@ -208,11 +208,11 @@ def _nobody(given: Source, rule: Admission, census: _Census, drops: Mapping[str,
         f"{', '.join(reasons) or 'none had a usable record'}"
         f"{'; skipped ' + ', '.join(skips) if skips else ''}. "
     )
-    why = _first_malformed(given) if Fault.MALFORMED in census.skipped else None
+    most = max(census.counts.values(), default=0)
+    why = _first_malformed(given) if Fault.MALFORMED in census.skipped and not most else None
     if isinstance(why, ColumnError):
         return ColumnError(f"{found}{why.what}", why.args[1])
-    most = max(census.counts.values(), default=0)
-    if why is not None and not most:
+    if why is not None:
         return DataError(f"{found}{why}")
     return DataError(
         f"{found}The largest has {most:,} usable records, and the minimum is {rule.minimum:,}; "
@@ -221,7 +221,7 @@ def _nobody(given: Source, rule: Admission, census: _Census, drops: Mapping[str,
 
 
 def _first_malformed(given: Source) -> DataError | None:
-    """Return what is wrong with the first malformed line, by reading up to it again as if every line had to be right."""
+    """Return what is wrong with the first malformed line, by reading up to it again, strictly."""
     try:
         for _ in replace(given, strict=True).rows():
             pass
