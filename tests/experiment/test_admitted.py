@@ -61,6 +61,26 @@ def test_a_cap_that_was_chosen_stays(uneven, tmp_path):
     assert people.notes == ()
 
 
+def test_a_cap_that_nobody_reaches_is_told(world, tmp_path):
+    def notes(cohorts=COHORTS, **choices):
+        return admit_users(UsersConfig(source=str(world / "users.csv"), **choices), cohorts, StageCache(tmp_path)).notes
+
+    assert notes(cap=8) == notes(cap=7) == ()
+    (note,) = notes(cap=64)
+    assert note.startswith("No user has 64 records")
+    assert note.endswith("the largest has 8, and canaries have 8.")
+    (note,) = notes(CohortsConfig(canaries=1, fixed=("u01",)), cap=9)
+    assert note.endswith("the largest has 8.")
+
+
+def test_a_formats_own_cap_that_nobody_reaches_is_told_too(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("".join(f'"0","1","d","q","a","text {i}"\n' for i in range(40)))
+    people = admit_users(UsersConfig(source=str(path), format="sentiment140"), COHORTS, StageCache(tmp_path / "cache"))
+    assert people.notes[0].startswith("No user has 64 records")
+    assert people.notes[0].endswith("canaries have 40.")
+
+
 def test_users_of_equal_size_are_left_as_they_are(world, tmp_path):
     people = admit_users(UsersConfig(source=str(world / "users.csv")), COHORTS, StageCache(tmp_path))
     assert set(people.users.counts) == {8}

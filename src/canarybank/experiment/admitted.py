@@ -62,7 +62,7 @@ def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, 
     users = cache.file("users", key, "parquet", make, load_users, _save)
     report = cache.document("users", key, report_of)
     if config.cap is not None or given.format.name in ADMISSIONS:
-        return People(users, report)
+        return _noted(People(users, report), rule.cap, cohorts)
     return _capped(People(users, report), cohorts.canaries)
 
 
@@ -131,6 +131,16 @@ def _columns(config: UsersConfig) -> Columns | None:
         return None
     own = source(config.source, config.format).format.columns
     return Columns(config.user or own.user, config.text or own.text, config.label or own.label)
+
+
+def _noted(people: People, cap: int, cohorts: CohortsConfig) -> People:
+    """Say so where the cap is above what anybody has, for canaries are then smaller than was asked for."""
+    most = int(people.users.counts.max())
+    if most == cap:
+        return people
+    drawn = "" if cohorts.fixed else f", and canaries have {most}"
+    note = f"No user has {cap} records, the number that users.cap keeps of each; the largest has {most}{drawn}."
+    return replace(people, notes=(*people.notes, note))
 
 
 def _capped(people: People, canaries: int) -> People:
