@@ -8,8 +8,9 @@ from pydantic import ValidationError
 
 from canarybank.attack import ATTACKS
 from canarybank.audit import Method, ThresholdMode, TrialEngine
+from canarybank.errors import ConfigError
 from canarybank.experiment.config import ATTACK_NAMES, AuditConfig, Config, GeneratorConfig
-from canarybank.experiment.origins import fields
+from canarybank.experiment.origins import fields, resolve
 from canarybank.users import FORMATS
 
 GOLDEN = Path(__file__).parent / "golden" / "config.schema.json"
@@ -65,6 +66,26 @@ def test_a_list_may_be_written_with_commas():
 def test_what_cannot_be_run_is_refused(section, values, message):
     with pytest.raises(ValidationError, match=message):
         Config.model_validate({section: values})
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-canary-5f1d0c7e9a", "gsk_5f1d0c7e9a5f1d0c7e9a5f1d0c7e9a", "KEY=sk", "9lives", "my key", "kéy"]
+)
+def test_a_key_in_the_place_of_its_variable_is_refused_and_shown_nowhere(key, tmp_path):
+    with pytest.raises(ValidationError, match="takes the name of an environment variable") as caught:
+        Config.model_validate({"generator": {"api_key_env": key}})
+    assert key not in f"{caught.value} {caught.value.errors()} {caught.value.json()}"
+    file = tmp_path / "canarybank.toml"
+    file.write_text(f'[generator]\napi_key_env = "{key}"\n', encoding="utf-8")
+    for given in ({"file": file}, {"flags": {"generator.api_key_env": key}}):
+        with pytest.raises(ConfigError, match="not the key itself") as refused:
+            resolve(**given)
+        assert key not in f"{refused.value!r} {refused.value.__context__!r} {refused.value.__cause__!r}"
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "_key", "k2", "my_own_key_for_this_server"])
+def test_the_name_of_a_variable_is_taken(name):
+    assert GeneratorConfig(api_key_env=name).api_key_env == name
 
 
 def test_only_how_a_run_is_done_may_change_on_resume():

@@ -4,6 +4,7 @@ Nothing heavy is imported here, so that the command line can build its flags fro
 ``decides=False`` changes how a run is done but not what it finds: an existing run may be resumed with another value.
 """
 
+import re
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -37,6 +38,9 @@ AttackName = Literal[
 ATTACK_NAMES: tuple[str, ...] = get_args(AttackName)
 AttackChoice = AttackName | Literal["available", "all"]
 _FREE: dict[str, Any] = {"decides": False}
+# Some services give out keys that would pass for names: a short prefix, an underscore, and a long run of characters.
+_VARIABLE = re.compile(r"(?![a-z]{2,5}_[A-Za-z0-9]{20,}$)[A-Za-z_][A-Za-z0-9_]*")
+_HIDDEN = "<hidden>"
 
 
 def _listed(value: Any) -> Any:
@@ -211,6 +215,21 @@ class GeneratorConfig(_Section):
         if parts.username or parts.password or parts.query:
             raise ValueError("it holds a user, a password or a query; a key belongs in an environment variable")
         return value
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        if value == _HIDDEN:
+            raise ValueError(
+                "it takes the name of an environment variable, such as OPENAI_API_KEY, and not the key itself"
+            )
+        return value
+
+    @field_validator("api_key_env", mode="before")
+    @classmethod
+    def _hidden(cls, value: Any) -> Any:
+        # Last, and so the first to run: an error shows what it refuses, and what is no name may be the key itself.
+        return value if isinstance(value, str) and _VARIABLE.fullmatch(value) else _HIDDEN
 
     @model_validator(mode="after")
     def _with_model(self) -> "GeneratorConfig":
