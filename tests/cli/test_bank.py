@@ -62,6 +62,18 @@ def test_the_counters_of_an_older_bank_are_read_as_they_are(cli):
 
 
 @pytest.mark.usefixtures("scripted")
+def test_bank_with_flags_alone_makes_a_bank_too(cli, tmp_path):
+    flags = ("--bank.size", "4", "--bank.labels", "town,country", "--json")
+    bare, made = cli("bank", *flags), cli("bank", "make", *flags, "--out", "other.parquet")
+    assert bare.code == made.code == 0, bare.err
+    assert bare.document["hash"] == made.document["hash"]
+    assert len(CandidateBank.read(tmp_path / "bank.parquet")) == 4
+    outcome = cli("bank")
+    assert outcome.code == 2
+    assert "--force" in outcome.err
+
+
+@pytest.mark.usefixtures("scripted")
 def test_a_bank_is_not_written_over(cli, tmp_path):
     (tmp_path / "bank.parquet").write_text("mine")
     outcome = cli("bank", "make", "--bank.size", "2", "--bank.labels", "town")
@@ -86,3 +98,12 @@ def test_without_labels_it_says_how_to_name_them(cli, own):
 def test_a_file_that_is_no_bank_is_refused(cli, tmp_path):
     (tmp_path / "x.parquet").write_text("no")
     assert cli("bank", "show", "x.parquet").code == 2
+
+
+@pytest.mark.parametrize("name", ["nothere.parquet", "folder"])
+def test_a_bank_that_is_not_there_is_plainly_named(cli, tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    outcome = cli("bank", "show", name)
+    assert outcome.code == 2
+    assert f"There is no bank file {name!r}" in outcome.err
+    assert "disk" not in outcome.err

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, facts, paragraph
-from canarybank.errors import ConfigError
+from canarybank.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from canarybank.generate import CandidateBank
@@ -23,6 +23,7 @@ LABELS_SHOWN = 8
 command = App(name="bank", help="Make a bank with a generator, or look at one.")
 
 
+@command.default
 @command.command(name="make")
 @configured(shown=("bank.size", "bank.labels", "bank.prompt", "bank.examples", "generator.kind", "generator.model"))
 def make(
@@ -65,7 +66,7 @@ def make(
 
 @command.command(name="show")
 def show(
-    bank: Annotated[str, Parameter(help="A file that `canarybank bank make` wrote, or embedded.")] = "embedded",
+    bank: Annotated[str, Parameter(help="A file that `canarybank bank` wrote, or embedded.")] = "embedded",
     /,
     *,
     output: Output = Output(),  # noqa: B008, a frozen value
@@ -74,6 +75,11 @@ def show(
     from canarybank.experiment.embedded import embedded_bank
     from canarybank.generate import CandidateBank
 
+    if bank != "embedded" and not Path(bank).is_file():
+        raise DataError(
+            f"There is no bank file {bank!r}; check the path, make one by `canarybank bank`, or say embedded for the "
+            "one that is built in."
+        )
     made = embedded_bank() if bank == "embedded" else CandidateBank.read(bank)
     _show(made, bank, "bank show", output)
 
