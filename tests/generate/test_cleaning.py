@@ -40,6 +40,7 @@ def test_wrapping_is_stripped_and_nothing_else(raw, expected):
         ("  I went  home\tearly today. ", set()),
         ("I'd love a café au lait, don't you?", set()),
         ("My mom said: go home early today.", set()),
+        ("I went home early today. \nAnother one here.", set()),
         ("I went home\u200b early\x00 today.", set()),
         ("I went home early today. It was fine. Then I slept.", set()),
         ('"I went home early today."', {Strip.QUOTES}),

@@ -77,6 +77,12 @@ def test_what_was_stripped_off_the_kept_ones_is_counted_besides():
     assert counters["asked"] == counters["kept"] + counters["surplus"] + counters["too-short"]
 
 
+def test_what_was_stripped_off_surplus_answers_is_not_counted():
+    _, counters = harvest(ScriptedGenerator(lambda r: f'"{say(r)}"'), plan(3), 7, Distinct(1.0))
+    assert counters["surplus"] > 0
+    assert counters["stripped-quotes"] == counters["kept"] == 7
+
+
 def test_strips_do_not_depend_on_the_order_of_arrival():
     class Shuffled(ScriptedGenerator):
         def generate(self, requests):
