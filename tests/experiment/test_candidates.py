@@ -9,6 +9,7 @@ from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate import CandidateBank, ScriptedGenerator
 from canarybank.users import Users
 
+FILES = ("a.parquet", "b.parquet", "c.txt")
 TEXTS = ("one, two", "three \u2028 four", "five")
 
 
@@ -113,6 +114,24 @@ def test_a_bank_is_generated_once(users, cache):
     assert len(generator.asked) == asked
     other = gather_candidates(config.model_copy(update={"seed": 1}), users, generator, cache).texts
     assert other != texts
+
+
+def test_what_became_of_the_answers_is_kept_with_a_generated_bank(users, cache, tmp_path):
+    config = BankConfig(source="generate", size=4, labels=("cats", "dogs"), near=1.0)
+    generator = ScriptedGenerator(lambda r: f'"I saw number {r.seed} of them in the garden today."', name="quotes")
+    made = gather_candidates(config, users, generator, cache)
+    assert made.counters["kept"] == made.counters["stripped-quotes"] == 4
+    assert made.counters["asked"] == len(generator.asked)
+    assert gather_candidates(config, users, generator, cache) == made
+    CandidateBank(TEXTS, ("",) * 3, provenance={"counters": {"asked": 5}}).write(tmp_path / "a.parquet")
+    CandidateBank(TEXTS, ("",) * 3).write(tmp_path / "b.parquet")
+    (tmp_path / "c.txt").write_text("one\n")
+    read = [gather_candidates(BankConfig(source=str(tmp_path / n)), users, None, cache) for n in FILES]
+    assert [each.counters for each in read] == [{"asked": 5}, {}, {}]
+
+
+def test_the_embedded_bank_has_its_counters(users, cache):
+    assert gather_candidates(BankConfig(), users, None, cache).counters["asked"] == 2721
 
 
 def test_generating_needs_a_generator_and_labels(users, cache):

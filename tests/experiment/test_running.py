@@ -16,6 +16,7 @@ from canarybank.experiment.candidates import read_texts
 from canarybank.experiment.roles import chosen_attacks, draw_roles
 from canarybank.experiment.running import mechanism_of
 from canarybank.experiment.stage_cache import StageCache
+from canarybank.generate import ScriptedGenerator
 from canarybank.mechanism import Bank
 
 
@@ -102,6 +103,45 @@ def test_a_rerun_makes_only_what_changed(flags, tmp_path):
     assert second == {"made": {"threshold": 4}, "found": {"users": 2, "routes": 3, "design": 4}}
     third = run_audit(resolve(flags={**flags, "attack.pool": 41}), tmp_path / "three").manifest.stages
     assert third["made"] == {"design": 2, "threshold": 2}
+
+
+SETTINGS = {"generator.kind": "smollm2", "bank.source": "generate", "bank.size": 60, "bank.labels": ("cats", "dogs")}
+
+
+def answer(request):
+    """Paraphrase a record by more words around it, and write candidates by number; some in quotes, some too short."""
+    record = request.prompt.partition('"')[2].rpartition('"')[0]
+    text = f"well {record} {request.seed}" if record else f"I saw the old train number {request.seed} on the hill."
+    return "No." if request.seed % 7 == 0 else f"1. {text}" if request.seed % 3 else text
+
+
+@pytest.mark.usefixtures("fresh_cache")
+def test_results_tell_how_bank_and_paraphrases_came_to_be_and_older_stages_ask_for_nothing(
+    flags, fresh_cache, tmp_path, monkeypatch
+):
+    script = ScriptedGenerator(answer, name="script")
+    monkeypatch.setattr("canarybank.experiment.running.build_generator", lambda _config: script)
+    told = {**flags, **SETTINGS, "bank.near": 1.0, "attack.names": ("paraphrase", "exact")}
+    first = run_audit(resolve(flags=told), tmp_path / "one")
+    asked, found = len(script.asked), first.results
+    pools = [canary.pool for canary in found.attack("paraphrase").canaries]
+    assert [canary.pool for canary in found.attack("exact").canaries] == [None, None]
+    assert sum(each["asked"] for each in (found.setup.bank_counters, *(pool.counters for pool in pools))) == asked
+    assert found.setup.bank_counters["kept"] == 60
+    for counters in (found.setup.bank_counters, *(pool.counters for pool in pools)):
+        assert counters["too-short"] > 0
+        assert 0 < counters["stripped-numbering"] < counters["kept"]
+    for pool in pools:
+        seen = pool.similarity
+        assert pool.size == 40
+        assert 0.3 <= seen.smallest <= seen.low <= seen.median <= seen.high <= seen.largest <= 1
+        assert seen.measure == "hashing cosine"
+    for stage in ("bank", "paraphrases"):
+        shutil.rmtree(fresh_cache / "stages" / stage)
+    again = run_audit(resolve(flags=told), tmp_path / "two")
+    assert len(script.asked) == asked
+    assert again.manifest.stages["made"] == {"bank": 1, "paraphrases": 2}
+    assert results(again.folder) == results(first.folder)
 
 
 def test_a_finished_run_is_returned_as_it_is(resolved, copied):

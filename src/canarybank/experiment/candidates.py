@@ -2,14 +2,16 @@
 
 import csv
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from canarybank.errors import ConfigError, DataError
 from canarybank.experiment.config import BankConfig
 from canarybank.experiment.embedded import embedded_bank
 from canarybank.experiment.stage_cache import StageCache, stage_key
+from canarybank.experiment.written import counters_of
 from canarybank.generate import CandidateBank, Generator, Prompt, load_prompt, make_bank
 from canarybank.progress import SILENT, Progress
 from canarybank.store import file_errors, parse_json
@@ -22,11 +24,15 @@ GENERATED_SIZE = 8192
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The texts of a bank, what a reader should know of them, and their labels where they were written for some."""
+    """The texts of a bank, what a reader should know of them, and their labels where they were written for some.
+
+    ``counters`` tell what became of the answers that the whole bank was chosen from, where that is known.
+    """
 
     texts: tuple[str, ...]
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] | None = None
+    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 _STAND_IN = (
@@ -50,8 +56,9 @@ def gather_candidates(
     ``built_in`` says whether the users are the built-in ones, for whom the embedded bank was written.
     """
     if config.source == "embedded":
-        texts = _first(_embedded(config.labels), config.size, "the embedded bank")
-        return Candidates(texts, () if built_in else (_STAND_IN,))
+        bank = embedded_bank()
+        texts = _first(_labelled(bank, config.labels), config.size, "the embedded bank")
+        return Candidates(texts, () if built_in else (_STAND_IN,), counters=counters_of(bank.provenance))
     if config.source == "generate":
         if generator is None:
             raise ConfigError(
@@ -59,8 +66,7 @@ def gather_candidates(
                 "bank.source."
             )
         return _generated(config, users, generator, cache, progress)
-    texts = _first(read_texts(Path(config.source), config.text), config.size, config.source)
-    return Candidates(texts, labels=_labels(config, len(texts)))
+    return _read(config)
 
 
 def bank_prompt(config: BankConfig) -> tuple[Prompt, tuple[str, ...] | None]:
@@ -108,7 +114,7 @@ def _generated(
     labels, size = bank_labels(config, users), config.size or GENERATED_SIZE
     key = stage_key(
         "bank",
-        layout="with labels",
+        layout="with labels and counters",
         generator=generator.fingerprint,
         prompt=prompt.hash,
         labels=labels,
@@ -117,7 +123,7 @@ def _generated(
         size=size,
     )
 
-    def make() -> dict[str, list[str]]:
+    def make() -> dict[str, Any]:
         bank: CandidateBank = make_bank(
             generator,
             size,
@@ -130,24 +136,26 @@ def _generated(
             tries=config.tries,
             progress=progress,
         )
-        return {"texts": list(bank.texts), "labels": list(bank.labels)}
+        counters = counters_of(bank.provenance)
+        return {"texts": list(bank.texts), "labels": list(bank.labels), "counters": counters}
 
     made = cache.document("bank", key, make)
-    return Candidates(tuple(made["texts"]), labels=tuple(made["labels"]))
+    return Candidates(tuple(made["texts"]), labels=tuple(made["labels"]), counters=made["counters"])
 
 
-def _labels(config: BankConfig, count: int) -> tuple[str, ...] | None:
-    """Return the labels of a file that `canarybank bank` wrote, or None."""
+def _read(config: BankConfig) -> Candidates:
+    """Return the texts of a file; of one that `canarybank bank make` wrote, the labels and counters too."""
     path = Path(config.source)
+    texts = _first(read_texts(path, config.text), config.size, config.source)
     if path.suffix.lower() not in {".parquet", ".pq"} or config.text != "text":
-        return None
-    labels = CandidateBank.read(path).labels[:count]
-    return labels if any(labels) else None
+        return Candidates(texts)
+    bank = CandidateBank.read(path)
+    labels = bank.labels[: len(texts)]
+    return Candidates(texts, labels=labels if any(labels) else None, counters=counters_of(bank.provenance))
 
 
-def _embedded(labels: Sequence[str]) -> tuple[str, ...]:
-    """Return the embedded texts, all or those of some labels."""
-    bank = embedded_bank()
+def _labelled(bank: CandidateBank, labels: Sequence[str]) -> tuple[str, ...]:
+    """Return the texts of the embedded bank, all or those of some labels."""
     for label in labels:
         if label not in bank.labels:
             raise ConfigError(

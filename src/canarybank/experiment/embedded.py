@@ -10,9 +10,10 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from canarybank.attack import Canary, Pool, PoolSource
+from canarybank.attack import Canary, PoolSource
 from canarybank.attack.nonce import Encode
 from canarybank.errors import DataError, MissingError
+from canarybank.experiment.written import WrittenPool, counters_of
 from canarybank.generate import CandidateBank
 from canarybank.generate.harvest import even_shares
 from canarybank.store import hash_bytes, hash_text, parse_json
@@ -57,7 +58,7 @@ def has_pools(ids: tuple[str, ...]) -> bool:
 def embedded_pool(encode: Encode) -> PoolSource:
     """Return the source of the embedded paraphrase pools; for another canary it says what to install."""
 
-    def source(canary: Canary, size: int, seed: int) -> Pool:
+    def source(canary: Canary, size: int, seed: int) -> WrittenPool:
         del seed  # the pools are fixed
         lines = _pools().get(canary.id)
         if lines is None:
@@ -69,9 +70,23 @@ def embedded_pool(encode: Encode) -> PoolSource:
         _check_records(canary, lines)
         chosen = _spread(lines, size, canary)
         texts = tuple(line["text"] for line in chosen)
-        return Pool(vectors=encode(texts), texts=texts, sources=tuple(line["source"] for line in chosen))
+        return WrittenPool(
+            vectors=encode(texts), texts=texts, sources=tuple(line["source"] for line in chosen), **_kept(chosen)
+        )
 
     return source
+
+
+def _kept(chosen: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the package's data keep of how a canary's paraphrases came to be."""
+    facts = _facts()
+    made = dict(zip(facts["canaries"], facts.get("pools", ()), strict=False)).get(chosen[0]["canary"], {})
+    similarities = [line.get("similarity") for line in chosen]
+    return {
+        "similarities": None if None in similarities else similarities,
+        "measure": str(made.get("similarity", "")).replace("_", " "),
+        "counters": counters_of(made),
+    }
 
 
 def _check_records(canary: Canary, lines: list[dict[str, Any]]) -> None:

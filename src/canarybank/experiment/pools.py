@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from canarybank.errors import InputError
 from canarybank.experiment.config import AttackConfig
 from canarybank.experiment.embedded import embedded_pool
 from canarybank.experiment.stage_cache import StageCache, stage_key
+from canarybank.experiment.written import WrittenPool
 from canarybank.generate import Generator, load_prompt, make_paraphrases
 from canarybank.progress import SILENT, Progress
 
@@ -61,6 +63,7 @@ def paraphrase_source(
         records = _texts(canary)
         key = stage_key(
             "paraphrases",
+            layout="with similarities and counters",
             generator=generator.fingerprint,
             encoder=encoder.fingerprint,
             prompt=prompt.hash,
@@ -71,7 +74,7 @@ def paraphrase_source(
             tries=config.tries,
         )
 
-        def make() -> dict[str, list[str] | list[int]]:
+        def make() -> dict[str, Any]:
             made = make_paraphrases(
                 generator,
                 records,
@@ -83,10 +86,15 @@ def paraphrase_source(
                 tries=config.tries,
                 progress=progress,
             )
-            return {"texts": list(made.texts), "sources": list(made.sources)}
+            return {
+                "texts": list(made.texts),
+                "sources": list(made.sources),
+                "similarities": made.similarities.tolist(),
+                "counters": dict(made.counters),
+            }
 
         kept = cache.document("paraphrases", key, make)
-        return Pool(vectors=encoder.encode(kept["texts"]), texts=tuple(kept["texts"]), sources=tuple(kept["sources"]))
+        return WrittenPool(vectors=encoder.encode(kept["texts"]), measure=f"{encoder.name} cosine", **kept)
 
     return source
 

@@ -15,6 +15,7 @@ from canarybank.attack import ATTACKS
 from canarybank.audit import AuditResult
 from canarybank.experiment.commitment import Commitment, LedgerRecord, Record
 from canarybank.experiment.config import AuditConfig, MechanismConfig
+from canarybank.experiment.written import PoolRecord, SimilarityRecord
 from canarybank.store import canonical_json
 
 __all__ = [
@@ -25,9 +26,11 @@ __all__ = [
     "CountsRecord",
     "IntervalRecord",
     "LadderRecord",
+    "PoolRecord",
     "Results",
     "RungRecord",
     "SetupRecord",
+    "SimilarityRecord",
     "ThresholdRecord",
     "attack_record",
     "headline_canary",
@@ -129,6 +132,9 @@ class CanaryRecord(Record):
     rule: IntervalRecord = Field(description="The exact epsilon at the frozen threshold.")
     absent_rate: IntervalRecord = Field(description="The exact false positive rate of the frozen rule.")
     eligible_rate: IntervalRecord = Field(description="The exact true positive rate of the frozen rule.")
+    pool: PoolRecord | None = Field(
+        default=None, description="The paraphrases that its probes were selected from; null where there were none."
+    )
 
 
 class AttackRecord(Record):
@@ -160,6 +166,11 @@ class SetupRecord(Record):
     dimension: int = Field(description="The dimension of its vectors.")
     bank: int = Field(description="The entries of the bank.")
     bank_hash: str = Field(description="The sha256 of the bank before any probe.")
+    bank_counters: dict[str, int] = Field(
+        default_factory=dict,
+        description="What became of the answers that a generated bank was chosen from: asked for, kept, left over as "
+        "surplus, rejected by which rule; and what was stripped off how many of those kept. Empty where it is unknown.",
+    )
     probes: int = Field(description="The positions reserved for probes.")
 
 
@@ -187,8 +198,9 @@ class Results(Record):
         return canonical_json(self.model_dump(mode="json"), indent=2) + "\n"
 
 
-def attack_record(result: AuditResult, evidence: Mapping[str, Any]) -> AttackRecord:
-    """Return an attack's result as a record, with the data behind its figures."""
+def attack_record(result: AuditResult, evidence: Mapping[str, Any], pools: Sequence[PoolRecord | None]) -> AttackRecord:
+    """Return an attack's result as a record, with the data behind its figures and the pool of each canary."""
+    canaries = [CanaryRecord.model_validate(canary) for canary in result.canaries]
     known = ATTACKS.get(result.attack)
     return AttackRecord(
         attack=result.attack,
@@ -196,7 +208,7 @@ def attack_record(result: AuditResult, evidence: Mapping[str, Any]) -> AttackRec
         headline=BoundRecord.model_validate(result.headline),
         pooled=None if result.pooled is None else BoundRecord.model_validate(result.pooled),
         headline_canary=headline_canary(result),
-        canaries=tuple(CanaryRecord.model_validate(canary) for canary in result.canaries),
+        canaries=tuple(c.model_copy(update={"pool": pool}) for c, pool in zip(canaries, pools, strict=True)),
         ladder=LadderRecord.model_validate(result.ladder),
         ledger=LedgerRecord.model_validate(result.ledger),
         notes=result.notes,

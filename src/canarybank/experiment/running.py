@@ -1,7 +1,7 @@
 """Run the whole audit: users, vectors, bank, designs, commitment, evaluation, results. The same command resumes it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from canarybank.experiment.roles import canaries_of, chosen_attacks, draw_roles
 from canarybank.experiment.shards import ShardLog, play
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.experiment.writers import build_generator, cached_generator
+from canarybank.experiment.written import pool_record
 from canarybank.mechanism import Bank, Mechanism, epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.store import canonical_json, parse_json
@@ -120,6 +121,7 @@ class Ready:
     prepared: Prepared
     cases: Mapping[str, Sequence[Case]]
     notes: tuple[str, ...]
+    bank_counters: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,8 @@ class _Work:
         pools = Pools.of(config.attack, encoder, generator, self.cache, progress)
         chosen = {attack: canaries_of(attack, cohorts, config.cohorts, encoder.encode) for attack in attacks}
         cases = self._cases(prepared, chosen, pools)
-        return Ready(people, encoder, prepared, cases, (*people.notes, *candidates.notes, *left_out))
+        notes = (*people.notes, *candidates.notes, *left_out)
+        return Ready(people, encoder, prepared, cases, notes, candidates.counters)
 
     def commitment(self, ready: Ready) -> Commitment:
         """Return the commitment to the frozen rules."""
@@ -221,7 +224,8 @@ class _Work:
         )
         best = headline_canary(result)
         shown = evidence(cases[best].frozen, laws[best], prepared.auxiliary, mechanism, settings.seed)
-        return attack_record(result, parse_json(canonical_json(shown), "evidence"))
+        pools = [pool_record(case.frozen.design.pool) for case in cases]
+        return attack_record(result, parse_json(canonical_json(shown), "evidence"), pools)
 
     def _setup(self, ready: Ready) -> SetupRecord:
         prepared = ready.prepared
@@ -237,6 +241,7 @@ class _Work:
             dimension=ready.encoder.dimension,
             bank=prepared.bank.size,
             bank_hash=prepared.bank.hash,
+            bank_counters=dict(ready.bank_counters),
             probes=len(prepared.bank.reserved),
         )
 
