@@ -11,6 +11,7 @@ def test_the_demo_runs_offline_and_ends_in_a_table_and_a_page(tmp_path):
     lines = [line.split() for line in done.stdout.splitlines() if line.strip()]
     assert [line[0] for line in lines if line[0] in ATTACK_NAMES and len(line) == 8] == list(ATTACK_NAMES)
     assert "runs/demo/report.html" in done.stdout
+    assert "512 a canary, wordllama cosine to their records 0.50 to 1.00" in " ".join(done.stdout.split())
     assert (tmp_path / "runs" / "demo" / "report.html").stat().st_size < 1_500_000
     again = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (again.returncode, again.stdout) == (0, done.stdout)

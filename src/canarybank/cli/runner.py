@@ -111,6 +111,8 @@ def attack_rows(results: "Results") -> list[list[str]]:
 
 
 def _stands_on(results: "Results") -> dict[str, str]:
+    from canarybank.report import written_lines
+
     audit, setup = results.audit, results.setup
     lines = {
         "exact, mechanism": f"computed with no trials, at delta {results.mechanism.delta:g}, add or remove one user",
@@ -121,6 +123,7 @@ def _stands_on(results: "Results") -> dict[str, str]:
         "users": f"{setup.evaluation:,} evaluation, {setup.calibration:,} calibration, {setup.auxiliary:,} auxiliary; "
         f"up to {setup.records} records each",
         "bank": f"{setup.bank:,} entries, {setup.probes} positions for probes; encoder {setup.encoder}",
+        **written_lines(results),
     }
     return lines | ({"notes": " ".join(results.notes)} if results.notes else {})
 

@@ -14,6 +14,7 @@ from canarybank.report.paper import render_pieces, write_pieces
 from canarybank.report.summary import summarise_run
 from canarybank.report.verdict import Tone, Verdict, verdict
 from canarybank.report.write import PAGE, write_report
+from canarybank.report.written import written_lines
 
 __all__ = [
     "PAGE",
@@ -34,4 +35,5 @@ __all__ = [
     "write_evolution",
     "write_pieces",
     "write_report",
+    "written_lines",
 ]

@@ -13,6 +13,7 @@ from canarybank.report.numbers import rule_upper
 from canarybank.report.statements import assumptions, limits
 from canarybank.report.text import clean, label
 from canarybank.report.verdict import strongest, verdict
+from canarybank.report.written import written_lines
 from canarybank.store import hash_file
 
 __all__ = ["summarise_run"]
@@ -55,6 +56,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("Canaries", f"{setup.canaries:,} an attack"),
         ("Encoder", f"{clean(setup.encoder, 80)}, {setup.dimension:,} dimensions"),
         ("Bank", f"{setup.bank:,} entries, {setup.probes:,} positions for probes"),
+        *((name.capitalize(), line) for name, line in written_lines(results).items()),
         ("Mechanism", f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:g}"),
         ("Delta", f"{mechanism.delta:g}, add or remove one user, one release"),
         ("Trials", f"{audit.trials:,} of each hypothesis of each canary"),
