@@ -32,6 +32,13 @@ def test_built_in_names_are_listed_and_a_typo_gets_a_hint() -> None:
         load_encoder("")
 
 
+@pytest.mark.parametrize("name", ["vectors", "vector", "npz", "parquet", "Vectors"])
+@pytest.mark.usefixtures("offline")
+def test_a_kind_of_file_in_the_place_of_its_path_gets_a_hint(name: str) -> None:
+    with pytest.raises(InputError, match=f"'{name}' names no file; give the path of the npz or parquet file"):
+        load_encoder(name)
+
+
 def test_a_precision_that_would_be_ignored_is_refused() -> None:
     for name in ("wordllama", "hashing", "x.npz"):
         with pytest.raises(InputError, match="float32 only"):

@@ -125,3 +125,12 @@ def test_hashes_cover_what_decides_the_vectors(tmp_path: Path) -> None:
     assert model_hashes(tmp_path) == {name: hash_text(name) for name in kept}
     shutil.copytree(tmp_path, tmp_path / "copy", ignore=shutil.ignore_patterns("copy"))
     assert model_hashes(tmp_path / "copy") == {name: hash_text(name) for name in kept}
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "merges.txt", "spiece.model", "modeling.py", "pytorch_model.bin"])
+def test_another_vocabulary_or_code_is_another_model(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / name).write_text("one")
+    before = model_hashes(tmp_path)
+    (tmp_path / name).write_text("two")
+    assert model_hashes(tmp_path) != before

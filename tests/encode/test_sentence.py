@@ -1,6 +1,7 @@
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -9,6 +10,9 @@ from canarybank.encode import CachedEncoder, Encoder, Precision, SentenceEncoder
 from canarybank.encode.models import find_model
 from canarybank.encode.sentence import TOLERANCE, pick_device
 from canarybank.errors import DataError, InputError, MissingError
+
+if TYPE_CHECKING:
+    import torch
 
 pytestmark = pytest.mark.models
 
@@ -101,6 +105,21 @@ def test_odd_texts_have_vectors(encoder: SentenceEncoder) -> None:
     vectors = encoder.encode(["", "\x00", "\ud800", "   ", "😀" * 2000])
     assert np.isfinite(vectors).all()
     assert encoder.encode([]).shape == (0, 384)
+
+
+def test_a_forward_pass_takes_as_many_texts_as_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = SentenceEncoder("minilm", device="cpu", batch_size=3)
+    forward = encoder._model.forward
+    passes: list[int] = []
+
+    def spy(features: dict[str, "torch.Tensor"], **options: object) -> object:
+        passes.append(len(features["input_ids"]))
+        return forward(features, **options)
+
+    monkeypatch.setattr(encoder._model, "forward", spy)
+    encoder.encode([f"text number {n}" for n in range(8)])
+    assert passes == [3, 3, 2]
+    assert encoder.block % 3 == 0
 
 
 def test_the_device_is_the_best_one_here_unless_said() -> None:

@@ -15,6 +15,7 @@ __all__ = ["ENCODERS", "load_encoder"]
 
 ENCODERS = ("hashing", "minilm", *HUB_NAMES, "wordllama")
 _VECTOR_FILES = {".npz", ".parquet"}
+_VECTOR_WORDS = {"vector", "vectors", "npz", "parquet"}
 
 
 def load_encoder(
@@ -50,5 +51,7 @@ def _refuse_typo(name: str) -> None:
         raise InputError(f"An encoder needs a name or a path; the built-in names are {', '.join(ENCODERS)}.")
     if name in ENCODERS or "/" in name or Path(name).expanduser().is_dir():
         return
+    if name.lower() in _VECTOR_WORDS:
+        raise InputError(f"The encoder {name!r} names no file; give the path of the npz or parquet file of vectors.")
     if close := difflib.get_close_matches(name, ENCODERS, n=1, cutoff=0.75):
         raise InputError(f"There is no encoder {name!r}; did you mean {close[0]!r}?")
