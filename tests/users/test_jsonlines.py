@@ -18,6 +18,11 @@ def test_one_object_a_line(write: Callable[..., Path]) -> None:
     assert _rows(path) == [Row(1, "a", "héllo\nyou"), Skip(2, Fault.BLANK), Row(3, "7", "x")]
 
 
+def test_space_around_an_object_is_nothing(write: Callable[..., Path]) -> None:
+    path = write("a.jsonl", ' \t{"user": "a", "text": "b"}\n{"user": "a", "text": "c"} \t\r\n')
+    assert _rows(path) == [Row(1, "a", "b"), Row(2, "a", "c")]
+
+
 def test_columns_and_labels(write: Callable[..., Path]) -> None:
     path = write("a.jsonl", '{"who": 1, "body": "x", "stars": 4.0}\n{"who": 1, "body": "y", "stars": null}\n')
     assert _rows(path, columns=Columns("who", "body", "stars")) == [
