@@ -64,3 +64,10 @@ def test_a_package_missing_behind_another_error_is_found():
 
 def test_a_missing_module_of_ours_is_a_bug():
     assert exit_code(ModuleNotFoundError("x", name="canarybank.nothing")) == 70
+
+
+def test_the_hint_at_the_key_of_a_server_says_what_it_takes_and_shows_no_key(cli):
+    outcome = cli("audit", "--generator.api-key", "sk-123")
+    assert outcome.code == 2
+    assert "name of the environment variable" in outcome.err
+    assert "sk-123" not in outcome.err

@@ -1,5 +1,6 @@
 import pytest
 
+from canarybank.encode.load import ENCODERS
 from canarybank.errors import ConfigError
 from canarybank.experiment.config import Config
 from canarybank.experiment.origins import decisive, differences, fields, flatten, resolve
@@ -84,6 +85,27 @@ def test_a_relative_path_in_a_file_means_a_place_beside_it(tmp_path, monkeypatch
     config = resolve(tmp_path / "c.toml").config
     assert config.users.source == str(tmp_path / "mine.csv")
     assert config.encoder.name == "wordllama"
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "word"),
+    [("users", "source", "chitchat"), ("bank", "source", "embedded"), *(("encoder", "name", e) for e in ENCODERS)],
+)
+def test_a_word_for_what_comes_along_is_no_path_though_something_beside_the_file_has_that_name(
+    tmp_path, monkeypatch, section, key, word
+):
+    (tmp_path / word).mkdir()
+    monkeypatch.chdir(tmp_path)
+    for written, read in ((word, word), (f"./{word}", f"./{word}")):
+        (tmp_path / "c.toml").write_text(f'[{section}]\n{key} = "{written}"\n')
+        assert resolve("c.toml").values()[f"{section}.{key}"] == read
+
+
+def test_the_hint_at_the_key_of_a_server_says_what_it_takes(tmp_path):
+    (tmp_path / "c.toml").write_text('[generator]\napi_key = "sk-123"\n')
+    with pytest.raises(ConfigError, match="name of the environment variable") as caught:
+        resolve(tmp_path / "c.toml")
+    assert "sk-123" not in str(caught.value)
 
 
 def test_differences_name_key_old_and_new_and_pass_over_how_a_run_is_done():

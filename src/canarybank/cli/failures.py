@@ -84,7 +84,10 @@ def _unknown_option(error: usage.UnknownOptionError) -> str:
     tails = {option.rpartition(".")[2]: option for option in known if "." in option}
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = tails.get(name.lstrip("-")) or (close[0] if close else None)
-    return f"There is no option {name}; " + (f"did you mean {hint}?" if hint else _help(error))
+    if hint is None:
+        return f"There is no option {name}; {_help(error)}"
+    about = " It takes the name of the environment variable that holds the key." if hint.endswith("api_key_env") else ""
+    return f"There is no option {name}; did you mean {hint}?{about}"
 
 
 def _missing_argument(error: usage.MissingArgumentError) -> str | None:

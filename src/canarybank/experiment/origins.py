@@ -27,7 +27,12 @@ _PATHS = (
     "evolve.prompt",
     "evolve.responses",
 )
+# These mean what comes along, whatever stands beside the file; a file of such a name is written with ./ before it.
+_WORDS = frozenset(
+    {"chitchat", "embedded", "generate", "smollm2", "hashing", "minilm", "minilm-l12", "mpnet", "wordllama"}
+)
 SWEEP = "sweep"
+_KEY_HINT = {"generator.api_key_env": " It takes the name of the environment variable that holds the key."}
 _SECRET = "generator.base_url"  # noqa: S105, the name of a key whose value may hold a password
 
 
@@ -158,8 +163,10 @@ def _pairs(sections: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 def _beside(file: Path, values: dict[str, object]) -> dict[str, object]:
     for key in _PATHS:
         value = values.get(key)
-        if isinstance(value, str) and not Path(value).is_absolute() and (file.parent / value).exists():
-            values[key] = str(file.parent / value)
+        if isinstance(value, str) and value not in _WORDS and not Path(value).is_absolute():
+            beside = file.parent / value
+            if beside.exists():
+                values[key] = f"./{beside}" if str(beside) in _WORDS else str(beside)
     return values
 
 
@@ -187,7 +194,7 @@ def _refuse_unknown(key: str, origin: str) -> None:
     hint = close[0] if close else names.get(key.rpartition(".")[2])
     raise ConfigError(
         f"There is no key {key!r} (from {origin}); "
-        + (f"did you mean {hint!r}?" if hint else "`canarybank config show` lists them all.")
+        + (f"did you mean {hint!r}?{_KEY_HINT.get(hint, '')}" if hint else "`canarybank config show` lists them all.")
     )
 
 
