@@ -47,6 +47,43 @@ def test_calibrating_spreads_the_bound_as_the_reference_figures_say():
     assert whole.upper > fixed.upper
 
 
+def test_the_interval_of_one_canary_knows_its_rare_thresholds():
+    # One canary alone at five million trials: its low end hangs on thresholds that one calibration in a thousand gives.
+    # 6,000 other calibrations with 40 bounds each: a share of at most 5e-4 should fall below, with sd about 2e-4.
+    target = Target(5e6, 1e-5, 0.05)
+    found = calibrated_spread([Canary(PERFECT, PERFECT)], target, number=5_000_000, seed=0)
+    rng = np.random.default_rng(1)
+    fpr, tpr = PERFECT.point(drawn_thresholds(PERFECT, target, 5_000_000, 6000, rng))
+    tp, fp = (rng.binomial(5_000_000, rate[:, None], (6000, 40)) for rate in (tpr, fpr))
+    bounds = target.at_counts(tp, fp, 5e6)
+    assert np.mean(bounds < found.lower) < 13e-4
+    assert np.mean(bounds > found.upper) < 13e-4
+    # Two million draws by another program put the ends at 0.328 and 1.669.
+    assert 0.15 < found.lower < 0.45
+    assert 1.6 < found.upper < 1.75
+
+
+def test_an_interval_takes_in_the_mass_between_two_values_of_its_grid():
+    # A canary that stands out altogether: nearly all of its bounds are one value, and those below it a little less.
+    law = RoundLaw(np.empty(0), 8.0, 8.0, 0.5, 1.0)
+    target = Target(5000, 1e-5, 0.01)
+    found = calibrated_spread([Canary(law, law)] * 5, target, number=5000, seed=0, replicates=500)
+    rng = np.random.default_rng(0)
+    rates = [law.point(drawn_thresholds(law, target, 5000, 4000, rng)) for _ in range(5)]
+    drawn = [(rng.binomial(5000, tpr), rng.binomial(5000, fpr)) for fpr, tpr in rates]
+    bounds = np.max([target.at_counts(tp, fp, 5000) for tp, fp in drawn], axis=0)
+    assert np.mean((bounds < found.lower - 1e-9) | (bounds > found.upper + 1e-9)) < 0.004
+
+
+def test_a_spread_needs_canaries_and_rates():
+    for wrong in ([], [(0.5, float("nan"))], [(1.5, 0.1)]):
+        with pytest.raises(InputError, match="rates"):
+            frozen_spread(wrong, TARGET)
+    for canaries, replicates in (([], 10), ([Canary(PERFECT, PERFECT)], 0)):
+        with pytest.raises(InputError, match="canar"):
+            calibrated_spread(canaries, TARGET, number=100, seed=0, replicates=replicates)
+
+
 def test_drawn_thresholds_fall_as_real_calibrations_do():
     # Two means of 200 and 60 draws with sd 0.25 at most differ by more than 0.2 with probability below 1e-7.
     target = Target(20_000, 1e-5, 0.01)

@@ -11,6 +11,7 @@ from canarybank.audit.exact import Law
 from canarybank.audit.forecast import bound_law
 from canarybank.audit.rates import Array, ends, probability
 from canarybank.audit.target import Target
+from canarybank.errors import InputError
 from canarybank.score import Interval
 from canarybank.seeds import stream
 
@@ -18,12 +19,14 @@ __all__ = ["Canary", "calibrated_spread", "drawn_thresholds", "frozen_spread"]
 
 LEVEL = 0.999
 _CELLS = 1024
-_REPLICATES = 400
-_KINDS = 16
-"""Drawn thresholds are gathered into at most this many, each with as many draws."""
+_REPLICATES = 8000
+"""Calibrations that are drawn over all canaries: the fewer canaries, the more hangs on a rare threshold of one."""
+_AT_ONCE = 500
 _COUNTED = 4096
 _RATIO = 1.002
 _VALUES = 4001
+_POOLED = 64
+"""Sets of thresholds that a pooled bound is taken at: its counts are sums, so rare thresholds of one hardly move it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,12 @@ def frozen_spread(pairs: Sequence[tuple[float, float]], target: Target, *, level
     probability at most (1 - level) / 2 each: the law is that of the binomial counts.
     """
     probability("level", level)
+    if not pairs or not all(0 <= rate <= 1 for pair in pairs for rate in pair):
+        raise InputError(f"A spread needs the rates of at least one canary, each between 0 and 1, not {pairs!r}.")
     values, mass = bound_law(target, pairs)
-    return _between(values, np.cumsum(mass), level)
+    tail, last = (1.0 - level) / 2, len(values) - 1
+    low, high = (min(int(np.searchsorted(np.cumsum(mass), share)), last) for share in (tail, 1.0 - tail))
+    return Interval(float(values[low]), float(values[high]))
 
 
 def calibrated_spread(
@@ -54,28 +61,33 @@ def calibrated_spread(
     level: float = LEVEL,
     replicates: int = _REPLICATES,
 ) -> Interval:
-    """Return where the bound falls with probability about ``level`` when thresholds are calibrated anew by trials.
+    """Return where the bound falls with probability ``level`` when thresholds are calibrated anew by trials.
 
-    Calibrations with ``number`` trials of each hypothesis are simulated for each canary, which gives the law of its
-    threshold; given a threshold, the law of the bound is that of its binomial counts, with no simulation. The ends
-    move by about 0.005 from one seed to another.
+    Calibrations with ``number`` trials of each hypothesis are simulated, ``replicates`` over all canaries, which gives
+    the law of each threshold; given a threshold, the law of the bound is that of its binomial counts, with no
+    simulation. Each end is put where the chance of missing it, and the standard error of that chance by so many
+    calibrations, come to (1 - level) / 2 together. A low end that hangs on rare thresholds still moves by a few
+    hundredths from one seed to another.
     """
     probability("level", level)
+    if not canaries or replicates < len(canaries):
+        raise InputError(
+            f"A spread needs a canary and a calibration for each, not {len(canaries)} canaries and {replicates}."
+        )
+    share = replicates // len(canaries)
     drawn = [
-        drawn_thresholds(each.calibration, target, number, replicates, stream(seed, "spread", index))
+        drawn_thresholds(each.calibration, target, number, share, stream(seed, "spread", index))
         for index, each in enumerate(canaries)
     ]
-    kinds = [_gathered(thresholds) for thresholds in drawn]
-    rates = [each.evaluation.point(kind) for each, kind in zip(canaries, kinds, strict=True)]
     if target.method is Method.POOLED:
-        together = zip(*(zip(tpr, fpr, strict=True) for fpr, tpr in _aligned(rates)), strict=True)
-        laws = [[bound_law(target, [(float(tpr), float(fpr)) for tpr, fpr in pairs]) for pairs in together]]
+        laws = [_together(canaries, drawn, target)]
     else:
-        laws = [
-            [bound_law(target, [(float(one), float(other))]) for other, one in zip(fpr, tpr, strict=True)]
-            for fpr, tpr in rates
-        ]
-    return _between(*_largest(laws), level)
+        laws = [_mixture(each.evaluation, kinds, target) for each, kinds in zip(canaries, drawn, strict=True)]
+    grid, reached = _largest(laws)
+    tail = _certain((1.0 - level) / 2, share * len(canaries))
+    low, high = (int(np.searchsorted(reached, at)) for at in (tail, 1.0 - tail))
+    # Between two values of the grid there may be mass: the interval takes it in at both ends.
+    return Interval(float(grid[max(low - 1, 0)]), float(grid[min(high, len(grid) - 1)]))
 
 
 def drawn_thresholds(
@@ -87,8 +99,12 @@ def drawn_thresholds(
     """
     points = np.linspace(*law.reach(1e-3 / number), _CELLS)
     fpr, tpr = law.point(points)
-    false, true = (_positives(rate, number, replicates, rng) for rate in (fpr, tpr))
-    return np.asarray(points[np.argmax(_bounds(target, true, false, number), axis=1)])
+    best = []
+    for start in range(0, replicates, _AT_ONCE):
+        some = min(_AT_ONCE, replicates - start)
+        false, true = (_positives(rate, number, some, rng) for rate in (fpr, tpr))
+        best.append(np.argmax(_bounds(target, true, false, number), axis=1))
+    return np.asarray(points[np.concatenate(best)])
 
 
 def _positives(rates: Array, number: int, replicates: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -115,36 +131,44 @@ def _bounds(target: Target, true: NDArray[np.int64], false: NDArray[np.int64], n
     return np.maximum(forward, reverse)
 
 
-def _gathered(thresholds: Array) -> Array:
-    """Return the middles of groups of equal size, ascending."""
-    groups = np.array_split(np.sort(thresholds), min(_KINDS, len(thresholds)))
-    return np.array([group[len(group) // 2] for group in groups])
+Mixture = list[tuple[float, tuple[Array, Array]]]
+"""Laws of the bound, as values and their mass, each with its weight."""
 
 
-def _aligned(rates: Sequence[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
-    # Canaries calibrate independently, so their thresholds are paired in no order.
-    orders = [stream(0, "spread", "pairing", index).permutation(len(fpr)) for index, (fpr, _) in enumerate(rates)]
-    return [(fpr[order], tpr[order]) for (fpr, tpr), order in zip(rates, orders, strict=True)]
+def _mixture(law: Law, thresholds: Array, target: Target) -> Mixture:
+    """Return the law of one canary's bound at each drawn threshold, by how often it was drawn."""
+    kinds, times = np.unique(thresholds, return_counts=True)
+    fpr, tpr = law.point(kinds)
+    pairs = zip(tpr.tolist(), fpr.tolist(), strict=True)
+    return [
+        (count / len(thresholds), bound_law(target, [pair])) for count, pair in zip(times.tolist(), pairs, strict=True)
+    ]
 
 
-def _largest(laws: Sequence[Sequence[tuple[Array, Array]]]) -> tuple[Array, Array]:
+def _together(canaries: Sequence[Canary], drawn: Sequence[Array], target: Target) -> Mixture:
+    """Return the law of the pooled bound at drawn thresholds of all canaries, which calibrate independently."""
+    some = [thresholds[:_POOLED] for thresholds in drawn]
+    rates = [each.evaluation.point(kinds) for each, kinds in zip(canaries, some, strict=True)]
+    pairs = zip(*(zip(tpr.tolist(), fpr.tolist(), strict=True) for fpr, tpr in rates), strict=True)
+    laws = [bound_law(target, list(each)) for each in pairs]
+    return [(1 / len(laws), law) for law in laws]
+
+
+def _certain(tail: float, draws: int) -> float:
+    """Return the probability that comes to ``tail`` together with the standard error of its share in so many draws."""
+    return float((np.sqrt(1 / draws + 4 * tail) - np.sqrt(1 / draws)) ** 2 / 4)
+
+
+def _largest(laws: Sequence[Mixture]) -> tuple[Array, Array]:
     """Return values and the chance that the maximum over canaries, each of a mixture of laws, is at most these."""
-    high = max(float(values[-1]) for mixture in laws for values, _ in mixture)
+    high = max(float(values[-1]) for mixture in laws for _, (values, _) in mixture)
     grid = np.linspace(0.0, high, _VALUES)
     reached = np.ones(_VALUES)
     for mixture in laws:
-        each = [_at_most(values, mass, grid) for values, mass in mixture]
-        reached *= np.mean(each, axis=0)
+        reached *= np.sum([weight * _at_most(values, mass, grid) for weight, (values, mass) in mixture], axis=0)
     return grid, reached
 
 
 def _at_most(values: Array, mass: Array, grid: Array) -> Array:
     total = np.concatenate([[0.0], np.cumsum(mass)])
     return np.asarray(total[np.searchsorted(values, grid, side="right")])
-
-
-def _between(values: Array, reached: Array, level: float) -> Interval:
-    last = len(values) - 1
-    tail = (1.0 - level) / 2
-    low, high = (min(int(np.searchsorted(reached, share)), last) for share in (tail, 1.0 - tail))
-    return Interval(float(values[low]), float(values[high]))

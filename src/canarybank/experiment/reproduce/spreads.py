@@ -20,6 +20,8 @@ from canarybank.store import read_json, write_json
 __all__ = ["run_spreads"]
 
 Spreads = Mapping[str, Interval]
+_WAY = 2
+"""Counts the ways in which intervals have been computed: one kept from an earlier way is computed again."""
 
 
 def run_spreads(run: Run, resolved: Resolved, kept: Path, *, progress: Progress = SILENT) -> Spreads:
@@ -28,14 +30,14 @@ def run_spreads(run: Run, resolved: Resolved, kept: Path, *, progress: Progress 
     For thresholds from a law they are the run's own, and the interval is exact. Thresholds by trials would fall
     elsewhere in another calibration, so for these the calibration is part of what is repeated.
     """
-    commitment = run.results.commitment
+    facts = {"commitment": run.results.commitment, "level": LEVEL, "way": _WAY}
     if kept.is_file():
         document = read_json(kept)
-        if document.get("commitment") == commitment and document.get("level") == LEVEL:
+        if all(document.get(name) == value for name, value in facts.items()):
             return {name: Interval(*ends) for name, ends in document["attacks"].items()}
     found = _computed(run.results, resolved, progress)
     ends = {name: [each.lower, each.upper] for name, each in found.items()}
-    write_json(kept, {"commitment": commitment, "level": LEVEL, "attacks": ends})
+    write_json(kept, {**facts, "attacks": ends})
     return found
 
 
