@@ -65,7 +65,7 @@ def test_the_interval_of_one_canary_knows_its_rare_thresholds():
 
 def test_an_interval_takes_in_the_mass_between_two_values_of_its_grid():
     # A canary that stands out altogether: nearly all of its bounds are one value, and those below it a little less.
-    law = RoundLaw(np.empty(0), 8.0, 8.0, 0.5, 1.0)
+    law = RoundLaw(np.empty(0), 8.0, 64.0, 32.0, 1.0)
     target = Target(5000, 1e-5, 0.01)
     found = calibrated_spread([Canary(law, law)] * 5, target, number=5000, seed=0, replicates=500)
     rng = np.random.default_rng(0)

@@ -6,6 +6,7 @@ from canarybank.errors import ConfigError, MissingError
 from canarybank.experiment import Run
 from canarybank.experiment.reproduce import make_piece, read_piece, write_piece
 from canarybank.experiment.reproduce.tables import encoders_table
+from canarybank.store import read_json, write_json
 
 
 def test_the_main_table_holds_every_figure_of_its_run(order):
@@ -31,6 +32,18 @@ def test_made_again_it_is_the_same_and_plays_nothing(order, monkeypatch):
     monkeypatch.setattr("canarybank.experiment.running.play", None)
     assert make_piece("main", asked) == first
     assert (asked.folder / "main.json").read_bytes() == before
+
+
+def test_an_interval_that_was_computed_in_an_earlier_way_is_computed_again(order):
+    asked = order()
+    piece = make_piece("main", asked)
+    (kept,) = (asked.folder / "spreads").rglob("*.json")
+    document = read_json(kept)
+    document["attacks"] = dict.fromkeys(document["attacks"], [0.0, 9.0])
+    write_json(kept, document)
+    assert {cell.explained.high for cell in make_piece("main", asked).cells} == {9.0}
+    write_json(kept, document | {"way": 1})
+    assert make_piece("main", asked) == piece
 
 
 def test_thresholds_by_law_have_an_interval_without_another_walk(order, monkeypatch):
