@@ -18,10 +18,13 @@ from canarybank.seeds import stream
 __all__ = ["Canary", "calibrated_spread", "drawn_thresholds", "frozen_spread"]
 
 LEVEL = 0.999
-_CELLS = 1024
+_CELLS = 512
 _REPLICATES = 8000
 """Calibrations that are drawn over all canaries: the fewer canaries, the more hangs on a rare threshold of one."""
 _AT_ONCE = 500
+_OUTER = 0.01
+_INNER = 48
+"""Of drawn thresholds the outermost are each taken as they are, and those between are gathered in so many groups."""
 _COUNTED = 4096
 _RATIO = 1.002
 _VALUES = 4001
@@ -95,9 +98,10 @@ def drawn_thresholds(
 ) -> NDArray[np.float64]:
     """Return so many thresholds, each the best by the counts of ``number`` simulated trials of each hypothesis.
 
-    Counts are drawn for the cells of a fixed grid, so a threshold is one of about a thousand, not one of the scores.
+    Counts are drawn for the cells of a grid over the thresholds that can come out best, so a threshold is one of some
+    hundred, not one of the scores.
     """
-    points = np.linspace(*law.reach(1e-3 / number), _CELLS)
+    points = _plausible(law, target, number)
     fpr, tpr = law.point(points)
     best = []
     for start in range(0, replicates, _AT_ONCE):
@@ -105,6 +109,19 @@ def drawn_thresholds(
         false, true = (_positives(rate, number, some, rng) for rate in (fpr, tpr))
         best.append(np.argmax(_bounds(target, true, false, number), axis=1))
     return np.asarray(points[np.concatenate(best)])
+
+
+def _plausible(law: Law, target: Target, number: int) -> Array:
+    """Return thresholds over the range outside which none comes out best, even with counts six sd better than due."""
+    points = np.linspace(*law.reach(1e-3 / number), 2 * _CELLS)
+    fpr, tpr = law.point(points)
+    six = [6 * np.sqrt(rate * (1 - rate) / number) for rate in (fpr, tpr)]
+    lucky = np.maximum(
+        target.bound(np.minimum(tpr + six[1], 1.0), np.maximum(fpr - six[0], 0.0)),
+        target.bound(np.maximum(tpr - six[1], 0.0), np.minimum(fpr + six[0], 1.0)),
+    )
+    chance = np.flatnonzero(lucky >= np.max(target.bound(tpr, fpr)))
+    return np.linspace(points[max(chance[0] - 1, 0)], points[min(chance[-1] + 1, len(points) - 1)], _CELLS)
 
 
 def _positives(rates: Array, number: int, replicates: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -136,13 +153,22 @@ Mixture = list[tuple[float, tuple[Array, Array]]]
 
 
 def _mixture(law: Law, thresholds: Array, target: Target) -> Mixture:
-    """Return the law of one canary's bound at each drawn threshold, by how often it was drawn."""
-    kinds, times = np.unique(thresholds, return_counts=True)
+    """Return the law of one canary's bound at the drawn thresholds, by how often each was drawn."""
+    kinds, weights = _gathered(thresholds)
     fpr, tpr = law.point(kinds)
     pairs = zip(tpr.tolist(), fpr.tolist(), strict=True)
-    return [
-        (count / len(thresholds), bound_law(target, [pair])) for count, pair in zip(times.tolist(), pairs, strict=True)
-    ]
+    return [(weight, bound_law(target, [pair])) for weight, pair in zip(weights.tolist(), pairs, strict=True)]
+
+
+def _gathered(thresholds: Array) -> tuple[Array, Array]:
+    """Return thresholds, ascending, and which share of the draws each stands for."""
+    ordered = np.sort(thresholds)
+    outer = min(max(1, round(_OUTER * len(ordered))), len(ordered) // 2)
+    groups = np.array_split(ordered[outer : len(ordered) - outer], _INNER)
+    middles = [np.full(len(group), group[len(group) // 2]) for group in groups if len(group)]
+    all_of_them = np.concatenate([ordered[:outer], *middles, ordered[len(ordered) - outer :]])
+    kinds, times = np.unique(all_of_them, return_counts=True)
+    return kinds, times / len(ordered)
 
 
 def _together(canaries: Sequence[Canary], drawn: Sequence[Array], target: Target) -> Mixture:

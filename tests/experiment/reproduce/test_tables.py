@@ -39,7 +39,7 @@ def test_an_interval_that_was_computed_in_an_earlier_way_is_computed_again(order
     piece = make_piece("main", asked)
     (kept,) = (asked.folder / "spreads").rglob("*.json")
     document = read_json(kept)
-    document["attacks"] = dict.fromkeys(document["attacks"], [0.0, 9.0])
+    document["attacks"] = {name: [0.0, 9.0] for name in document["attacks"]}
     write_json(kept, document)
     assert {cell.explained.high for cell in make_piece("main", asked).cells} == {9.0}
     write_json(kept, document | {"way": 1})

@@ -20,7 +20,7 @@ from canarybank.store import read_json, write_json
 __all__ = ["run_spreads"]
 
 Spreads = Mapping[str, Interval]
-_WAY = 2
+_WAY = 3
 """Counts the ways in which intervals have been computed: one kept from an earlier way is computed again."""
 
 
