@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from canarybank.errors import StoreError
+from canarybank.errors import InputError, StoreError
 from canarybank.experiment import Run, verify
 from canarybank.store import Log, canonical_json
 
@@ -140,5 +140,5 @@ def test_settings_altered_in_the_manifest_are_found(copied):
 
 
 def test_what_is_no_run_cannot_be_verified(tmp_path):
-    with pytest.raises(StoreError):
+    with pytest.raises(InputError):
         verify(tmp_path)
