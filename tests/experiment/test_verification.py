@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from canarybank.errors import InputError, StoreError
+from canarybank.errors import InputError
 from canarybank.experiment import Run, verify
 from canarybank.store import Log, canonical_json
 
