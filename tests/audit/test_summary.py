@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from canarybank.attack import ATTACKS
-from canarybank.audit import Counts, Settings, audit, pooled, summarise
+from canarybank.audit import Counts, Settings, audit, epsilon_lower, pooled, summarise
+from canarybank.audit.summary import _ledger
 from canarybank.errors import BudgetError, CanarybankError
 
 
@@ -62,3 +63,20 @@ def test_bounds_that_spent_more_than_was_declared_are_refused(result, mechanism)
     greedy = [replace(c, bound=replace(c.bound, confidence=0.95)) for c in result.canaries]
     with pytest.raises(BudgetError, match=r"0\.05 is left"):
         summarise("exact", greedy, mechanism, Settings(trials=20_000), eligible=25)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.1, 0.3])
+def test_alpha_is_shared_over_any_number_of_canaries(alpha):
+    for canaries in range(1, 61):
+        settings = Settings(alpha=alpha)
+        bound = epsilon_lower(9, 1, 100, 100, delta=1e-5, alpha=settings.share(canaries))
+        ledger = _ledger("exact", [(f"{i}", bound) for i in range(canaries)], settings)
+        assert ledger.spent == pytest.approx(alpha, rel=1e-12)
+        with pytest.raises(BudgetError):
+            ledger.spend("more", 1e-6)
+
+
+def test_a_claim_that_spent_more_than_its_share_is_refused():
+    bound = epsilon_lower(9, 1, 100, 100, delta=1e-5, alpha=0.03)
+    with pytest.raises(BudgetError):
+        _ledger("exact", [("a", bound), ("b", bound)], Settings(alpha=0.05))

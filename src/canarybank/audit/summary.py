@@ -1,5 +1,6 @@
 """Sum an attack up over its canaries: the headline, the pooled claim beside it, and the ladder."""
 
+import math
 from collections.abc import Sequence
 
 from canarybank.audit.bounds import Bound, Method
@@ -52,9 +53,12 @@ def summarise(
 
 def _ledger(attack: str, claims: Sequence[tuple[str, Bound]], settings: Settings) -> AlphaLedger:
     """Enter what each claim behind the headline really spent; more than was declared is refused."""
-    ledger = AlphaLedger(settings.alpha)
+    ledger, declared = AlphaLedger(settings.alpha), settings.alpha / len(claims)
     for name, bound in claims:
-        ledger = ledger.spend(f"{attack}/{name}", round(1 - bound.confidence, 12))
+        spent = 1 - bound.confidence
+        # The confidence was 1 less the share, so the last bits of the share are lost in it.
+        share = declared if math.isclose(spent, declared, rel_tol=1e-9) else spent
+        ledger = ledger.spend(f"{attack}/{name}", share)
     return ledger
 
 
