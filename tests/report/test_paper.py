@@ -1,10 +1,11 @@
 import csv
 import hashlib
+import io
 import re
 
 import pytest
 
-from canarybank.experiment.reproduce import UNPUBLISHED
+from canarybank.experiment.reproduce import UNPUBLISHED, read_piece, write_piece
 from canarybank.report import render_pieces, write_pieces
 from canarybank.report.paper import piece_latex, stands_on
 from canarybank.report.paper_figures import alternative, draw_piece, figure_bytes
@@ -48,6 +49,24 @@ def test_figures_are_the_same_bytes_whatever_was_drawn_before(every, kind):
     first = [hashlib.sha256(figure_bytes(each, kind)).hexdigest() for each in every]
     assert [hashlib.sha256(figure_bytes(each, kind)).hexdigest() for each in reversed(every)] == first[::-1]
     assert len(set(first)) == len(every)
+
+
+def test_a_legend_lies_within_its_figure_however_narrow(every):
+    for each in (*every, every[0].model_copy(update={"cells": every[0].cells[:1]})):
+        figure = draw_piece(each)
+        figure.savefig(io.BytesIO(), format="png")
+        for legend in figure.legends:
+            box = legend.get_window_extent()
+            assert box.x0 >= 0
+            assert box.x1 <= figure.bbox.width
+
+
+def test_a_piece_comes_back_from_its_file_with_its_coordinates_in_order(every, tmp_path):
+    for each in every:
+        back = read_piece(write_piece(each, tmp_path))
+        assert shown_rows(back) == shown_rows(each)
+        assert figure_bytes(back, "svg") == figure_bytes(each, "svg")
+        assert [list(cell.at) for cell in back.cells] == [list(each.coordinates)] * len(each.cells)
 
 
 def test_figures_name_no_day_and_no_machine(table):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["alternative", "draw_piece", "figure_bytes"]
 
 _COLOURS: Final = ("#0b5fa5", "#c2410c", "#4d7c0f", "#7c3aed", "#b45309", "#0f766e", "#be185d", "#475569")
+_INCHES_A_LETTER: Final = 0.078
 _GREY: Final = "#7c8696"
 _LIKELY: Final = "90% of such bounds"
 _SAMPLING: Final = "99.9%, sampling alone"
@@ -70,6 +71,14 @@ def _figure(width: float, height: float, columns: int) -> tuple["Figure", list["
     return figure, list(made[0])
 
 
+def _legend(figure: "Figure", axes: Sequence["Axes"]) -> None:
+    """Put the legend below, in as many columns as the figure is wide enough for."""
+    handles, labels = axes[0].get_legend_handles_labels()
+    longest = max(map(len, labels))
+    columns = max(1, min(4, int(figure.get_figwidth() / (0.5 + _INCHES_A_LETTER * longest))))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+
+
 def _table(piece: Piece) -> "Figure":
     groups = _groups(piece.cells, piece.coordinates[0])
     figure, axes = _figure(
@@ -78,8 +87,7 @@ def _table(piece: Piece) -> "Figure":
     for ax, (name, cells) in zip(axes, groups.items(), strict=True):
         _dots(ax, cells)
         ax.set_title(f"{piece.coordinates[0]} {name}")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    _legend(figure, axes)
     return figure
 
 
@@ -127,8 +135,7 @@ def _curves(piece: Piece) -> "Figure":
         ax.set_xlabel(name)
         ax.set_ylabel("epsilon")
         ax.set_ylim(bottom=0)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    _legend(figure, axes)
     return figure
 
 

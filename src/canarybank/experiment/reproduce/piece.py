@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from canarybank import __version__
 from canarybank.errors import StoreError
@@ -74,6 +74,16 @@ class Piece(Record):
     setup: dict[str, str] = Field(description="What was audited with.")
     notes: tuple[str, ...] = Field(default=(), description="What a reader should know.")
     runs: tuple[str, ...] = Field(default=(), description="The runs behind the cells, by their place in the folder.")
+
+    @field_validator("cells")
+    @classmethod
+    def _in_order(cls, cells: tuple[Cell, ...], known: ValidationInfo) -> tuple[Cell, ...]:
+        """Give every cell its coordinates in the piece's order: a file keeps them by the alphabet."""
+        names: tuple[str, ...] = known.data.get("coordinates", ())
+        for each in cells:
+            if set(each.at) != set(names):
+                raise ValueError(f"a cell has the coordinates {sorted(each.at)}, not {sorted(names)}")
+        return tuple(each.model_copy(update={"at": {name: each.at[name] for name in names}}) for each in cells)
 
 
 def cell(
