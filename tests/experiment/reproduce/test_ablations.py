@@ -1,4 +1,5 @@
-from canarybank.experiment.reproduce import Scale, make_piece
+from canarybank.experiment import Axis, grid, resolve, run_sweep
+from canarybank.experiment.reproduce import Scale, make_piece, sweep_piece
 from canarybank.experiment.reproduce.ablations import GRIDS, TRIALS, _base
 
 
@@ -14,6 +15,8 @@ def test_a_small_figure_sweeps_over_sigma_and_q_with_one_canary(order):
     assert "not published as a number" in piece.about
     assert piece.unpublished
     assert "sigma 0.5, 1, 2" in piece.about
+    assert piece.setup["mechanism"] == "k 3, clip 0.1, delta 1e-05"
+    assert piece.setup["swept"] == "sigma at q 0.1, q at sigma 1"
 
 
 def test_at_the_papers_scale_there_are_five_million_trials_and_the_papers_point_is_in_both_grids(order):
@@ -22,3 +25,12 @@ def test_at_the_papers_scale_there_are_five_million_trials_and_the_papers_point_
     assert TRIALS == 5_000_000
     assert 1.0 in GRIDS["mechanism.sigma"]
     assert 0.1 in GRIDS["mechanism.q"]
+
+
+def test_a_sweep_states_only_what_all_of_its_points_have(flags, tmp_path):
+    resolved = resolve(flags=flags | {"attack.names": "nonce-norm", "cohorts.canaries": 1, "mechanism.sigma": 2.0})
+    points = run_sweep(grid(resolved, [Axis("mechanism.q", (0.1, 0.3)), Axis("audit.trials", (300, 400))]), tmp_path)
+    setup = sweep_piece("sweep", points).setup
+    assert setup["mechanism"] == "k 3, clip 0.1, sigma 2, delta 1e-05"
+    assert setup["trials"].startswith("method ")
+    assert setup["swept"] == "mechanism.q, audit.trials"

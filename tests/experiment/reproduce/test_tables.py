@@ -69,6 +69,14 @@ def test_both_arms_and_the_run_of_the_first_is_shared(order, world):
     assert [value.value for value in piece.cells[-1].paper] == [1.120, 1.063]
 
 
+def test_the_bank_of_each_arm_is_stated_where_they_differ(order, tmp_path):
+    (tmp_path / "other.txt").write_text("\n".join(f"soup and bread {i}" for i in range(90)) + "\n")
+    setup = make_piece("full", order(bank_b=str(tmp_path / "other.txt"))).setup
+    assert setup["bank"].startswith("arm A: ")
+    assert setup["bank"].endswith("from bank.csv; arm B: 90 entries, 12 positions for probes, from other.txt")
+    assert "sigma 1, q 0.1, delta 1e-05, exact epsilon 1.68" in setup["mechanism"]
+
+
 def test_an_arm_without_a_bank_is_refused(order):
     with pytest.raises(ConfigError, match="--bank-b"):
         make_piece("full", order())

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from canarybank.experiment.config import Config
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.reproduce.piece import Cell, Piece, cell
 from canarybank.experiment.reproduce.published import UNPUBLISHED
@@ -28,11 +29,11 @@ _PLACE = "ablations"
 def ablations(order: Order) -> Piece:
     """Make the figure of ablations: one canary, label-only bank, five million trials, over sigma and over q."""
     grids = _SMALL if order.is_small else GRIDS
-    played = list(_played(order, grids))
+    base = _base(order)
+    played = list(_played(order, base, grids))
     cells: list[Cell] = []
     for at, each in played:
         cells += run_cells(order, each, at, lambda _: ())
-    first = played[0][1]
     stated = "; ".join(
         f"{key.partition('.')[2]} {', '.join(f'{value:g}' for value in values)}" for key, values in grids.items()
     )
@@ -45,7 +46,7 @@ def ablations(order: Order) -> Piece:
         coordinates=("axis", "value", "attack"),
         unpublished=True,
         cells=tuple(cells),
-        setup=setup_facts(first.results, first.resolved),
+        setup=setup_facts(*(each.found for _, each in played)) | {"swept": _swept(base.config, grids)},
         notes=notes_of(*(each for _, each in played)),
         runs=tuple(dict.fromkeys(each.place for _, each in played)),
     )
@@ -67,14 +68,23 @@ def sweep_piece(name: str, points: Sequence[Point]) -> Piece:
             for point, results in found
             for record in results.attacks
         ),
-        setup=setup_facts(found[0][1], points[0].resolved) | {"swept": ", ".join(keys)},
+        setup=setup_facts(*((results, point.resolved) for point, results in found)) | {"swept": ", ".join(keys)},
         notes=tuple(dict.fromkeys(note for _, results in found for note in results.notes)),
         runs=tuple(point.place for point in points),
     )
 
 
-def _played(order: Order, grids: Mapping[str, tuple[float, ...]]) -> Iterator[tuple[dict[str, Any], Played]]:
-    base = _base(order)
+def _swept(config: Config, grids: Mapping[str, tuple[float, ...]]) -> str:
+    """Say what is swept, and where what is not stays meanwhile."""
+    stays = {key: f"{key.partition('.')[2]} {getattr(config.mechanism, key.partition('.')[2]):g}" for key in grids}
+    return ", ".join(
+        f"{key.partition('.')[2]} at {' and '.join(stays[other] for other in grids if other != key)}" for key in grids
+    )
+
+
+def _played(
+    order: Order, base: Resolved, grids: Mapping[str, tuple[float, ...]]
+) -> Iterator[tuple[dict[str, Any], Played]]:
     for key, values in grids.items():
         points = grid(base, [Axis(key, values)])
         for point in run_sweep(points, order.folder / _PLACE, progress=order.progress, command=order.command):

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canarybank.errors import MissingError
+from canarybank.experiment.candidates import bank_prompt
+from canarybank.experiment.config import Config
 from canarybank.experiment.folder import Run
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.reproduce.piece import Cell, Piece, cell
@@ -18,6 +20,7 @@ from canarybank.experiment.variants import varied
 __all__ = ["Played", "audited", "encoders_table", "full_table", "main_table", "notes_of", "run_cells", "setup_facts"]
 
 Values = Callable[[str], tuple[PaperValue, ...]]
+Audited = tuple[Results, Resolved]
 _RULE = (
     "Each bound is the largest over the canaries by the paper's rule, alpha split over them. Beside it stand the exact "
     "epsilon of the attack over all thresholds and at the frozen one, the bound to expect from the exact rates, and "
@@ -37,6 +40,11 @@ class Played:
     def results(self) -> Results:
         """Return what it found."""
         return self.run.results
+
+    @property
+    def found(self) -> Audited:
+        """Return what it found, and with which settings."""
+        return self.results, self.resolved
 
 
 def audited(order: Order, place: str, resolved: Resolved) -> Played:
@@ -61,20 +69,43 @@ def run_cells(order: Order, played: Played, at: dict[str, str | int | float], pa
     )
 
 
-def setup_facts(results: Results, resolved: Resolved) -> dict[str, str]:
-    """Return what a run was audited with, for people."""
+def setup_facts(*played: Audited) -> dict[str, str]:
+    """Return what runs were audited with, for people: what they have in common; where they differ, nothing."""
+    parts = [_parts(results, resolved.config) for results, resolved in played]
+    common = {
+        fact: tuple(part for part, *others in zip(*(each[fact] for each in parts), strict=True) if {part} >= {*others})
+        for fact in parts[0]
+    }
+    return {fact: ", ".join(stated) for fact, stated in common.items() if stated}
+
+
+def _parts(results: Results, config: Config) -> dict[str, tuple[str, ...]]:
     setup, mechanism, audit = results.setup, results.mechanism, results.audit
     return {
-        "users": f"{Path(resolved.config.users.source).name}: {setup.evaluation:,} evaluation (N), "
-        f"{setup.calibration:,} calibration, {setup.auxiliary:,} auxiliary, {setup.canaries} canaries an attack, up to "
-        f"{setup.records} records each",
-        "bank": f"{setup.bank:,} entries, {setup.probes} positions for probes",
-        "encoder": f"{setup.encoder}, {setup.dimension} dimensions",
-        "generator": Path(resolved.config.generator.model or resolved.config.generator.kind).name,
-        "mechanism": f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:g}, "
-        f"delta {mechanism.delta:g}; exact epsilon {results.epsilon:.4f}",
-        "trials": f"{audit.trials:,} of each hypothesis of each canary, method {audit.method}, alpha {audit.alpha:g}, "
-        f"threshold {audit.threshold}",
+        "users": (
+            f"{Path(config.users.source).name}: {setup.evaluation:,} evaluation (N)",
+            f"{setup.calibration:,} calibration",
+            f"{setup.auxiliary:,} auxiliary",
+            f"{setup.canaries} canaries an attack",
+            f"up to {setup.records} records each",
+        ),
+        "bank": (f"{setup.bank:,} entries", f"{setup.probes} positions for probes"),
+        "encoder": (setup.encoder, f"{setup.dimension} dimensions"),
+        "generator": (Path(config.generator.model or config.generator.kind).name,),
+        "mechanism": (
+            f"k {mechanism.k}",
+            f"clip {mechanism.clip:g}",
+            f"sigma {mechanism.sigma:g}",
+            f"q {mechanism.q:g}",
+            f"delta {mechanism.delta:g}",
+            f"exact epsilon {results.epsilon:.4f}",
+        ),
+        "trials": (
+            f"{audit.trials:,} of each hypothesis of each canary",
+            f"method {audit.method}",
+            f"alpha {audit.alpha:g}",
+            f"threshold {audit.threshold}",
+        ),
     }
 
 
@@ -101,7 +132,6 @@ def _arms(order: Order, name: str, title: str, arms: tuple[str, ...] | str) -> P
             return table_values(dataset, arm, attack)
 
         cells += run_cells(order, each, {"arm": arm}, paper)
-    first = next(iter(played.values()))
     return Piece(
         name=name,
         title=title,
@@ -109,10 +139,26 @@ def _arms(order: Order, name: str, title: str, arms: tuple[str, ...] | str) -> P
         shape="table",
         coordinates=("arm", "attack"),
         cells=tuple(cells),
-        setup=setup_facts(first.results, first.resolved),
+        setup=_arm_facts(played),
         notes=notes_of(*played.values()),
         runs=tuple(each.place for each in played.values()),
     )
+
+
+def _arm_facts(played: dict[str, Played]) -> dict[str, str]:
+    """Return what the arms were audited with, the bank of each where they differ."""
+    facts = setup_facts(*(each.found for each in played.values()))
+    banks = {arm: f"{setup_facts(each.found)['bank']}, {_origin(each)}" for arm, each in played.items()}
+    if len(set(banks.values())) == 1:
+        return facts
+    return facts | {"bank": "; ".join(f"arm {arm}: {bank}" for arm, bank in banks.items())}
+
+
+def _origin(played: Played) -> str:
+    bank = played.resolved.config.bank
+    if bank.source != "generate":
+        return f"from {Path(bank.source).name}"
+    return f"generated by {bank_prompt(bank)[0].name}"
 
 
 def encoders_table(order: Order) -> Piece:
@@ -147,7 +193,7 @@ def encoders_table(order: Order) -> Piece:
         coordinates=("encoder", "attack"),
         cells=tuple(cells),
         setup={
-            **setup_facts(played[0].results, base),
+            **setup_facts(*(each.found for each in played)),
             "encoder": ", ".join(each.results.setup.encoder for each in played),
         },
         notes=(*notes_of(*played), *missing),
