@@ -14,7 +14,9 @@ NEEDS = {
     "bank-examples-list": {"label", "examples"},
     "bank-label": {"label"},
     "bank-sentiment140": {"label"},
+    "bank-sentiment140-examples": {"label", "examples"},
     "bank-yelp": {"label"},
+    "bank-yelp-examples": {"label", "examples"},
     "continue": {"label", "positive", "negative"},
     "continue-argument": {"label", "positive", "negative"},
     "continue-list": {"label", "positive", "negative"},
@@ -33,6 +35,17 @@ def test_labels_are_put_into_words():
     assert "loved and give five stars" in request.prompt
     other = load_prompt("bank-label").request({"label": "a poem"}, seed=0, path=(0,))
     assert "a poem" in other.prompt
+
+
+@pytest.mark.parametrize("name", ["bank-yelp", "bank-sentiment140"])
+def test_with_examples_labels_have_the_same_words_as_without(name):
+    bare, shown = load_prompt(name), load_prompt(f"{name}-examples")
+    assert shown.labels == bare.labels
+    for code, words in bare.labels.items():
+        request = shown.request({"label": code, "examples": "- one\n- two"}, seed=0, path=(0,))
+        assert words in request.prompt
+        assert "- one\n- two\n" in request.prompt
+        assert code not in request.prompt
 
 
 def test_a_path_gives_one_request_and_paths_vary():

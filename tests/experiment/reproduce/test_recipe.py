@@ -2,8 +2,10 @@ import pytest
 
 from canarybank.errors import ConfigError
 from canarybank.experiment import resolve
+from canarybank.experiment.candidates import bank_prompt
 from canarybank.experiment.reproduce import Order, Scale
 from canarybank.experiment.reproduce.recipe import arm_a, arm_b, dataset_of
+from canarybank.generate.bank import bank_plan
 
 
 @pytest.fixture
@@ -64,6 +66,39 @@ def test_arm_b_shows_examples_of_users_outside_all_cohorts(bare, world, tmp_path
     lines = (tmp_path / "rep" / "examples.jsonl").read_text().splitlines()
     assert len(lines) == 30 - 17
     assert config.bank.examples == str(tmp_path / "rep" / "examples.jsonl")
+
+
+def test_a_size_that_is_given_holds_for_both_arms(bare, world, tmp_path):
+    (tmp_path / "bank.txt").write_text("\n".join(f"text {i}" for i in range(50)) + "\n")
+    files = {"data": str(world / "users.csv"), "bank": str(world / "bank.csv")}
+    flags = {"generator.kind": "smollm2", "bank.labels": "talk", "cohorts.canaries": 1, "users.cap": 2}
+    for more in ({}, {"bank_b": str(tmp_path / "bank.txt")}):
+        asked = bare(flags=flags | {"bank.size": 30}, **files, **more)
+        assert [arm(asked).config.bank.size for arm in (arm_a, arm_b)] == [30, 30]
+    assert arm_b(bare(flags=flags, **files)).config.bank.size == 8192
+    assert arm_b(bare(flags=flags, **files, **more)).config.bank.size == 50
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "words"),
+    [
+        ("yelp", '{{"user_id": "u{user}", "stars": 1.0, "text": "soup {user} {record}"}}', "give one star out of five"),
+        ("sentiment140", '"0","{record}","","NO_QUERY","u{user}","soup {user} {record}"', "sad, annoyed"),
+    ],
+)
+def test_arm_b_asks_in_words_where_labels_are_codes(bare, tmp_path, name, line, words):
+    lines = [line.format(user=user, record=record) for user in range(30) for record in range(2)]
+    (tmp_path / "users.txt").write_text("\n".join(lines) + "\n")
+    flags = {"generator.kind": "smollm2", "users.format": name, "users.minimum": 1, "cohorts.canaries": 1}
+    flags |= {"attack.names": "ordinary", "cohorts.evaluation": 4, "users.cap": 2}
+    bank = arm_b(bare(flags=flags, data=str(tmp_path / "users.txt"))).config.bank
+    prompt, examples = bank_prompt(bank)
+    request = bank_plan(9, bank.labels, prompt=prompt, examples=examples).requests()[0]
+    assert prompt.name == f"bank-{name}-examples"
+    assert words in request.prompt
+    assert request.prompt.count("- soup") == 3
+    mine = bare(flags=flags, data=str(tmp_path / "users.txt"), prompt_b="bank-examples")
+    assert arm_b(mine).config.bank.prompt == "bank-examples"
 
 
 def test_arm_b_needs_a_generator_or_a_file(bare):

@@ -46,6 +46,8 @@ SMALL: Final[Mapping[str, Any]] = {"audit.trials": 50_000}
 _SMALL_COHORTS = {"auxiliary": 60, "calibration": 60, "evaluation": 120}
 _SMALL_BANK = 1024
 _ORIGIN = "the paper"
+# Labels of these are codes, which their own prompts put into words.
+_PROMPTS_B = {"yelp": "bank-yelp-examples", "sentiment140": "bank-sentiment140-examples"}
 
 
 class Scale(StrEnum):
@@ -91,13 +93,15 @@ def arm_b(order: Order) -> Resolved:
     """Return the settings of arm B: a bank whose generator saw three public examples, or from a file of its own."""
     resolved = arm_a(order)
     if order.bank_b is not None:
-        return _with_bank(resolved, order.bank_b, order, replacing=True)
+        return _with_bank(resolved, order.bank_b, order)
     if resolved.config.generator.kind == "none":
         raise ConfigError(
             "Arm B is a bank whose generator saw public examples, and no generator is named; set --generator.kind, or "
             "give the bank's file by --bank-b."
         )
-    made = {"bank.source": "generate", "bank.size": _bank_size(order), "bank.prompt": order.prompt_b}
+    size = resolved.config.bank.size if _sized(order) else _bank_size(order)
+    prompt = order.prompt_b or _PROMPTS_B.get(dataset_of(resolved.config) or "")
+    made = {"bank.source": "generate", "bank.size": size, "bank.prompt": prompt}
     return varied(resolved, made | {"bank.examples": str(_examples(resolved.config, order))}, "arm B")
 
 
@@ -164,14 +168,19 @@ def _bank_size(order: Order) -> int:
     return _SMALL_BANK if order.is_small else BANK
 
 
-def _with_bank(resolved: Resolved, given: str | None, order: Order, *, replacing: bool = False) -> Resolved:
+def _sized(order: Order) -> bool:
+    """Say whether somebody chose the size of the bank, which then holds for both arms."""
+    return not is_default(order.resolved, "bank.size")
+
+
+def _with_bank(resolved: Resolved, given: str | None, order: Order) -> Resolved:
     """Name the bank: a file, else one to generate where there is a generator, else the embedded one."""
     config = resolved.config.bank
     if given is not None:
         resolved = varied(resolved, {"bank.source": given}, "flag")
     elif is_default(resolved, "bank.source") and resolved.config.generator.kind != "none":
         resolved = varied(resolved, {"bank.source": "generate"}, _ORIGIN)
-    if not replacing and not is_default(resolved, "bank.size"):
+    if _sized(order):
         return resolved
     source, most = resolved.config.bank.source, _bank_size(order)
     if source == "generate":
