@@ -1,0 +1,120 @@
+"""Check what intervals are computed from: which law calibrates, which evaluates, at which level, over whom."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from canarybank.audit import Target
+from canarybank.audit.spread import Canary, calibrated_spread, frozen_spread
+from canarybank.audit.target import best_threshold
+from canarybank.experiment import resolve
+from canarybank.experiment.reproduce.spreads import run_spreads
+from canarybank.experiment.results import AttackRecord, CanaryRecord, IntervalRecord, Results
+from canarybank.experiment.running import frozen_audit, mechanism_of
+from canarybank.mechanism import Mechanism
+from canarybank.score import Interval, RoundLaw
+
+PERFECT = RoundLaw.perfect(Mechanism())
+POINTS = np.linspace(-2.0, 4.0, 25)
+
+
+def around(tpr, fpr):
+    """Return a canary whose true rates lie in the middle of these intervals."""
+    return CanaryRecord.model_construct(
+        eligible_rate=IntervalRecord(lower=tpr - 1e-6, upper=tpr + 1e-6),
+        absent_rate=IntervalRecord(lower=fpr - 2e-7, upper=fpr + 2e-7),
+    )
+
+
+def run_of(commitment, *attacks):
+    records = tuple(
+        AttackRecord.model_construct(attack=name, canaries=tuple(around(*pair) for pair in pairs))
+        for name, pairs in attacks
+    )
+    return SimpleNamespace(results=Results.model_construct(commitment=commitment, attacks=records))
+
+
+ANALYTIC = {"audit.threshold": "analytic", "audit.trials": 40_000, "audit.alpha": 0.04, "mechanism.delta": 1e-6}
+FAINT, PLAIN = (0.004, 0.002), (0.02, 0.004)
+
+
+def test_frozen_intervals_are_over_all_canaries_each_at_its_share_of_alpha(tmp_path):
+    settings = resolve(flags=ANALYTIC)
+    run = run_of("one", ("nonce", [FAINT, PLAIN]), ("exact", [FAINT]))
+    found = run_spreads(run, settings, tmp_path / "kept.json")
+    assert list(found) == ["nonce", "exact"]
+    both = frozen_spread([FAINT, PLAIN], Target(40_000, 1e-6, 0.02))
+    alone = frozen_spread([FAINT], Target(40_000, 1e-6, 0.04))
+    for name, direct in (("nonce", both), ("exact", alone)):
+        assert (found[name].lower, found[name].upper) == pytest.approx((direct.lower, direct.upper), abs=1e-6)
+    unsplit = frozen_spread([FAINT, PLAIN], Target(40_000, 1e-6, 0.04))
+    assert unsplit.lower > both.lower + 0.01
+    assert both.lower > alone.upper
+
+
+def test_an_interval_kept_of_another_run_is_computed_again_and_of_the_same_is_not(tmp_path):
+    settings, kept = resolve(flags=ANALYTIC), tmp_path / "kept.json"
+    first = run_spreads(run_of("one", ("nonce", [PLAIN])), settings, kept)
+    assert run_spreads(run_of("one", ("nonce", [FAINT])), settings, kept) == first
+    other = run_spreads(run_of("two", ("nonce", [FAINT])), settings, kept)
+    assert other["nonce"].upper < first["nonce"].lower
+    assert run_spreads(run_of("two", ("nonce", [PLAIN])), settings, kept) == other
+
+
+def laws(case, prepared, mechanism):
+    """Return the naive twins of a case's two laws: calibration users repeated one by one, evaluation users as is."""
+    design, size = case.frozen.design, len(prepared.calibration)
+    copies, rest = divmod(prepared.eligible, size)
+    assert rest == 0, "choose cohorts so that no remainder is drawn"
+    calibrating = prepared.calibration.contributions(design.bank, mechanism).toarray()[:, design.inspected]
+    evaluated = prepared.evaluation.contributions(design.bank, mechanism).toarray()[:, design.inspected]
+    return [
+        RoundLaw.of(design.score, rows, design.contribution, mechanism)
+        for rows in (np.concatenate([calibrating] * copies), evaluated)
+    ]
+
+
+def test_calibrated_intervals_calibrate_by_the_calibration_users_and_evaluate_by_the_evaluation_users(
+    flags, tmp_path, monkeypatch
+):
+    cohorts = {"cohorts.auxiliary": 6, "cohorts.calibration": 5, "cohorts.evaluation": 10}
+    settings = resolve(flags=flags | cohorts | {"audit.alpha": 0.04, "audit.trials": 2500, "run.seed": 5})
+    asked = []
+
+    def capture(canaries, target, *, number, seed):
+        asked.append((canaries, target, number, seed))
+        return Interval(float(len(asked)), 9.0)
+
+    monkeypatch.setattr("canarybank.experiment.reproduce.spreads.calibrated_spread", capture)
+    names = ("ordinary", "nonce-norm")
+    found = run_spreads(run_of("one", *((name, []) for name in names)), settings, tmp_path / "kept.json")
+    assert found == {"ordinary": Interval(1.0, 9.0), "nonce-norm": Interval(2.0, 9.0)}
+    ready, mechanism = frozen_audit(settings), mechanism_of(settings.config)
+    for name, (canaries, target, number, seed) in zip(names, asked, strict=True):
+        assert (number, seed) == (2500, 5)
+        assert target == Target(2500, 1e-5, 0.02, "paper", 2, 0.1)
+        assert len(canaries) == len(ready.cases[name]) == 2
+        for each, case in zip(canaries, ready.cases[name], strict=True):
+            calibration, evaluation = laws(case, ready.prepared, mechanism)
+            np.testing.assert_allclose(each.calibration.point(POINTS), calibration.point(POINTS), atol=1e-9)
+            np.testing.assert_allclose(each.evaluation.point(POINTS), evaluation.point(POINTS), atol=1e-9)
+    ordinary = asked[0][0][0]
+    apart = np.abs(np.subtract(ordinary.calibration.point(POINTS), ordinary.evaluation.point(POINTS)))
+    assert apart.max() > 1e-3
+
+
+def test_thresholds_are_drawn_by_the_law_that_calibrates_and_rated_by_the_law_that_evaluates():
+    # By so many calibration trials a threshold is nearly the best one, so its interval is that of a frozen threshold,
+    # but for what the few draws add to both ends.
+    target = Target(200_000, 1e-5, 0.02)
+    moved = RoundLaw(np.empty(0), PERFECT.noise, PERFECT.shift, PERFECT.offset + 0.5, PERFECT.q)
+    found = {}
+    for name, canary in {"moved": Canary(moved, PERFECT), "back": Canary(PERFECT, moved)}.items():
+        found[name] = calibrated_spread([canary], target, number=10**9, seed=0, level=0.9, replicates=120)
+        threshold, _ = best_threshold(canary.calibration.point, target)
+        fpr, tpr = canary.evaluation.point(np.array([threshold]))
+        direct = frozen_spread([(float(tpr[0]), float(fpr[0]))], target, level=0.9)
+        assert found[name].lower == pytest.approx(direct.lower, abs=0.07)
+        assert found[name].upper == pytest.approx(direct.upper, abs=0.07)
+    assert abs(found["moved"].upper - found["back"].upper) > 0.2
