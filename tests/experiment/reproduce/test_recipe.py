@@ -54,6 +54,7 @@ def test_a_generator_writes_the_bank(bare, world):
 def test_arm_b_shows_examples_of_users_outside_all_cohorts(bare, world, tmp_path):
     flags = {
         "generator.kind": "smollm2",
+        "bank.labels": "talk",
         "attack.names": "ordinary",
         "cohorts.auxiliary": 4,
         "cohorts.calibration": 4,

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from canarybank.errors import ConfigError, MissingError
+from canarybank.errors import CanarybankError, MissingError
 from canarybank.experiment import Run
 from canarybank.experiment.reproduce import make_piece, read_piece, write_piece
 from canarybank.experiment.reproduce.tables import encoders_table
@@ -77,9 +77,19 @@ def test_the_bank_of_each_arm_is_stated_where_they_differ(order, tmp_path):
     assert "sigma 1, q 0.1, delta 1e-05, exact epsilon 1.68" in setup["mechanism"]
 
 
-def test_an_arm_without_a_bank_is_refused(order):
-    with pytest.raises(ConfigError, match="--bank-b"):
-        make_piece("full", order())
+@pytest.mark.parametrize(
+    ("given", "more", "match"),
+    [
+        ({}, {}, "--bank-b"),
+        ({"generator.kind": "smollm2"}, {}, "no labels"),
+        ({"bank.size": 30}, {"bank_b": "nowhere.csv"}, "nowhere"),
+        ({"generator.kind": "smollm2", "bank.labels": "talk"}, {"prompt_b": "bank-label"}, "shows no examples"),
+    ],
+)
+def test_an_arm_without_a_bank_is_refused_before_anything_is_played(order, monkeypatch, given, more, match):
+    monkeypatch.setattr("canarybank.experiment.reproduce.tables.run_audit", None)
+    with pytest.raises(CanarybankError, match=match):
+        make_piece("full", order(flags={"cohorts.evaluation": 4} | given, **more))
 
 
 def test_encoders_that_are_not_here_are_named(order, monkeypatch):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from canarybank.errors import ConfigError
 from canarybank.experiment.admitted import admit_users, users_source
-from canarybank.experiment.candidates import read_texts
+from canarybank.experiment.candidates import bank_labels, bank_prompt, gather_candidates, read_texts
 from canarybank.experiment.config import Config
 from canarybank.experiment.embedded import embedded_bank
 from canarybank.experiment.origins import Resolved
@@ -19,6 +19,7 @@ from canarybank.experiment.results import SetupRecord
 from canarybank.experiment.roles import chosen_attacks, cohort_sizes, draw_roles
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.experiment.variants import filled, is_default, varied
+from canarybank.generate.bank import bank_plan
 from canarybank.progress import SILENT, Progress
 from canarybank.store import canonical_json, write_atomic
 
@@ -92,17 +93,9 @@ def arm_a(order: Order) -> Resolved:
 def arm_b(order: Order) -> Resolved:
     """Return the settings of arm B: a bank whose generator saw three public examples, or from a file of its own."""
     resolved = arm_a(order)
-    if order.bank_b is not None:
-        return _with_bank(resolved, order.bank_b, order)
-    if resolved.config.generator.kind == "none":
-        raise ConfigError(
-            "Arm B is a bank whose generator saw public examples, and no generator is named; set --generator.kind, or "
-            "give the bank's file by --bank-b."
-        )
-    size = resolved.config.bank.size if _sized(order) else _bank_size(order)
-    prompt = order.prompt_b or _PROMPTS_B.get(dataset_of(resolved.config) or "")
-    made = {"bank.source": "generate", "bank.size": size, "bank.prompt": prompt}
-    return varied(resolved, made | {"bank.examples": str(_examples(resolved.config, order))}, "arm B")
+    if order.bank_b is None:
+        return _checked(_shown_examples(resolved, order), order)
+    return _checked(_with_bank(resolved, order.bank_b, order), order)
 
 
 def dataset_of(config: Config) -> str | None:
@@ -187,6 +180,30 @@ def _with_bank(resolved: Resolved, given: str | None, order: Order) -> Resolved:
         return varied(resolved, {"bank.size": most}, _ORIGIN)
     texts = embedded_bank().texts if source == "embedded" else read_texts(Path(source), config.text)
     return varied(resolved, {"bank.size": min(most, len(set(texts)))}, _ORIGIN)
+
+
+def _shown_examples(resolved: Resolved, order: Order) -> Resolved:
+    if resolved.config.generator.kind == "none":
+        raise ConfigError(
+            "Arm B is a bank whose generator saw public examples, and no generator is named; set --generator.kind, or "
+            "give the bank's file by --bank-b."
+        )
+    size = resolved.config.bank.size if _sized(order) else _bank_size(order)
+    prompt = order.prompt_b or _PROMPTS_B.get(dataset_of(resolved.config) or "")
+    made = {"bank.source": "generate", "bank.size": size, "bank.prompt": prompt}
+    return varied(resolved, made | {"bank.examples": str(_examples(resolved.config, order))}, "arm B")
+
+
+def _checked(resolved: Resolved, order: Order) -> Resolved:
+    """Refuse a bank that cannot be read or asked for, so that nothing is played in vain."""
+    config = resolved.config
+    users = admit_users(config.users, config.cohorts, order.cache, order.progress).users
+    if config.bank.source != "generate":
+        gather_candidates(config.bank, users, None, order.cache)
+        return resolved
+    prompt, examples = bank_prompt(config.bank)
+    bank_plan(config.bank.size or BANK, bank_labels(config.bank, users), prompt=prompt, examples=examples)
+    return resolved
 
 
 def _examples(config: Config, order: Order) -> Path:

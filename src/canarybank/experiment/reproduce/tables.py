@@ -122,8 +122,9 @@ def full_table(order: Order) -> Piece:
 
 
 def _arms(order: Order, name: str, title: str, arms: tuple[str, ...] | str) -> Piece:
-    settings = {"A": arm_a, "B": arm_b}
-    played = {arm: audited(order, f"arm-{arm.lower()}", settings[arm](order)) for arm in arms}
+    ways = {"A": arm_a, "B": arm_b}
+    settings = {arm: ways[arm](order) for arm in arms}
+    played = {arm: audited(order, f"arm-{arm.lower()}", resolved) for arm, resolved in settings.items()}
     cells: list[Cell] = []
     for arm, each in played.items():
         dataset = dataset_of(each.resolved.config)
