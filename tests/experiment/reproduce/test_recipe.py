@@ -111,3 +111,14 @@ def test_small_is_smaller_than_the_paper_in_everything_that_costs(bare):
     config = arm_a(bare(scale=Scale.SMALL)).config
     assert config.audit.trials == 50_000
     assert (config.cohorts.auxiliary, config.cohorts.evaluation, config.bank.size) == (60, 120, 1024)
+
+
+def test_small_takes_whatever_the_papers_scale_takes_and_keeps_cohorts_that_are_given(bare, world):
+    files = {"data": str(world / "users.csv"), "scale": Scale.SMALL}
+    nonces = {"attack.names": "nonce,nonce-norm,nonce-mueff", "cohorts.canaries": 10, "bank.source": "embedded"}
+    small = arm_a(bare(flags=nonces, **files)).config.cohorts
+    assert (small.auxiliary, small.calibration, small.evaluation) == (7, 7, 14)
+    mixed = arm_a(bare(flags=nonces | {"attack.names": "exact,nonce"}, **files)).config.cohorts
+    assert (mixed.auxiliary, mixed.evaluation) == (5, 10)
+    given = arm_a(bare(flags=nonces | {"cohorts.evaluation": 13, "cohorts.auxiliary": 9}, **files)).config.cohorts
+    assert (given.auxiliary, given.calibration, given.evaluation) == (9, 7, 13)

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from canarybank.attack import CanaryKind
 from canarybank.errors import ConfigError
 from canarybank.experiment.admitted import admit_users, users_source
 from canarybank.experiment.candidates import bank_labels, bank_prompt, gather_candidates, read_texts
@@ -146,7 +147,8 @@ def _own(config: Config) -> dict[str, Any]:
 def _small_cohorts(config: Config, order: Order) -> dict[str, Any]:
     people = admit_users(config.users, config.cohorts, order.cache, order.progress)
     attacks, _ = chosen_attacks(config)
-    sets = 1 if config.cohorts.shared or config.cohorts.fixed else len(attacks)
+    real = sum(attack.canary is CanaryKind.REAL for attack in attacks)
+    sets = min(real, 1) if config.cohorts.shared or config.cohorts.fixed else real
     sizes = cohort_sizes(config.cohorts, len(people.users), sets)
     return {f"cohorts.{name}": min(most, getattr(sizes, name)) for name, most in _SMALL_COHORTS.items()}
 
