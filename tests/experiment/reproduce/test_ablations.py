@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 from canarybank.experiment import Axis, grid, resolve, run_sweep
-from canarybank.experiment.reproduce import Scale, make_piece, sweep_piece
-from canarybank.experiment.reproduce.ablations import GRIDS, TRIALS, _base
+from canarybank.experiment.reproduce import Order, Scale, make_piece, sweep_piece
+from canarybank.experiment.reproduce.ablations import GRIDS, TRIALS, _base, _left_out
 
 
 def test_a_small_figure_sweeps_over_sigma_and_q_with_one_canary(order):
@@ -16,6 +18,7 @@ def test_a_small_figure_sweeps_over_sigma_and_q_with_one_canary(order):
     assert piece.unpublished
     assert "sigma 0.5, 1, 2" in piece.about
     assert piece.setup["mechanism"] == "k 3, clip 0.1, delta 1e-05"
+    assert any("the paper has 5,000,000" in note for note in piece.notes)
     assert piece.setup["swept"] == "sigma at q 0.1, q at sigma 1"
 
 
@@ -25,6 +28,17 @@ def test_at_the_papers_scale_there_are_five_million_trials_and_the_papers_point_
     assert TRIALS == 5_000_000
     assert 1.0 in GRIDS["mechanism.sigma"]
     assert 0.1 in GRIDS["mechanism.q"]
+
+
+def test_paraphrases_that_nobody_writes_are_named_as_left_out(world, tmp_path):
+    asked = Order(resolve(), tmp_path, data=str(world / "users.csv"), bank=str(world / "bank.csv"))
+    assert _base(asked).config.attack.names == ("ordinary", "exact", "nonce-norm")
+    assert "paraphrase-mueff" in _left_out(asked)[0]
+    built_in = Order(resolve(), tmp_path)
+    assert "paraphrase-mueff" in _base(built_in).config.attack.names
+    chosen = replace(asked, resolved=resolve(flags={"attack.names": "exact"}))
+    writing = replace(asked, resolved=resolve(flags={"generator.kind": "smollm2"}))
+    assert [_left_out(each) for each in (built_in, chosen, writing)] == [(), (), ()]
 
 
 def test_a_sweep_states_only_what_all_of_its_points_have(flags, tmp_path):

@@ -4,7 +4,7 @@ from canarybank.errors import ConfigError
 from canarybank.experiment import resolve
 from canarybank.experiment.candidates import bank_prompt
 from canarybank.experiment.reproduce import Order, Scale
-from canarybank.experiment.reproduce.recipe import arm_a, arm_b, dataset_of
+from canarybank.experiment.reproduce.recipe import arm_a, arm_b, dataset_of, setup_notes
 from canarybank.generate.bank import bank_plan
 
 
@@ -122,3 +122,17 @@ def test_small_takes_whatever_the_papers_scale_takes_and_keeps_cohorts_that_are_
     assert (mixed.auxiliary, mixed.evaluation) == (5, 10)
     given = arm_a(bare(flags=nonces | {"cohorts.evaluation": 13, "cohorts.auxiliary": 9}, **files)).config.cohorts
     assert (given.auxiliary, given.calibration, given.evaluation) == (9, 7, 13)
+
+
+def test_notes_tell_trials_and_encoder_that_are_not_the_papers(finished):
+    config, setup = resolve(flags={"audit.trials": 50_000}).config, finished.results.setup
+    told = setup_notes(setup, config)
+    assert "Trials are 50,000 of each hypothesis of each canary; the paper has 1,000,000." in told
+    assert "The encoder is hashing; the paper's is MiniLM-L6." in told
+    assert any("5,000,000" in note for note in setup_notes(setup, config, trials=5_000_000))
+    for name in ("minilm", "/models/all-MiniLM-L6-v2"):
+        same = setup_notes(setup.model_copy(update={"encoder": name}), config, trials=50_000)
+        assert not any("encoder" in note or "Trials" in note for note in same)
+    other = setup.model_copy(update={"encoder": "minilm-l12"})
+    assert any("minilm-l12" in note for note in setup_notes(other, config))
+    assert not any("minilm-l12" in note for note in setup_notes(other, config, by_encoder=True))

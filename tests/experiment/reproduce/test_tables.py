@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from canarybank.errors import CanarybankError, MissingError
+from canarybank.errors import CanarybankError, ConfigError, MissingError
 from canarybank.experiment import Run
 from canarybank.experiment.reproduce import make_piece, read_piece, write_piece
 from canarybank.experiment.reproduce.tables import encoders_table
@@ -94,12 +94,18 @@ def test_an_arm_without_a_bank_is_refused_before_anything_is_played(order, monke
 
 def test_encoders_that_are_not_here_are_named(order, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    piece = encoders_table(order(encoders=("hashing", "nobody/nothing")))
+    piece = encoders_table(order(encoders=("hashing", "nobody/nothing", "hashing")))
     assert {cell.at["encoder"] for cell in piece.cells} == {"hashing"}
     assert [cell.at["attack"] for cell in piece.cells] == ["ordinary", "exact", "nonce"]
     assert any("nothing is not here" in note for note in piece.notes)
+    assert not any("The encoder is" in note for note in piece.notes)
     with pytest.raises(MissingError):
         encoders_table(order(encoders=("nobody/nothing",)))
+
+
+def test_a_table_of_no_encoders_is_refused(order):
+    with pytest.raises(ConfigError, match="--encoders names none"):
+        encoders_table(order(encoders=()))
 
 
 def test_a_piece_is_the_same_bytes_however_often_it_is_written(order, tmp_path):

@@ -11,7 +11,7 @@ from canarybank.experiment.reproduce.published import UNPUBLISHED
 from canarybank.experiment.reproduce.recipe import BUILT_IN, Order, arm_a
 from canarybank.experiment.reproduce.tables import Played, notes_of, run_cells, setup_facts
 from canarybank.experiment.sweep import Axis, Point, grid, run_sweep
-from canarybank.experiment.variants import filled, varied
+from canarybank.experiment.variants import filled, is_default, varied
 
 __all__ = ["GRIDS", "ablations", "sweep_piece"]
 
@@ -22,7 +22,8 @@ GRIDS: Final[Mapping[str, tuple[float, ...]]] = {
 """The paper states no grid; this is ours."""
 _SMALL: Final[Mapping[str, tuple[float, ...]]] = {"mechanism.sigma": (0.5, 1.0, 2.0), "mechanism.q": (0.05, 0.1, 0.3)}
 TRIALS: Final = 5_000_000
-ATTACKS: Final = ("ordinary", "exact", "paraphrase-mueff", "nonce-norm")
+_WRITTEN: Final = "paraphrase-mueff"
+ATTACKS: Final = ("ordinary", "exact", _WRITTEN, "nonce-norm")
 _PLACE = "ablations"
 
 
@@ -47,7 +48,7 @@ def ablations(order: Order) -> Piece:
         unpublished=True,
         cells=tuple(cells),
         setup=setup_facts(*(each.found for _, each in played)) | {"swept": _swept(base.config, grids)},
-        notes=notes_of(*(each for _, each in played)),
+        notes=(*notes_of(*(each for _, each in played), trials=TRIALS), *_left_out(order)),
         runs=tuple(dict.fromkeys(each.place for _, each in played)),
     )
 
@@ -97,11 +98,21 @@ def _played(
 
 def _base(order: Order) -> Resolved:
     """Return arm A with one canary and five million trials; a flag still decides otherwise."""
-    config = order.resolved.config
-    writes = config.generator.kind != "none" or (config.users.source == BUILT_IN and order.data is None)
-    attacks = tuple(name for name in ATTACKS if writes or not name.startswith("paraphrase"))
+    attacks = tuple(name for name in ATTACKS if _writes(order) or name != _WRITTEN)
     own: dict[str, Any] = {"cohorts.canaries": 1, "attack.names": attacks}
     if not order.is_small:
         own["audit.trials"] = TRIALS
     base = arm_a(replace(order, resolved=filled(order.resolved, own, _PLACE)))
     return varied(base, {"audit.accounted": None}, _PLACE)
+
+
+def _writes(order: Order) -> bool:
+    """Say whether there are paraphrases: a generator writes them, and the built-in users bring theirs."""
+    config = order.resolved.config
+    return config.generator.kind != "none" or (config.users.source == BUILT_IN and order.data is None)
+
+
+def _left_out(order: Order) -> tuple[str, ...]:
+    if _writes(order) or not is_default(order.resolved, "attack.names"):
+        return ()
+    return (f"Left out for want of paraphrases: {_WRITTEN}; name a generator by generator.kind to run it.",)

@@ -105,8 +105,13 @@ def dataset_of(config: Config) -> str | None:
     return name if name in DATASETS else None
 
 
-def setup_notes(setup: SetupRecord, config: Config) -> tuple[str, ...]:
-    """Say where the users, the bank or the encoder are less or other than the paper's."""
+def setup_notes(
+    setup: SetupRecord, config: Config, *, trials: int = PAPER["audit.trials"], by_encoder: bool = False
+) -> tuple[str, ...]:
+    """Say where the users, the bank, the trials or the encoder are less or other than the paper's.
+
+    ``trials`` are the paper's own for the piece; a piece that goes by encoder names them all itself.
+    """
     notes = []
     dataset = dataset_of(config)
     if dataset is None:
@@ -120,9 +125,17 @@ def setup_notes(setup: SetupRecord, config: Config) -> tuple[str, ...]:
         notes.append(f"Users have at most {setup.records} records, and canaries as many; the paper has 64.")
     if setup.bank != BANK:
         notes.append(f"The bank has {setup.bank:,} entries; the paper's has {BANK:,}.")
+    if config.audit.trials != trials:
+        notes.append(f"Trials are {config.audit.trials:,} of each hypothesis of each canary; the paper has {trials:,}.")
+    if not by_encoder and not _is_papers(encoder := Path(setup.encoder).name):
+        notes.append(f"The encoder is {encoder}; the paper's is MiniLM-L6.")
     if config.cohorts.shared or config.cohorts.fixed:
         notes.append("All attacks on real users have the same canaries.")
     return tuple(notes)
+
+
+def _is_papers(encoder: str) -> bool:
+    return encoder == "minilm" or "minilm-l6" in encoder.lower()
 
 
 def _with_data(order: Order) -> Resolved:

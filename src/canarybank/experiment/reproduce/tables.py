@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from canarybank.errors import MissingError
+from canarybank.errors import ConfigError, MissingError
 from canarybank.experiment.candidates import bank_prompt
 from canarybank.experiment.config import Config
 from canarybank.experiment.folder import Run
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.reproduce.piece import Cell, Piece, cell
 from canarybank.experiment.reproduce.published import PaperValue, encoder_values, table_values
-from canarybank.experiment.reproduce.recipe import Order, arm_a, arm_b, dataset_of, setup_notes
+from canarybank.experiment.reproduce.recipe import PAPER, Order, arm_a, arm_b, dataset_of, setup_notes
 from canarybank.experiment.reproduce.spreads import run_spreads
 from canarybank.experiment.results import Results
 from canarybank.experiment.running import run_audit
@@ -164,10 +164,12 @@ def _origin(played: Played) -> str:
 
 def encoders_table(order: Order) -> Piece:
     """Make the table of encoders: ordinary, exact and nonce by each encoder that is here."""
+    if not order.encoders:
+        raise ConfigError("The table of encoders needs at least one, and --encoders names none; name some, as minilm.")
     base = varied(arm_a(order), {"attack.names": ("ordinary", "exact", "nonce")}, "encoders")
     cells: list[Cell] = []
     played, missing = [], []
-    for name in order.encoders:
+    for name in dict.fromkeys(order.encoders):
         resolved = varied(base, {"encoder.name": name}, "encoders")
         short = Path(name).name
         try:
@@ -197,7 +199,7 @@ def encoders_table(order: Order) -> Piece:
             **setup_facts(*(each.found for each in played)),
             "encoder": ", ".join(each.results.setup.encoder for each in played),
         },
-        notes=(*notes_of(*played), *missing),
+        notes=(*notes_of(*played, by_encoder=True), *missing),
         runs=tuple(each.place for each in played),
     )
 
@@ -209,8 +211,11 @@ def _published_name(short: str) -> str:
     return short
 
 
-def notes_of(*played: Played) -> tuple[str, ...]:
-    """Return what a reader should know of these runs, each note once."""
-    notes = [note for each in played for note in setup_notes(each.results.setup, each.resolved.config)]
+def notes_of(*played: Played, trials: int = PAPER["audit.trials"], by_encoder: bool = False) -> tuple[str, ...]:
+    """Return what a reader should know of these runs, each note once; ``trials`` are the paper's."""
+    stated = [
+        setup_notes(each.results.setup, each.resolved.config, trials=trials, by_encoder=by_encoder) for each in played
+    ]
+    notes = [note for each in stated for note in each]
     notes += [note for each in played for note in each.results.notes]
     return tuple(dict.fromkeys(notes))
