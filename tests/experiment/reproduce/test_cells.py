@@ -267,6 +267,7 @@ def test_small_ablations_have_fewer_trials_and_still_one_canary(bare):
 def test_the_examples_of_arm_b_are_texts_of_users_who_play_no_role(bare, world, tmp_path):
     flags = {
         "generator.kind": "smollm2",
+        "bank.labels": ("a day out",),
         "attack.names": ("ordinary", "exact"),
         "cohorts.auxiliary": 4,
         "cohorts.calibration": 4,
