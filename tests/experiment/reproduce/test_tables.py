@@ -4,7 +4,7 @@ import pytest
 
 from canarybank.errors import CanarybankError, ConfigError, MissingError
 from canarybank.experiment import Run
-from canarybank.experiment.reproduce import make_piece, read_piece, write_piece
+from canarybank.experiment.reproduce import Scale, make_piece, read_piece, write_piece
 from canarybank.experiment.reproduce.tables import encoders_table
 from canarybank.store import read_json, write_json
 
@@ -101,6 +101,11 @@ def test_encoders_that_are_not_here_are_named(order, monkeypatch):
     assert not any("The encoder is" in note for note in piece.notes)
     with pytest.raises(MissingError):
         encoders_table(order(encoders=("nobody/nothing",)))
+
+
+def test_small_cohorts_leave_room_for_the_canaries_of_the_table_of_encoders(order):
+    asked = order(encoders=("hashing",), scale=Scale.SMALL, flags={"attack.names": "nonce", "audit.trials": 300})
+    assert "6 calibration, 6 auxiliary, 2 canaries an attack" in encoders_table(asked).setup["users"]
 
 
 def test_a_table_of_no_encoders_is_refused(order):

@@ -1,7 +1,7 @@
 """Make the paper's tables: eight attacks on one arm or both, and three attacks by encoder."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from canarybank.errors import ConfigError, MissingError
@@ -166,7 +166,9 @@ def encoders_table(order: Order) -> Piece:
     """Make the table of encoders: ordinary, exact and nonce by each encoder that is here."""
     if not order.encoders:
         raise ConfigError("The table of encoders needs at least one, and --encoders names none; name some, as minilm.")
-    base = varied(arm_a(order), {"attack.names": ("ordinary", "exact", "nonce")}, "encoders")
+    # Before the cohorts are sized, for they leave room for the canaries of these attacks.
+    chosen = varied(order.resolved, {"attack.names": ("ordinary", "exact", "nonce")}, "encoders")
+    base = arm_a(replace(order, resolved=chosen))
     cells: list[Cell] = []
     played, missing = [], []
     for name in dict.fromkeys(order.encoders):
