@@ -116,12 +116,11 @@ def test_small_is_smaller_than_the_paper_in_everything_that_costs(bare):
 def test_small_takes_whatever_the_papers_scale_takes_and_keeps_cohorts_that_are_given(bare, world):
     files = {"data": str(world / "users.csv"), "scale": Scale.SMALL}
     nonces = {"attack.names": "nonce,nonce-norm,nonce-mueff", "cohorts.canaries": 10, "bank.source": "embedded"}
-    small = arm_a(bare(flags=nonces, **files)).config.cohorts
-    assert (small.auxiliary, small.calibration, small.evaluation) == (7, 7, 14)
-    mixed = arm_a(bare(flags=nonces | {"attack.names": "exact,nonce"}, **files)).config.cohorts
-    assert (mixed.auxiliary, mixed.evaluation) == (5, 10)
-    given = arm_a(bare(flags=nonces | {"cohorts.evaluation": 13, "cohorts.auxiliary": 9}, **files)).config.cohorts
-    assert (given.auxiliary, given.calibration, given.evaluation) == (9, 7, 13)
+    assert arm_a(bare(flags=nonces, **files)).config.cohorts == resolve(flags=nonces).config.cohorts
+    given = arm_a(bare(flags=nonces | {"cohorts.evaluation": 13}, **files)).config.cohorts
+    assert (given.auxiliary, given.calibration, given.evaluation) == (None, None, 13)
+    large = arm_a(bare(flags={"cohorts.evaluation": 200}, scale=Scale.SMALL)).config.cohorts
+    assert (large.auxiliary, large.calibration, large.evaluation) == (60, 60, 200)
 
 
 def test_notes_tell_trials_and_encoder_that_are_not_the_papers(finished):

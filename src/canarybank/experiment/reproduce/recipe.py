@@ -158,12 +158,13 @@ def _own(config: Config) -> dict[str, Any]:
 
 
 def _small_cohorts(config: Config, order: Order) -> dict[str, Any]:
+    """Return the small cohorts where the users would fill larger ones; fewer users are shared out as ever."""
     people = admit_users(config.users, config.cohorts, order.cache, order.progress)
     attacks, _ = chosen_attacks(config)
     real = sum(attack.canary is CanaryKind.REAL for attack in attacks)
     sets = min(real, 1) if config.cohorts.shared or config.cohorts.fixed else real
     sizes = cohort_sizes(config.cohorts, len(people.users), sets)
-    return {f"cohorts.{name}": min(most, getattr(sizes, name)) for name, most in _SMALL_COHORTS.items()}
+    return {f"cohorts.{name}": most for name, most in _SMALL_COHORTS.items() if getattr(sizes, name) > most}
 
 
 def _claimed(config: Config) -> dict[str, Any]:
