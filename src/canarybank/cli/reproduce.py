@@ -51,7 +51,7 @@ class Asked:
         str | None, Parameter(help="The file of the bank with public examples (B); left out, it is generated.")
     ] = None
     prompt_b: Annotated[
-        str | None, Parameter(help="The prompt that arm B is generated with; left out, bank-examples.")
+        str | None, Parameter(help="The prompt that arm B is generated with; left out, the one for the data.")
     ] = None
     encoders: Annotated[
         str, Parameter(help="The encoders of the table of encoders: names or folders.", metavar="A,B")

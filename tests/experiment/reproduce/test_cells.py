@@ -222,6 +222,7 @@ def test_mauve_is_that_of_the_population_after_so_many_rounds():
         (5044, {}, (500, 500, 3541)),
         (107, {}, (10, 23, 48)),
         (5044, {"cohorts.auxiliary": 300}, (500, 300, 3941)),
+        (250, {"cohorts.auxiliary": 60, "cohorts.calibration": 60, "cohorts.evaluation": 120}, (7, 60, 120)),
     ],
 )
 def test_users_are_shared_out_as_the_paper_does_up_to_eight_thousand_eligible(users, given, shares, monkeypatch):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from canarybank.errors import ConfigError, MissingError
+from canarybank.errors import CohortError, ConfigError, MissingError
 from canarybank.experiment.reproduce.ablations import ablations
 from canarybank.experiment.reproduce.multiround import multiround
 from canarybank.experiment.reproduce.piece import Piece, read_piece, write_piece
@@ -38,7 +38,7 @@ def make_all(order: Order) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
     for name in PIECES:
         try:
             made.append(make_piece(name, order))
-        except (ConfigError, MissingError) as error:
+        except (CohortError, ConfigError, MissingError) as error:
             if not made:
                 raise
             left.append(f"{name} was left out: {error}")

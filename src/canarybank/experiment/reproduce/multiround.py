@@ -71,7 +71,9 @@ def _cohorts(base: Resolved, order: Order) -> dict[str, Any]:
     """Share the users out: a reference for utility, the paper's cohorts, and up to 8,000 eligible ones."""
     config = base.config
     users = len(admit_users(config.users, config.cohorts, order.cache, order.progress).users)
-    reference = min(_REFERENCE, users // _REFERENCE_SHARE)
+    given = (config.cohorts.auxiliary, config.cohorts.calibration, config.cohorts.evaluation)
+    free = users - config.cohorts.canaries - sum(size or 0 for size in given)
+    reference = max(0, min(_REFERENCE, users // _REFERENCE_SHARE, free))
     left = users - reference - config.cohorts.canaries
     cohort = config.cohorts.auxiliary or min(_COHORT, left // 4)
     return {

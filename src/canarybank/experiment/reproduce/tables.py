@@ -24,7 +24,7 @@ Audited = tuple[Results, Resolved]
 _RULE = (
     "Each bound is the largest over the canaries by the paper's rule, alpha split over them. Beside it stand the exact "
     "epsilon of the attack over all thresholds and at the frozen one, the bound to expect from the exact rates, and "
-    "where sampling alone puts the bound 99.9 times in 100."
+    "where sampling alone puts the bound in 999 cases of 1,000."
 )
 
 
