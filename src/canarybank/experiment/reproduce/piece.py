@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from canarybank import __version__
-from canarybank.errors import StoreError
 from canarybank.experiment.commitment import Record
 from canarybank.experiment.reproduce.published import PaperValue
 from canarybank.experiment.results import NOT_PRIVATE, AttackRecord, Figure, Results
+from canarybank.experiment.run_folder import read_document
 from canarybank.score import Interval
-from canarybank.store import canonical_json, read_json, write_atomic
+from canarybank.store import canonical_json, write_atomic
 
 __all__ = ["Cell", "Piece", "Span", "cell", "read_piece", "write_piece"]
 
@@ -125,16 +125,7 @@ def write_piece(piece: Piece, folder: Path) -> Path:
 
 def read_piece(path: Path) -> Piece:
     """Read a piece, or say that the file is none."""
-    value: Any = read_json(path)
-    try:
-        return Piece.model_validate(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise StoreError(
-            f"{str(path)!r} is not what canarybank writes ({where}: {first['msg'].lower()}); delete it and run the "
-            "same command again."
-        ) from None
+    return read_document(path, Piece)
 
 
 def _inside(value: float, span: Span) -> bool:
