@@ -46,7 +46,7 @@ def shell(tmp_path_factory):
 
 
 def test_every_block_is_of_a_kind_that_is_tested_here():
-    assert [kind for kind, _ in BLOCKS] == ["sh", "toml", "sh", "python"]
+    assert [kind for kind, _ in BLOCKS] == ["sh", "toml", "sh", "python", "sh"]
 
 
 def test_the_two_commands_are_targets_that_do_what_the_readme_says():
@@ -86,6 +86,11 @@ def test_own_users_in_five_lines_of_toml(shell):
     assert "a perfect attack would show" in run(plan + small)
     assert "report.html" in run(audit + small)
     assert "no violation detected at this power" in run(gate).lower()
+    *reproductions, sweep = blocks("sh")[2].strip().splitlines()
+    assert "Sweep over mechanism.sigma and mechanism.q" in run(f"{sweep} --audit.trials 500 --audit.threshold analytic")
+    for command in reproductions:
+        known = run(f"{command} --help")
+        assert all(option in known for option in re.findall(r"--(?:data|scale|generator)\b", command))
 
 
 def test_the_python_block_prints_one_result(shell):

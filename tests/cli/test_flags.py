@@ -22,6 +22,7 @@ def test_every_key_is_a_flag(cli, key):
         "attack.pool": "600",
         "bank.near": "0.5",
         "encoder.precision": "float16",
+        "generator.api_key_env": "MY_KEY",
         "generator.base_url": "http://localhost:1",
         "generator.kind": "smollm2",
         "generator.max_cost": "2.5",

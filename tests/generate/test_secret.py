@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from canarybank.errors import ConfigError
@@ -11,6 +11,7 @@ KEY = "sk-canary/5f1d\"0c'7\\e9a"
 PRINTABLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=8, max_size=40)
 
 
+@example("0000000\\", "", "")
 @given(PRINTABLE, st.text(), st.text())
 def test_a_key_is_hidden_plain_in_json_and_in_a_repr(key, before, after):
     secret = Secret(key, "KEY")

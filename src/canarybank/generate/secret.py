@@ -46,8 +46,9 @@ class Secret:
         """Return a text without the key, be it spelled plainly or with the escapes of JSON and Python."""
         if not self._value:
             return text
-        text = text.replace(self._value, _SHOWN_AS)
-        return self._escaped.sub(_SHOWN_AS, text) if "\\" in text else text
+        # Escapes go first: the key within its own escaped spelling would leave a backslash behind.
+        text = self._escaped.sub(_SHOWN_AS, text) if "\\" in text else text
+        return text.replace(self._value, _SHOWN_AS)
 
     def hide_in_answer(self, text: str) -> str:
         """Return an answer without the key, unless the key is so short that it may be a word of the answer's own."""
@@ -55,7 +56,7 @@ class Secret:
 
 
 def _spellings(letter: str) -> str:
-    return rf"(?:\\?{re.escape(letter)}|\\u00(?i:{ord(letter):02x}))"
+    return rf"(?:\\u00(?i:{ord(letter):02x})|\\?{re.escape(letter)})"
 
 
 def _checked(key: str, variable: str) -> str:
