@@ -2,7 +2,7 @@ import math
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from canarybank.errors import InputError
@@ -74,6 +74,7 @@ def test_delta_equals_the_integral_over_all_outcomes() -> None:
 
 
 @settings(deadline=None)
+@example(Mechanism(sigma=math.exp(3.5), q=0.00012340980408667956, delta=math.exp(-20.0)))
 @given(mechanisms)
 def test_epsilon_solves_for_delta_everywhere(mechanism: Mechanism) -> None:
     epsilon = one_round_epsilon(mechanism)

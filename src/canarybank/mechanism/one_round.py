@@ -44,7 +44,7 @@ def one_round_epsilon(mechanism: Mechanism) -> float:
     upper = 1.0
     while _log_delta(mechanism, upper) > target:
         upper *= 2
-    return float(brentq(lambda e: _log_delta(mechanism, e) - target, 0.0, upper, xtol=1e-15, rtol=1e-15, maxiter=500))
+    return float(brentq(lambda e: _log_delta(mechanism, e) - target, 0.0, upper, xtol=1e-24, rtol=1e-15, maxiter=500))
 
 
 def _log_delta(mechanism: Mechanism, epsilon: float) -> float:
