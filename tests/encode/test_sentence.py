@@ -122,6 +122,42 @@ def test_a_forward_pass_takes_as_many_texts_as_was_said(monkeypatch: pytest.Monk
     assert encoder.block % 3 == 0
 
 
+def test_batches_are_of_like_numbers_of_tokens_not_of_characters(
+    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Characters and tokens say the opposite here: common words are one token each, an odd string is many.
+    few = [f"international understanding {word}" for word in ("information", "environment", "responsibility")]
+    many = ["x7q9z", "q8w7e", "z9k3j", "7v6x5"]
+    texts = [many[0], few[0], few[1], many[1], many[2], few[2], many[3]]
+    vectors = encoder.encode(texts)
+    small = SentenceEncoder("minilm", device="cpu", batch_size=4)
+    forward = small._model.forward
+    padding: list[int] = []
+
+    def spy(features: dict[str, "torch.Tensor"], **options: object) -> object:
+        padding.append(int((features["attention_mask"] == 0).sum()))
+        return forward(features, **options)
+
+    monkeypatch.setattr(small._model, "forward", spy)
+    assert np.abs(small.encode(texts) - vectors).max() < TOLERANCE[Precision.FLOAT32]
+    lengths = sorted((len(ids) for ids in small._model.tokenizer(texts)["input_ids"]), reverse=True)
+    assert padding == [sum(part[0] - length for length in part) for part in (lengths[:4], lengths[4:])]
+
+
+def test_a_model_whose_tokenizer_only_its_own_code_can_call_is_encoded_too(
+    encoder: SentenceEncoder, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import StaticEmbedding
+
+    plain = encoder._model.tokenizer.backend_tokenizer
+    SentenceTransformer(modules=[StaticEmbedding(plain, embedding_dim=8)], device="cpu").save(str(tmp_path / "static"))
+    static = SentenceEncoder(str(tmp_path / "static"), device="cpu", batch_size=2)
+    texts = ["one", "a much longer text than the others", "another"]
+    alone = np.concatenate([static.encode([text]) for text in texts])
+    assert np.abs(static.encode(texts) - alone).max() < TOLERANCE[Precision.FLOAT32]
+
+
 def test_the_device_is_the_best_one_here_unless_said() -> None:
     import torch
 

@@ -35,7 +35,7 @@ TOLERANCE: Mapping[Precision, float] = MappingProxyType(
 )
 _BATCH = {"cpu": 32}
 _ACCELERATOR_BATCH = 256
-_CALL_BATCHES = 8
+_CALL_BATCHES = 16
 
 
 class SentenceEncoder:
@@ -62,14 +62,28 @@ class SentenceEncoder:
         self.fingerprint = _fingerprint(folder, self.precision)
 
     def encode(self, texts: Sequence[str], /) -> Vectors:
-        """Return one float32 unit vector a text, in order; batches are of texts of like length."""
+        """Return one float32 unit vector a text, in order; a batch holds texts of like numbers of tokens."""
         checked = readable(check_texts(texts))
         if not checked:
             return np.empty((0, self.dimension), dtype=np.float32)
-        tensor = self._model.encode(
-            checked, batch_size=self.batch_size, show_progress_bar=False, convert_to_tensor=True
-        )
-        return unit_vectors(tensor.float().cpu().numpy())
+        order = np.argsort(self._lengths(checked), kind="stable")[::-1]
+        batches = [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+        tensors = [self._batch([checked[position] for position in batch]) for batch in batches]
+        vectors = np.empty((len(checked), tensors[0].shape[1]), dtype=np.float32)
+        for batch, tensor in zip(batches, tensors, strict=True):
+            vectors[batch] = tensor.float().cpu().numpy()
+        return unit_vectors(vectors)
+
+    def _batch(self, texts: list[str]) -> Any:
+        return self._model.encode(texts, batch_size=len(texts), show_progress_bar=False, convert_to_tensor=True)
+
+    def _lengths(self, texts: list[str]) -> list[int]:
+        """Return how long each text is to the model: padding fills a batch up in tokens, not in characters."""
+        tokenizer = self._model.tokenizer
+        if not callable(tokenizer):
+            return [len(text) for text in texts]
+        tokens = tokenizer(texts, truncation=True, max_length=self._model.max_seq_length)
+        return [len(ids) for ids in tokens["input_ids"]]
 
 
 def pick_device(device: str | None = None) -> str:
