@@ -6,9 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canarybank.attack import ATTACKS, Attack, Canary, Design, Pool, design, pool_covariance, select_probes
+from canarybank.attack import (
+    ATTACKS,
+    Attack,
+    Canary,
+    Design,
+    Pool,
+    canary_contribution,
+    design,
+    pool_covariance,
+    select_probes,
+)
 from canarybank.errors import CohortError, InputError
-from canarybank.mechanism import Bank, Routed, contributions, route
+from canarybank.mechanism import Bank, Routed, RouteTable, contributions, route
 from canarybank.score import LinearScore, Moments
 from canarybank.users import Auxiliary, Evaluation, Users
 
@@ -105,6 +115,43 @@ def test_optimised_attacks_select_greedily(world: Any, name: str) -> None:
 def test_a_nonce_attack_is_nearly_perfect_and_ordinary_is_not(world: Any) -> None:
     assert freeze(world, ATTACKS["nonce-norm"]).mu_eff > 0.8
     assert freeze(world, ATTACKS["nonce-norm"]).mu_eff > freeze(world, ATTACKS["ordinary"]).mu_eff
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_ready_table_serves_as_a_search_does(world: Any, name: str) -> None:
+    plain = freeze(world, ATTACKS[name])
+    table = RouteTable.build(plain.canary.vectors, world.bank, world.mechanism.k + 2)
+    made = freeze(world, ATTACKS[name], table=table)
+    assert made.table is table
+    assert (made.selected, made.bank.hash) == (plain.selected, plain.bank.hash)
+    assert np.array_equal(made.inspected, plain.inspected)
+    assert np.array_equal(made.contribution, plain.contribution)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_the_canary_s_contribution_is_counted_from_its_routes_over_the_whole_planted_bank(
+    world: Any, name: str
+) -> None:
+    made = freeze(world, ATTACKS[name])
+    votes = np.zeros(made.bank.size)
+    for record in made.canary.vectors.astype(np.float64):
+        distances = ((made.bank.vectors.astype(np.float64) - record) ** 2).sum(axis=1)
+        votes[np.argsort(distances, kind="stable")[: world.mechanism.k]] += 1
+    share = votes / votes.sum()
+    clipped = share * min(1.0, world.mechanism.clip / np.linalg.norm(share))
+    assert np.allclose(canary_contribution(made.table, made.bank, world.mechanism), clipped, rtol=1e-12, atol=0)
+    assert np.allclose(made.contribution, clipped[made.inspected], rtol=1e-12, atol=0)
+
+
+def test_a_table_of_other_records_another_base_or_shorter_routes_is_refused(world: Any) -> None:
+    attack, k = ATTACKS["exact"], world.mechanism.k
+    with pytest.raises(InputError, match="other records"):
+        freeze(world, attack, table=RouteTable.build(world.real.vectors[::-1], world.bank, k))
+    with pytest.raises(InputError, match=f"k = {k} entries but the table keeps {k - 1}"):
+        freeze(world, attack, table=RouteTable.build(world.real.vectors, world.bank, k - 1))
+    other = Bank(world.bank.vectors[::-1], reserved=world.bank.reserved)
+    with pytest.raises(InputError, match="outside the reserved positions"):
+        freeze(world, attack, table=RouteTable.build(world.real.vectors, other, k))
 
 
 def test_a_ready_pool_serves_as_its_source_does(world: Any) -> None:

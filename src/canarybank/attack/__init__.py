@@ -2,6 +2,7 @@
 
 from canarybank.attack.attacks import ATTACKS, Attack, PoolKind, Selection
 from canarybank.attack.canary import Canary, CanaryKind
+from canarybank.attack.contribution import canary_contribution
 from canarybank.attack.covariance import pool_covariance
 from canarybank.attack.design import Design, design
 from canarybank.attack.greedy import select_probes
@@ -24,6 +25,7 @@ __all__ = [
     "PoolKind",
     "PoolSource",
     "Selection",
+    "canary_contribution",
     "design",
     "nonce_canary",
     "nonce_pool",

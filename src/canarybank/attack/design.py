@@ -8,13 +8,14 @@ from scipy.sparse import csr_array
 
 from canarybank.attack.attacks import Attack, PoolKind, Selection
 from canarybank.attack.canary import Canary
+from canarybank.attack.contribution import canary_contribution
 from canarybank.attack.covariance import pool_covariance, require_auxiliary
-from canarybank.attack.greedy import select_probes
+from canarybank.attack.greedy import select_routed
 from canarybank.attack.objective import Objective
 from canarybank.attack.pool import Pool, PoolSource
 from canarybank.attack.selection import spread, uniform
 from canarybank.errors import CohortError, InputError
-from canarybank.mechanism import Bank, Mechanism, Routed, contributions, route
+from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable
 from canarybank.score import LinearScore, Moments
 from canarybank.users import Auxiliary
 
@@ -28,7 +29,8 @@ class Design:
     """A frozen attack on one canary: all that its audit needs, and nothing that the evaluation cohort touched.
 
     ``selected`` are the pool indices of the probes in the order of their positions; ``inspected`` the bank positions
-    that the score reads, which are the probes' for an active attack; ``contribution`` the canary's on those.
+    that the score reads, which are the probes' for an active attack; ``contribution`` the canary's on those; ``table``
+    routes the canary's records over the base of the bank.
     """
 
     attack: Attack
@@ -39,6 +41,7 @@ class Design:
     inspected: NDArray[np.int64]
     contribution: NDArray[np.float64]
     score: LinearScore
+    table: RouteTable
 
     @property
     def mu_eff(self) -> float:
@@ -66,6 +69,7 @@ def design(
     eligible: int,
     pool: Pool | PoolSource | None = None,
     pool_size: int = POOL_SIZE,
+    table: RouteTable | None = None,
     seed: int,
 ) -> Design:
     """Freeze an attack on a canary, from public things and the auxiliary users alone.
@@ -79,20 +83,29 @@ def design(
         eligible: How many users other than the canary are eligible; the background is scaled to them.
         pool: The candidate probes, or a source that makes ``pool_size`` of them; paraphrase and nonce attacks need it.
         pool_size: How many candidates to ask a source for.
+        table: The canary's records, routed over the base of that bank; they are searched where it is not given.
         seed: The root of what is random: the pool of a source, and the selections that draw.
     """
     require_auxiliary(routed)
     _require_fitting(attack, canary, routed)
+    own = RouteTable.build(canary.vectors, bank, mechanism.k) if table is None else _fitting(table, canary, mechanism)
     candidates = _pool(attack, canary, pool, pool_size, seed) if attack.active else None
     frozen, selected = bank, list[int]()
     if candidates is not None:
-        selected = _select(attack, canary, bank, routed, mechanism, eligible, candidates, seed)
+        selected = _select(attack, canary, bank, own, routed, mechanism, eligible, candidates, seed)
         frozen = _planted(bank, candidates, selected)
-    votes = _contribution(canary, frozen, mechanism)
+    votes = canary_contribution(own, frozen, mechanism)
     inspected = np.array(bank.reserved[: len(selected)], dtype=np.int64) if attack.active else np.flatnonzero(votes)
     background = routed.contributions(frozen, mechanism)[:, inspected]
     score = LinearScore(votes[inspected], Moments.estimate(background, mechanism, eligible))
-    return Design(attack, canary, frozen, candidates, tuple(selected), inspected, votes[inspected], score)
+    return Design(attack, canary, frozen, candidates, tuple(selected), inspected, votes[inspected], score, own)
+
+
+def _fitting(table: RouteTable, canary: Canary, mechanism: Mechanism) -> RouteTable:
+    table.require_k(mechanism.k)
+    if not np.array_equal(table.records, canary.vectors):
+        raise InputError(f"The route table holds other records than those of {canary!r}; build it from its vectors.")
+    return table
 
 
 def _require_fitting(attack: Attack, canary: Canary, routed: Routed[Auxiliary]) -> None:
@@ -123,6 +136,7 @@ def _select(
     attack: Attack,
     canary: Canary,
     bank: Bank,
+    table: RouteTable,
     routed: Routed[Auxiliary],
     mechanism: Mechanism,
     eligible: int,
@@ -144,9 +158,13 @@ def _select(
             return uniform(pool, canary, count, seed)
     objective = attack.selection.objective or Objective.NORM
     covariance = pool_covariance(pool, routed, bank, mechanism, eligible) if objective is Objective.MUEFF else None
-    base = bank.vectors[bank.base]
-    return select_probes(
-        canary.vectors, base, pool.vectors, count=count, k=mechanism.k, objective=objective, covariance=covariance
+    return select_routed(
+        canary.vectors,
+        table.distances[:, : mechanism.k],
+        pool.vectors,
+        count=count,
+        objective=objective,
+        covariance=covariance,
     )
 
 
@@ -164,11 +182,3 @@ def _planted(bank: Bank, pool: Pool, selected: list[int]) -> Bank:
     if pool.texts is None:
         raise InputError("The bank has texts but the pool has none; give Pool(..., texts=...) too.")
     return bank.with_probes(pool.vectors[selected], [pool.texts[j] for j in selected])
-
-
-def _contribution(canary: Canary, bank: Bank, mechanism: Mechanism) -> NDArray[np.float64]:
-    """Return the canary's contribution over all of a bank, clipped by its full norm."""
-    routes = route(canary.vectors, bank, mechanism.k)
-    owners = np.zeros(len(canary), dtype=np.int64)
-    row: NDArray[np.float64] = contributions(routes, owners, 1, bank.size, mechanism.clip).toarray()[0]
-    return row

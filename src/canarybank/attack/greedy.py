@@ -14,7 +14,7 @@ from canarybank.errors import InputError
 from canarybank.mechanism import route
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, squared_distances
 
-__all__ = ["select_probes"]
+__all__ = ["select_probes", "select_routed"]
 
 BASE = -1
 
@@ -48,12 +48,29 @@ def select_probes(
         covariance: The frozen covariance of the background over all of the pool, needed by ``"mueff"`` alone.
     """
     records, entries = check_vectors(canary, "canary record"), check_vectors(base, "base entry")
-    candidates = check_vectors(pool, "pool entry")
+    near = _distances(records, entries, route(records, entries, k))
+    return select_routed(records, near, pool, count=count, objective=objective, covariance=covariance)
+
+
+def select_routed(
+    canary: ArrayLike,
+    near: Floats,
+    pool: ArrayLike,
+    *,
+    count: int,
+    objective: Objective | str,
+    covariance: ArrayLike | None = None,
+) -> list[int]:
+    """Select as ``select_probes`` does, for records that are routed: ``near`` has their distances, (records, k).
+
+    They are the squared distances of each record from its k nearest base entries, nearest first.
+    """
+    records, candidates = check_vectors(canary, "canary record"), check_vectors(pool, "pool entry")
     check_dimensions(records, candidates, "pool entries")
     _require_count(count, len(candidates))
     score = scoring(objective, covariance, len(candidates))
     everyone = np.broadcast_to(np.arange(len(candidates)), (len(records), len(candidates)))
-    votes = _Votes(_distances(records, entries, route(records, entries, k)), _distances(records, candidates, everyone))
+    votes = _Votes(near, _distances(records, candidates, everyone))
     for _ in range(count):
         winner = score.winner(score.scores(*votes.trials()), votes.free)
         votes.add(winner)

@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from canarybank.attack import Canary, Design
+from canarybank.attack import Design, canary_contribution
 from canarybank.attack.covariance import require_auxiliary
 from canarybank.errors import InputError
-from canarybank.mechanism import Bank, Mechanism, Routed, contributions, route
+from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable
 from canarybank.score import LinearScore, Moments, mixture
 from canarybank.users import Auxiliary
 
@@ -31,11 +31,12 @@ def follow(design: Design, bank: Bank, auxiliary: Routed[Auxiliary], mechanism: 
     """
     require_auxiliary(auxiliary)
     _require_probes(design, bank)
-    votes = _votes(design.canary, bank, mechanism)
+    table = RouteTable.build(design.canary.vectors, bank, mechanism.k)
+    votes = canary_contribution(table, bank, mechanism)
     inspected = design.inspected if design.attack.active else np.flatnonzero(votes)
     background = auxiliary.contributions(bank, mechanism)[:, inspected]
     score = LinearScore(votes[inspected], Moments.estimate(background, mechanism, eligible))
-    return replace(design, bank=bank, inspected=inspected, contribution=votes[inspected], score=score)
+    return replace(design, bank=bank, inspected=inspected, contribution=votes[inspected], score=score, table=table)
 
 
 def transcript_scores(designs: Sequence[Design], releases: Sequence[ArrayLike], q: float) -> NDArray[np.float64]:
@@ -64,9 +65,3 @@ def _require_probes(design: Design, bank: Bank) -> None:
             f"{bank!r} holds other entries than the design's probes at their positions; audit a run that starts from "
             "the design's own bank."
         )
-
-
-def _votes(canary: Canary, bank: Bank, mechanism: Mechanism) -> NDArray[np.float64]:
-    routes = route(canary.vectors, bank, mechanism.k)
-    table = contributions(routes, np.zeros(len(canary), dtype=np.int64), 1, bank.size, mechanism.clip)
-    return np.asarray(table.toarray()[0], dtype=np.float64)

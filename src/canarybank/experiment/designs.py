@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -38,26 +39,44 @@ class Case:
 
 def prepare_cached(cohorts: Cohorts, bank: Bank, mechanism: Mechanism, cache: StageCache) -> Prepared:
     """Route every cohort over the base of a bank, taking from the cache what was routed before."""
-    base = hash_json([hash_array(bank.vectors[bank.base]), bank.size, sorted(bank.reserved)])
-
-    def routed(cohort: C) -> Routed[C]:
-        vectors = cohort.users.require_vectors()
-        key = stage_key("routes", records=hash_array(vectors), base=base, k=mechanism.k)
-
-        def make() -> Mapping[str, NDArray[Any]]:
-            table = RouteTable.build(vectors, bank, mechanism.k)
-            return {"positions": table.positions, "distances": table.distances}
-
-        kept = cache.arrays("routes", key, make)
-        return Routed(cohort, RouteTable(vectors, bank, kept["positions"].copy(), kept["distances"].copy()))
-
+    router = _Router(bank, mechanism.k, cache)
     return Prepared(
         bank=bank,
         mechanism=mechanism,
-        auxiliary=routed(cohorts.auxiliary),
-        calibration=routed(cohorts.calibration),
-        evaluation=routed(cohorts.evaluation),
+        auxiliary=router.routed(cohorts.auxiliary),
+        calibration=router.routed(cohorts.calibration),
+        evaluation=router.routed(cohorts.evaluation),
     )
+
+
+@dataclass(frozen=True)
+class _Router:
+    """Where records are routed over the base of one bank; what was routed before comes from the cache."""
+
+    bank: Bank
+    k: int
+    cache: StageCache
+
+    @cached_property
+    def base(self) -> str:
+        """Return the hash of all that routes over the base depend on."""
+        bank = self.bank
+        return hash_json([hash_array(bank.vectors[bank.base]), bank.size, sorted(bank.reserved)])
+
+    def table(self, vectors: NDArray[np.float32]) -> RouteTable:
+        """Route records."""
+        key = stage_key("routes", records=hash_array(vectors), base=self.base, k=self.k)
+
+        def make() -> Mapping[str, NDArray[Any]]:
+            table = RouteTable.build(vectors, self.bank, self.k)
+            return {"positions": table.positions, "distances": table.distances}
+
+        kept = self.cache.arrays("routes", key, make)
+        return RouteTable(vectors, self.bank, kept["positions"].copy(), kept["distances"].copy())
+
+    def routed(self, cohort: C) -> Routed[C]:
+        """Route the records of a cohort."""
+        return Routed(cohort, self.table(cohort.users.require_vectors()))
 
 
 @dataclass(frozen=True)
@@ -75,8 +94,13 @@ class Studio:
     def case(self, attack: Attack, index: int, canary: Canary, pool: Pool | None) -> Case:
         """Design an attack on a canary and freeze its threshold."""
         key = self._design_key(attack, canary, pool)
-        designed = self._design(key, attack, canary, pool)
+        table = self._router.table(canary.vectors)
+        designed = self._design(key, attack, canary, pool, table)
         return Case(attack, index, Frozen(designed, self._threshold(key, designed, attack.name, index)))
+
+    @cached_property
+    def _router(self) -> _Router:
+        return _Router(self.prepared.bank, self.prepared.mechanism.k, self.cache)
 
     def _design_key(self, attack: Attack, canary: Canary, pool: Pool | None) -> str:
         return stage_key(
@@ -91,7 +115,7 @@ class Studio:
             seed=self.seed,
         )
 
-    def _design(self, key: str, attack: Attack, canary: Canary, pool: Pool | None) -> Design:
+    def _design(self, key: str, attack: Attack, canary: Canary, pool: Pool | None, table: RouteTable) -> Design:
         made: list[Design] = []
 
         def make() -> Mapping[str, NDArray[Any]]:
@@ -105,13 +129,14 @@ class Studio:
                     prepared.mechanism,
                     eligible=prepared.eligible,
                     pool=pool,
+                    table=table,
                     seed=self.seed,
                 )
             )
             return _arrays(made[0])
 
         kept = self.cache.arrays("design", key, make)
-        return made[0] if made else _restored(kept, attack, canary, self.prepared.bank, pool)
+        return made[0] if made else _restored(kept, attack, canary, table, self.prepared.bank, pool)
 
     def _threshold(self, design_key: str, designed: Design, name: str, index: int) -> Threshold:
         declared = asdict(self.settings)
@@ -158,11 +183,17 @@ def _arrays(designed: Design) -> dict[str, NDArray[Any]]:
 
 
 def _restored(
-    kept: Mapping[str, NDArray[Any]], attack: Attack, canary: Canary, bank: Bank, pool: Pool | None
+    kept: Mapping[str, NDArray[Any]],
+    attack: Attack,
+    canary: Canary,
+    table: RouteTable,
+    bank: Bank,
+    pool: Pool | None,
 ) -> Design:
     selected = tuple(int(j) for j in kept["selected"])
     if pool is not None:
         texts = None if pool.texts is None else [pool.texts[j] for j in selected]
         bank = bank.with_probes(pool.vectors[list(selected)], None if bank.texts is None else texts)
     score = LinearScore(kept["contribution"], Moments(kept["mean"], kept["covariance"]))
-    return Design(attack, canary, bank, pool, selected, kept["inspected"].copy(), kept["contribution"].copy(), score)
+    inspected, contribution = kept["inspected"].copy(), kept["contribution"].copy()
+    return Design(attack, canary, bank, pool, selected, inspected, contribution, score, table)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canarybank.attack import Canary, Design
+from canarybank.attack import Design, canary_contribution
 from canarybank.audit import Frozen
-from canarybank.mechanism import Bank, Mechanism, Routed, contributions, route
+from canarybank.mechanism import Bank, Mechanism, Routed
 from canarybank.score import RoundLaw
 from canarybank.seeds import stream
 from canarybank.users import Auxiliary
@@ -86,7 +86,7 @@ def vote_evidence(design: Design, auxiliary: Routed[Auxiliary], mechanism: Mecha
     of them who vote for the entry at all. Entries are the inspected ones with the most votes of the canary.
     """
     unclipped = replace(mechanism, clip=_UNCLIPPED)
-    own = _shares(design.canary, design.bank, unclipped)[design.inspected]
+    own = canary_contribution(design.table, design.bank, unclipped)[design.inspected]
     others = design.restrict(auxiliary.contributions(design.bank, unclipped)).tocsc()
     traffic = np.asarray(others.sum(axis=0)).ravel() / others.shape[0]
     voters = np.diff(others.indptr) / others.shape[0]
@@ -133,13 +133,6 @@ def map_evidence(design: Design, seed: int) -> dict[str, Any]:
         "canary": plane(design.canary.vectors),
         "explained": _rounded(explained),
     }
-
-
-def _shares(canary: Canary, bank: Bank, unclipped: Mechanism) -> NDArray[np.float64]:
-    routes = route(canary.vectors, bank, unclipped.k)
-    owners = np.zeros(len(canary), dtype=np.int64)
-    row: NDArray[np.float64] = contributions(routes, owners, 1, bank.size, unclipped.clip).toarray()[0]
-    return row
 
 
 def _excerpt(bank: Bank, position: int) -> str | None:

@@ -43,7 +43,7 @@ class Routed(Generic[C]):
 
     def contributions(self, bank: Bank, mechanism: Mechanism) -> csr_array:
         """Return the cohort's contributions (users, bank size) over a bank that shares the table's base."""
-        self._check_k(mechanism)
+        self.table.require_k(mechanism.k)
         users = self.cohort.users
         routes = self.table.swap(bank)[:, : mechanism.k]
         return contributions(routes, users.owners, len(users), bank.size, mechanism.clip)
@@ -53,15 +53,8 @@ class Routed(Generic[C]):
 
         What stands at reserved positions gets no vote; the j-th entry is column bank size + j.
         """
-        self._check_k(mechanism)
+        self.table.require_k(mechanism.k)
         users, size = self.cohort.users, self.table.bank.size
         count = len(np.asarray(entries))
         routes = self.table.merge(entries, np.arange(size, size + count))[:, : mechanism.k]
         return contributions(routes, users.owners, len(users), size + count, mechanism.clip)
-
-    def _check_k(self, mechanism: Mechanism) -> None:
-        if mechanism.k > self.table.k:
-            raise InputError(
-                f"The mechanism routes to k = {mechanism.k} entries but the table keeps {self.table.k}; "
-                f"build it with k = {mechanism.k}."
-            )

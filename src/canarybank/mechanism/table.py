@@ -52,6 +52,13 @@ class RouteTable:
         """Return the length of each record's list."""
         return int(self.positions.shape[1])
 
+    def require_k(self, k: int) -> None:
+        """Refuse routes longer than the table's."""
+        if k > self.k:
+            raise InputError(
+                f"The mechanism routes to k = {k} entries but the table keeps {self.k}; build it with k = {k}."
+            )
+
     def swap(self, bank: Bank) -> NDArray[np.int64]:
         """Return the routes over a bank that shares the table's base: exactly ``route(records, bank, k)``.
 
