@@ -123,6 +123,15 @@ def test_small_takes_whatever_the_papers_scale_takes_and_keeps_cohorts_that_are_
     assert (large.auxiliary, large.calibration, large.evaluation) == (60, 60, 200)
 
 
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [(("ordinary", "nonce-norm"), False), (("nonce", "nonce-norm"), True), (("all",), True), (("ordinary",), False)],
+)
+def test_notes_tell_that_nonce_attacks_share_their_canaries(finished, names, told):
+    config = resolve(flags={"attack.names": names}).config
+    assert any("same nonce canaries" in note for note in setup_notes(finished.results.setup, config)) is told
+
+
 def test_notes_tell_trials_and_encoder_that_are_not_the_papers(finished):
     config, setup = resolve(flags={"audit.trials": 50_000}).config, finished.results.setup
     told = setup_notes(setup, config)

@@ -131,6 +131,8 @@ def setup_notes(
         notes.append(f"The encoder is {encoder}; the paper's is MiniLM-L6.")
     if config.cohorts.shared or config.cohorts.fixed:
         notes.append("All attacks on real users have the same canaries.")
+    if sum(attack.canary is CanaryKind.NONCE for attack in chosen_attacks(config)[0]) > 1:
+        notes.append("The nonce attacks have the same nonce canaries; the paper has others for each.")
     return tuple(notes)
 
 
