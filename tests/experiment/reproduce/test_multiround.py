@@ -27,6 +27,8 @@ def test_every_prefix_is_a_cell_with_theory_exact_and_observed(order):
     assert all(cell.exact <= cell.mechanism + 1e-6 and cell.is_explained for cell in piece.cells)
     assert any("the paper has 8,000" in note for note in piece.notes)
     assert any("There are 2 releases" in note for note in piece.notes)
+    assert "Trials are 2,000 of each hypothesis of each canary; the paper has 5,000,000." in piece.notes
+    assert "The encoder is hashing; the paper's is MiniLM-L6." in piece.notes
     first, *_, last = EvolutionRun.open(asked.folder / "multiround").results.utility.figures
     went = f"recall (held-out texts that lie among candidates) from {first.recall:.3f} to {last.recall:.3f}."
     assert any(f"went from {first.precision:.3f} to {last.precision:.3f}" in n and went in n for n in piece.notes)

@@ -13,7 +13,7 @@ from canarybank.experiment.origins import Resolved
 from canarybank.experiment.presets import PRESETS
 from canarybank.experiment.reproduce.piece import Cell, Piece, Span
 from canarybank.experiment.reproduce.published import ROUND_THEORY, UNPUBLISHED
-from canarybank.experiment.reproduce.recipe import Order, arm_a
+from canarybank.experiment.reproduce.recipe import Order, arm_a, encoder_notes, trial_notes
 from canarybank.experiment.variants import filled
 
 __all__ = ["PAPER_ROUNDS", "multiround"]
@@ -153,6 +153,7 @@ def _notes(results: EvolutionResults, audit: MultiRoundRecord) -> tuple[str, ...
         notes.append(f"The bank has {results.rounds[0].entries:,} entries; the paper's has 8,192.")
     if len(results.rounds) != len(ROUND_THEORY):
         notes.append(f"There are {len(results.rounds)} releases; the paper has {len(ROUND_THEORY)}.")
+    notes += [*trial_notes(audit.trials, PAPER_ROUNDS["audit.trials"]), *encoder_notes(results.encoder)]
     if results.utility is not None:
         notes.append(_worth(results.utility))
     return tuple(notes)

@@ -24,7 +24,19 @@ from canarybank.generate.bank import bank_plan
 from canarybank.progress import SILENT, Progress
 from canarybank.store import canonical_json, write_atomic
 
-__all__ = ["BUILT_IN", "PAPER", "SMALL", "Order", "Scale", "arm_a", "arm_b", "dataset_of", "setup_notes"]
+__all__ = [
+    "BUILT_IN",
+    "PAPER",
+    "SMALL",
+    "Order",
+    "Scale",
+    "arm_a",
+    "arm_b",
+    "dataset_of",
+    "encoder_notes",
+    "setup_notes",
+    "trial_notes",
+]
 
 BANK: Final = 8192
 EXAMPLES: Final = 300
@@ -125,10 +137,9 @@ def setup_notes(
         notes.append(f"Users have at most {setup.records} records, and canaries as many; the paper has 64.")
     if setup.bank != BANK:
         notes.append(f"The bank has {setup.bank:,} entries; the paper's has {BANK:,}.")
-    if config.audit.trials != trials:
-        notes.append(f"Trials are {config.audit.trials:,} of each hypothesis of each canary; the paper has {trials:,}.")
-    if not by_encoder and not _is_papers(encoder := Path(setup.encoder).name):
-        notes.append(f"The encoder is {encoder}; the paper's is MiniLM-L6.")
+    notes += trial_notes(config.audit.trials, trials)
+    if not by_encoder:
+        notes += encoder_notes(setup.encoder)
     if config.cohorts.shared or config.cohorts.fixed:
         notes.append("All attacks on real users have the same canaries.")
     if sum(attack.canary is CanaryKind.NONCE for attack in chosen_attacks(config)[0]) > 1:
@@ -136,8 +147,17 @@ def setup_notes(
     return tuple(notes)
 
 
-def _is_papers(encoder: str) -> bool:
-    return encoder == "minilm" or "minilm-l6" in encoder.lower()
+def trial_notes(trials: int, paper: int) -> tuple[str, ...]:
+    """Say how many trials there are, where they are not the paper's."""
+    told = f"Trials are {trials:,} of each hypothesis of each canary; the paper has {paper:,}."
+    return () if trials == paper else (told,)
+
+
+def encoder_notes(encoder: str) -> tuple[str, ...]:
+    """Say which encoder there is, by name or folder, where it is not the paper's."""
+    name = Path(encoder).name
+    same = name == "minilm" or "minilm-l6" in name.lower()
+    return () if same else (f"The encoder is {name}; the paper's is MiniLM-L6.",)
 
 
 def _with_data(order: Order) -> Resolved:
