@@ -62,7 +62,7 @@ class SentenceEncoder:
         self.fingerprint = _fingerprint(folder, self.precision)
 
     def encode(self, texts: Sequence[str], /) -> Vectors:
-        """Return one float32 unit vector a text, in order; a batch holds texts of like numbers of tokens."""
+        """Return one float32 unit vector a text, in order; batches are of texts of like length."""
         checked = readable(check_texts(texts))
         if not checked:
             return np.empty((0, self.dimension), dtype=np.float32)
@@ -78,9 +78,9 @@ class SentenceEncoder:
         return self._model.encode(texts, batch_size=len(texts), show_progress_bar=False, convert_to_tensor=True)
 
     def _lengths(self, texts: list[str]) -> list[int]:
-        """Return how long each text is to the model: padding fills a batch up in tokens, not in characters."""
+        """Return how long each text is: on a CPU in tokens, for there padding costs more than counting them does."""
         tokenizer = self._model.tokenizer
-        if not callable(tokenizer):
+        if self.device != "cpu" or not callable(tokenizer):
             return [len(text) for text in texts]
         tokens = tokenizer(texts, truncation=True, max_length=self._model.max_seq_length)
         return [len(ids) for ids in tokens["input_ids"]]
