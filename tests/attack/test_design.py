@@ -149,6 +149,9 @@ def test_a_table_of_other_records_another_base_or_shorter_routes_is_refused(worl
         freeze(world, attack, table=RouteTable.build(world.real.vectors[::-1], world.bank, k))
     with pytest.raises(InputError, match=f"k = {k} entries but the table keeps {k - 1}"):
         freeze(world, attack, table=RouteTable.build(world.real.vectors, world.bank, k - 1))
+    short = RouteTable.build(world.real.vectors, world.bank, k - 1)
+    with pytest.raises(InputError, match=f"the table keeps {k - 1}"):
+        canary_contribution(short, world.bank, world.mechanism)
     other = Bank(world.bank.vectors[::-1], reserved=world.bank.reserved)
     with pytest.raises(InputError, match="outside the reserved positions"):
         freeze(world, attack, table=RouteTable.build(world.real.vectors, other, k))

@@ -60,3 +60,7 @@ def test_an_unknown_piece_is_refused(cli):
     outcome = cli("reproduce", "mian")
     assert outcome.code == 2
     assert "'main'" in outcome.err
+
+
+def test_help_names_the_generator(cli):
+    assert "--generator " in cli("reproduce", "main", "--help").out

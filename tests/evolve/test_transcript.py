@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from canarybank.attack import ATTACKS, Canary, Design, design
+from canarybank.attack import ATTACKS, Canary, Design, canary_contribution, design
 from canarybank.errors import CohortError, InputError
 from canarybank.evolve.transcript import follow, transcript_scores
 from canarybank.mechanism import Bank, Mechanism, Routed, epsilon
@@ -156,6 +156,7 @@ def test_a_passive_attack_inspects_what_the_canary_votes_for_in_each_bank() -> N
     assert plain.inspected.tolist() == [0]
     assert later.inspected.tolist() == [1]
     assert later.contribution == pytest.approx([CLIP])
+    assert canary_contribution(later.table, later.bank, MECHANISM)[later.inspected] == pytest.approx([CLIP])
 
 
 def test_sums_run_over_the_rounds_of_one_transcript() -> None:

@@ -11,7 +11,7 @@ from canarybank.experiment.config import CohortsConfig
 from canarybank.experiment.designs import Studio, prepare_cached
 from canarybank.experiment.roles import draw_roles
 from canarybank.experiment.stage_cache import StageCache
-from canarybank.mechanism import Bank, Mechanism
+from canarybank.mechanism import Bank, Mechanism, RouteTable
 from canarybank.users import Users
 
 ENCODER, MECHANISM = HashingEncoder(16), Mechanism(k=3)
@@ -98,6 +98,37 @@ def test_a_cached_design_is_the_design_to_the_bit(cohorts, bank, tmp_path, kind)
         engine=Serial(),
     )
     same(second, dataclasses.replace(first, frozen=frozen))
+
+
+@pytest.mark.parametrize("change", ["k", "base", "reserved", "size"])
+def test_routes_that_another_bank_or_k_left_are_not_taken(cohorts, bank, tmp_path, change):
+    cache = StageCache(tmp_path)
+    nonce_case(studio(cohorts, bank, cache))
+    mechanism = dataclasses.replace(MECHANISM, k=MECHANISM.k + 1) if change == "k" else MECHANISM
+    texts = tuple(f"other {text}" for text in bank.texts)
+    other = {
+        "k": bank,
+        "base": Bank(ENCODER.encode(texts), texts, bank.reserved),
+        "reserved": Bank(bank.vectors, bank.texts).reserve(6, 1),
+        "size": Bank(bank.vectors[:-5], bank.texts[:-5]).reserve(6, 0),
+    }[change]
+    warm, plain = prepare_cached(cohorts, other, mechanism, cache), prepare(cohorts, other, mechanism)
+    for role in ("auxiliary", "calibration", "evaluation"):
+        one, two = getattr(warm, role).table, getattr(plain, role).table
+        assert np.array_equal(one.positions, two.positions)
+        assert np.array_equal(one.distances, two.distances)
+    room = Studio(warm, SETTINGS, 0, 2, cache, Serial())
+    again = nonce_case(room).frozen.design
+    own = RouteTable.build(again.canary.vectors, other, mechanism.k)
+    assert np.array_equal(again.table.positions, own.positions)
+    assert again.table.k == mechanism.k
+
+
+def test_a_bank_with_other_texts_of_the_same_vectors_is_routed_once(cohorts, bank, tmp_path):
+    cache = StageCache(tmp_path)
+    prepare_cached(cohorts, bank, MECHANISM, cache)
+    prepare_cached(cohorts, dataclasses.replace(bank, texts=None), MECHANISM, cache)
+    assert cache.made == {"routes": 3}
 
 
 def test_more_trials_change_the_threshold_and_not_the_design(cohorts, bank, tmp_path):

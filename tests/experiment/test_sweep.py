@@ -26,10 +26,36 @@ def test_a_grid_is_checked_before_anything_runs(resolved, axes, why):
 
 
 def test_an_axis_has_a_key_and_different_values():
-    with pytest.raises(ConfigError, match="no key"):
+    with pytest.raises(ConfigError, match=r"no key 'mechanism.sigmo'.*did you mean 'mechanism.sigma'"):
         Axis("mechanism.sigmo", (1,))
+    with pytest.raises(ConfigError, match=r"did you mean 'mechanism.sigma'"):
+        Axis("sigma", (1,))
     with pytest.raises(ConfigError, match="different"):
         Axis("mechanism.sigma", (1, 1))
+
+
+@pytest.mark.parametrize("typed", ["mechanism.sigma=1,1.0", "audit.trials=1e3,1000", "cohorts.shared=true,1"])
+def test_values_that_mean_the_same_are_refused_before_anything_runs(resolved, typed):
+    with pytest.raises(ConfigError, match="mean the same"):
+        grid(resolved, [read_axis("mechanism.q=0.1,0.2"), read_axis(typed)])
+
+
+def test_values_that_differ_in_late_digits_have_places_of_their_own(resolved):
+    points = grid(resolved, [read_axis("mechanism.sigma=1.1088121,1.1088122,1.1088")])
+    assert [point.place for point in points] == ["sigma-1.1088121", "sigma-1.1088122", "sigma-1.1088"]
+    seeds = grid(resolved, [read_axis("run.seed=9007199254740993,9007199254740992")])
+    assert [point.resolved.config.run.seed for point in seeds] == [9007199254740993, 9007199254740992]
+
+
+def test_a_value_that_cannot_be_used_is_said_to_come_from_the_sweep(resolved):
+    for value in ("x", {"a": 1}):
+        with pytest.raises(ConfigError, match=r"mechanism\.sigma \(from sweep\)"):
+            grid(resolved, [Axis("mechanism.sigma", (value,))])
+
+
+def test_a_switch_is_written_as_a_word(resolved):
+    points = grid(resolved, [read_axis("cohorts.shared=true,false")])
+    assert [point.at["cohorts.shared"] for point in points] == ["true", "false"]
 
 
 def test_every_combination_is_a_point_with_its_own_place(resolved):
@@ -82,11 +108,12 @@ def test_sigma_q_clip_and_trials_encode_and_route_nothing_again(flags, tmp_path,
 def test_a_sweep_is_one_table_of_all_points_and_attacks(flags, tmp_path):
     resolved = resolve(flags=flags | {"audit.trials": 500})
     points = run_sweep(grid(resolved, [Axis("mechanism.sigma", (0.5, 2.0))]), tmp_path)
-    piece = sweep_piece("sweep", points)
+    piece = sweep_piece("sweep", points, "points")
     assert [tuple(cell.at.values()) for cell in piece.cells] == [
         (sigma, attack) for sigma in (0.5, 2.0) for attack in ("ordinary", "nonce-norm")
     ]
     exact = {cell.at["mechanism.sigma"]: cell.exact for cell in piece.cells if cell.at["attack"] == "nonce-norm"}
     assert exact[0.5] > exact[2.0]
     assert all(cell.explained is None for cell in piece.cells)
-    assert sweep_piece("sweep", run_sweep(points, tmp_path)) == piece
+    assert piece.runs == ("points/sigma-0.5", "points/sigma-2")
+    assert sweep_piece("sweep", run_sweep(points, tmp_path), "points") == piece

@@ -196,6 +196,20 @@ def sweep():
 
 
 @pytest.fixture(scope="session")
+def grid():
+    """Return a sweep over two keys of the mechanism, in no order."""
+    cells = [
+        cell({"mechanism.sigma": sigma, "mechanism.q": q, "attack": attack}, q / sigma, explained=None).model_copy(
+            update={"mechanism": 2 * q / sigma}
+        )
+        for sigma in (2.0, 0.5, 1.0, 4.0)
+        for q in (0.5, 0.1, 0.3)
+        for attack in ("exact", "nonce")
+    ]
+    return piece("sweep", "curves", ("mechanism.sigma", "mechanism.q", "attack"), cells)
+
+
+@pytest.fixture(scope="session")
 def rounds():
     """Return the figure of several rounds."""
     cells = [cell({"rounds": t}, 0.9 + t / 10, more={"mauve": t / 10}) for t in (1, 2, 3)]

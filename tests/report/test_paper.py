@@ -30,10 +30,55 @@ def test_a_plot_of_the_paper_is_said_to_have_no_numbers_and_a_sweep_says_nothing
     assert "paper" not in piece_rows(sweep)[0]
 
 
-def test_a_bound_that_sampling_does_not_explain_is_flagged(table, curves):
+def test_a_bound_that_sampling_does_not_explain_is_flagged_and_where_nothing_was_computed_nothing_is_said(
+    table, curves
+):
     explained = shown_columns(table).index("explained")
     assert [row[explained] for row in shown_rows(table)] == ["yes", "NO", "yes"]
-    assert {row[-1] for row in shown_rows(curves)} == {"—"}
+    mixed = table.model_copy(update={"cells": (*table.cells, table.cells[0].model_copy(update={"explained": None}))})
+    assert shown_rows(mixed)[-1][explained - 1 : explained + 1] == ("—", "—")
+    assert not {"explained", "99.9% sampling"} & set(shown_columns(curves))
+    assert {len(row) for row in shown_rows(curves)} == {len(shown_columns(curves))}
+
+
+def test_the_mechanisms_own_epsilon_is_shown_where_rows_differ_in_it(grid, curves, rounds):
+    assert shown_columns(grid)[-1] == "mechanism"
+    assert [row[-1] for row in shown_rows(grid)] == [f"{cell.mechanism:.3f}" for cell in grid.cells]
+    assert "mechanism" not in (*shown_columns(curves), *shown_columns(rounds))
+    cells = [
+        cell.model_copy(update={"mechanism": cell.at["rounds"], "more": {"theory": cell.at["rounds"]}})
+        for cell in rounds.cells
+    ]
+    assert "mechanism" not in shown_columns(rounds.model_copy(update={"cells": tuple(cells)}))
+
+
+def test_a_grid_has_a_panel_for_each_mechanism_and_its_curves_run_from_left_to_right(grid):
+    axes = draw_piece(grid).axes
+    assert [ax.get_title() for ax in axes] == ["sigma 2", "sigma 0.5", "sigma 1", "sigma 4"]
+    for ax, sigma in zip(axes, (2.0, 0.5, 1.0, 4.0), strict=True):
+        assert ax.get_xlabel() == "mechanism.q"
+        lines = {line.get_label(): line for line in ax.get_lines()}
+        for cell in grid.cells:
+            if cell.at["mechanism.sigma"] == sigma:
+                assert (cell.at["mechanism.q"], cell.mechanism) in zip(
+                    *lines["mechanism, exact"].get_data(), strict=True
+                )
+                assert (cell.at["mechanism.q"], cell.observed) in zip(*lines[cell.at["attack"]].get_data(), strict=True)
+        for line in ax.get_lines():
+            assert list(line.get_xdata()) == sorted(line.get_xdata())
+    colours = [{line.get_label(): line.get_color() for line in ax.get_lines()}["nonce"] for ax in axes]
+    assert len(set(colours)) == 1
+    (legend,) = draw_piece(grid).legends
+    assert [text.get_text() for text in legend.get_texts()].count("nonce") == 1
+
+
+def test_an_attack_that_only_a_later_panel_has_stands_in_the_legend_in_a_colour_of_its_own(grid):
+    cells = [cell for cell in grid.cells if (cell.at["mechanism.sigma"] == 2.0) == (cell.at["attack"] == "exact")]
+    figure = draw_piece(grid.model_copy(update={"cells": tuple(cells)}))
+    (legend,) = figure.legends
+    assert {"exact", "nonce"} <= {text.get_text() for text in legend.get_texts()}
+    colours = {line.get_label(): line.get_color() for ax in figure.axes for line in ax.get_lines()}
+    assert colours["exact"] != colours["nonce"]
 
 
 def test_rows_hold_numbers_as_they_are(table, rounds):
@@ -77,11 +122,9 @@ def test_figures_name_no_day_and_no_machine(table):
 def test_what_is_drawn(table, curves, sweep, rounds):
     assert [ax.get_title() for ax in draw_piece(table).axes] == ["arm A", "arm B"]
     assert [ax.get_xlabel() for ax in draw_piece(curves).axes] == ["sigma", "q"]
-    (only,) = draw_piece(sweep).axes
-    assert [line.get_label() for line in only.get_lines() if not line.get_label().startswith("_")][:2] == [
-        "name minilm",
-        "name mpnet",
-    ]
+    for ax, name in zip(draw_piece(sweep).axes, ("minilm", "mpnet"), strict=True):
+        assert (ax.get_title(), ax.get_lines()[0].get_label()) == (f"name {name}", "observed")
+        assert list(ax.get_lines()[0].get_xdata()) == ["exact", "nonce"]
     left, right = draw_piece(rounds).axes
     assert list(left.get_lines()[0].get_ydata()) == [0.1, 0.2, 0.3]
     assert right.get_ylabel() == "epsilon"
@@ -125,3 +168,19 @@ def test_what_it_stands_on_names_method_confidence_and_trials(table, curves):
     assert "asterisk" in stands_on(table)
     assert "asterisk" not in stands_on(curves)
     assert "Explained" not in stands_on(curves)
+
+
+def test_what_differs_between_rows_is_said_of_each(curves):
+    first, second, *_ = curves.cells
+    said = {
+        ("method", "joint"): "by the method paper or the largest over 5 canaries by the method joint",
+        ("confidence", 0.99): "95% or 99% confidence",
+        ("delta", 1e-3): "delta 1e-05 or 0.001,",
+        ("canaries", 1): "the largest over 5 canaries by the method paper or of one canary by the method paper",
+        ("threshold", "analytic"): "thresholds calibrated or analytic.",
+        ("trials", 7): f"7 or {first.trials:,} trials",
+        ("method", "pooled"): "or from the counts of 5 canaries together by the method pooled",
+    }
+    for (field, value), words in said.items():
+        cells = (first, second.model_copy(update={field: value}))
+        assert words in stands_on(curves.model_copy(update={"cells": cells})), field

@@ -28,6 +28,7 @@ _SHOWN = (
     "bank.prompt",
     "bank.labels",
     "cohorts.shared",
+    "generator.kind",
     "generator.model",
     "audit.trials",
     "audit.threshold",

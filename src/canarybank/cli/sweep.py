@@ -11,6 +11,8 @@ from canarybank.cli.output import Output
 
 __all__ = ["command"]
 
+POINTS = "points"
+
 
 @configured(shown=COMMON_KEYS, sweeping=True)
 def command(
@@ -27,7 +29,12 @@ def command(
         ),
     ] = (),
     folder: Annotated[
-        Path | None, Parameter(help="The sweep's folder; left out, runs/sweep- and the file's name.", metavar="PATH")
+        Path | None,
+        Parameter(
+            help="The sweep's folder; left out, runs/sweep- and the file's name. Runs of an earlier sweep there stay, "
+            "its tables are replaced.",
+            metavar="PATH",
+        ),
     ] = None,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
@@ -48,7 +55,7 @@ def command(
     swept = {axis.key for axis in typed_axes}
     filed = [Axis(key, values) for key, values in given.resolved.sweep.items() if key not in swept]
     points = grid(given.resolved, [*filed, *typed_axes])
-    done = run_sweep(points, place / "points", progress=output.progress, command=typed())
-    piece = sweep_piece("sweep", done)
+    done = run_sweep(points, place / POINTS, progress=output.progress, command=typed())
+    piece = sweep_piece("sweep", done, POINTS)
     write_piece(piece, place)
     print_pieces("sweep", (piece,), write_pieces((piece,), place, title="a sweep"), output)

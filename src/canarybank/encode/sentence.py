@@ -35,7 +35,7 @@ TOLERANCE: Mapping[Precision, float] = MappingProxyType(
 )
 _BATCH = {"cpu": 32}
 _ACCELERATOR_BATCH = 256
-_CALL_BATCHES = 16
+_CALL_BATCHES = 8
 
 
 class SentenceEncoder:
@@ -82,8 +82,11 @@ class SentenceEncoder:
         tokenizer = self._model.tokenizer
         if self.device != "cpu" or not callable(tokenizer):
             return [len(text) for text in texts]
-        tokens = tokenizer(texts, truncation=True, max_length=self._model.max_seq_length)
-        return [len(ids) for ids in tokens["input_ids"]]
+        lengths: list[int] = []
+        for start in range(0, len(texts), self.block):  # all tokens of all texts at once would fill the memory
+            part = tokenizer(texts[start : start + self.block], truncation=True, max_length=self._model.max_seq_length)
+            lengths += [len(ids) for ids in part["input_ids"]]
+        return lengths
 
 
 def pick_device(device: str | None = None) -> str:

@@ -14,7 +14,7 @@ from canarybank.errors import ConfigError
 from canarybank.experiment.config import Config
 from canarybank.experiment.presets import PRESETS
 
-__all__ = ["Resolved", "decisive", "differences", "fields", "flatten", "resolve"]
+__all__ = ["Resolved", "decisive", "differences", "fields", "flatten", "refuse_unknown", "resolve", "validated"]
 
 # A relative path in a file means a place beside that file; these values may be paths.
 _PATHS = (
@@ -73,9 +73,9 @@ def resolve(
     origins = dict.fromkeys(fields(), "default")
     for origin, layer in layers:
         for key, value in layer.items():
-            _refuse_unknown(key, origin)
+            refuse_unknown(key, origin)
             values[key], origins[key] = value, origin
-    return Resolved(_validated(values, origins), origins, sweep)
+    return Resolved(validated(values, origins), origins, sweep)
 
 
 def fields() -> dict[str, FieldInfo]:
@@ -179,13 +179,14 @@ def _grid(file: Path, section: Any) -> dict[str, tuple[Any, ...]]:
                 f"The section [{SWEEP}] of {str(file)!r} holds lists of values by key, such as "
                 f"mechanism.sigma = [0.5, 1, 2], but {key} is {values!r}."
             )
-        _refuse_unknown(key, f"the section {SWEEP} of {file}")
+        refuse_unknown(key, f"the section {SWEEP} of {file}")
         plain = [",".join(map(str, value)) if isinstance(value, list) else value for value in values]
         axes[key] = tuple(_beside(file, {key: value})[key] for value in plain)
     return axes
 
 
-def _refuse_unknown(key: str, origin: str) -> None:
+def refuse_unknown(key: str, origin: str) -> None:
+    """Refuse a key that the configuration does not have, naming the nearest that it has."""
     known = fields()
     if key in known:
         return
@@ -198,7 +199,8 @@ def _refuse_unknown(key: str, origin: str) -> None:
     )
 
 
-def _validated(values: Mapping[str, object], origins: Mapping[str, str]) -> Config:
+def validated(values: Mapping[str, object], origins: Mapping[str, str]) -> Config:
+    """Return the configuration of these values by dotted key, or say of each that cannot be used where it came from."""
     sections: dict[str, dict[str, object]] = {}
     for key, value in values.items():
         section, _, name = key.partition(".")

@@ -1,5 +1,6 @@
 """Run an audit at every point of a grid over any keys, each point a run of its own; what points share is made once."""
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 from canarybank.engine import Engine
 from canarybank.errors import ConfigError, IncompleteError
 from canarybank.experiment.folder import Run
-from canarybank.experiment.origins import Resolved, fields
+from canarybank.experiment.origins import Resolved, refuse_unknown
 from canarybank.experiment.running import run_audit
 from canarybank.experiment.variants import varied
 from canarybank.progress import SILENT, Progress
@@ -30,11 +31,8 @@ class Axis:
     values: tuple[Any, ...]
 
     def __post_init__(self) -> None:
-        if self.key not in fields():
-            raise ConfigError(
-                f"There is no key {self.key!r} to sweep over; `canarybank config show --describe` lists them all."
-            )
-        if not self.values or len(set(self.values)) != len(self.values):
+        refuse_unknown(self.key, "what to sweep over")
+        if not self.values or any(value in self.values[:place] for place, value in enumerate(self.values)):
             raise ConfigError(f"The values of {self.key} must be different and at least one, not {self.values!r}.")
 
 
@@ -83,7 +81,18 @@ def grid(resolved: Resolved, axes: Sequence[Axis]) -> tuple[Point, ...]:
         changes = {axis.key: _own(value) for axis, value in zip(axes, values, strict=True)}
         made = varied(resolved, changes, "sweep")
         points.append(Point({key: _shown(made, key) for key in changes}, made))
+    _refuse_twins(points)
     return tuple(points)
+
+
+def _refuse_twins(points: Sequence[Point]) -> None:
+    """Refuse values that are typed differently and mean the same, as 1 and 1.0 do."""
+    seen: list[Mapping[str, Any]] = []
+    for point in points:
+        if point.at in seen:
+            stated = ", ".join(f"{key} {value}" for key, value in point.at.items())
+            raise ConfigError(f"Two values of the sweep mean the same ({stated}); give each value once.")
+        seen.append(point.at)
 
 
 def run_sweep(
@@ -112,17 +121,22 @@ def _own(value: Any) -> Any:
     """Read 1e6 as a whole number, for keys that want one."""
     if not isinstance(value, str):
         return value
-    try:
-        number = float(value)
-    except ValueError:
-        return value
-    return int(number) if number.is_integer() else number
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            number = kind(value)
+            return int(number) if isinstance(number, float) and number.is_integer() else number
+    return value
 
 
 def _shown(resolved: Resolved, key: str) -> Any:
     value = resolved.values()[key]
+    if isinstance(value, bool):
+        return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _written(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)

@@ -3,15 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from canarybank.experiment.origins import Resolved, resolve
+from canarybank.experiment.origins import Resolved, refuse_unknown, validated
 
 __all__ = ["filled", "is_default", "varied"]
 
 
 def varied(resolved: Resolved, changes: Mapping[str, Any], origin: str) -> Resolved:
     """Return the configuration with these values by dotted key in place of its own, remembering their origin."""
-    made = resolve(flags={**resolved.values(), **changes})
-    return Resolved(made.config, {**resolved.origins, **dict.fromkeys(changes, origin)})
+    for key in changes:
+        refuse_unknown(key, origin)
+    origins = {**resolved.origins, **dict.fromkeys(changes, origin)}
+    return Resolved(validated({**resolved.values(), **changes}, origins), origins)
 
 
 def filled(resolved: Resolved, values: Mapping[str, Any], origin: str) -> Resolved:

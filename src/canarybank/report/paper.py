@@ -1,12 +1,13 @@
 """Write pieces of the paper, or a sweep: CSV, LaTeX, SVG and PDF of each, and one page with a section for each."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from canarybank import __version__
-from canarybank.experiment.reproduce import UNPUBLISHED, Piece
+from canarybank.audit import Method
+from canarybank.experiment.reproduce import UNPUBLISHED, Cell, Piece
 from canarybank.report.latex import latex_table
 from canarybank.report.numbers import confidence
 from canarybank.report.page import page_of
@@ -50,14 +51,13 @@ def piece_latex(piece: Piece) -> str:
 
 def stands_on(piece: Piece) -> str:
     """Say what a piece's figures stand on."""
-    first = piece.cells[0]
-    trials = sorted({cell.trials for cell in piece.cells})
-    shown = " or ".join(f"{number:,}" for number in trials)
-    over = f"the largest over {first.canaries} canaries" if first.canaries > 1 else "of one canary"
+    cells = piece.cells
     text = (
-        f"Observed: lower bound {over} by the method {first.method} at {confidence(first.confidence)} confidence, "
-        f"{shown} trials of each hypothesis of each canary, delta {first.delta:g}, thresholds {first.threshold}. Exact "
-        "figures need no trials."
+        f"Observed: lower bound {_either(_rule(cell) for cell in cells)} at "
+        f"{_either(confidence(cell.confidence) for cell in cells)} confidence, "
+        f"{_either(f'{trials:,}' for trials in sorted(cell.trials for cell in cells))} trials of each hypothesis of "
+        f"each canary, delta {_either(f'{cell.delta:g}' for cell in cells)}, thresholds "
+        f"{_either(cell.threshold for cell in cells)}. Exact figures need no trials."
     )
     if any(cell.explained is not None for cell in piece.cells):
         text += " Explained: whether the observed bound lies where sampling alone puts it."
@@ -69,6 +69,21 @@ def stands_on(piece: Piece) -> str:
     if piece.unpublished:
         text += f" Paper: it has a plot, so each of its values is {UNPUBLISHED}."
     return text
+
+
+def _rule(cell: Cell) -> str:
+    """Say how the bound of a cell comes from its canaries."""
+    if cell.canaries == 1:
+        over = "of one canary"
+    elif cell.method == Method.POOLED:
+        over = f"from the counts of {cell.canaries} canaries together"
+    else:
+        over = f"the largest over {cell.canaries} canaries"
+    return f"{over} by the method {cell.method}"
+
+
+def _either(values: Iterable[str]) -> str:
+    return " or ".join(dict.fromkeys(values))
 
 
 def _section(piece: Piece) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from canarybank.experiment.reproduce import DATASETS, Cell, Piece
+from canarybank.report.paper_rows import coordinate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["alternative", "draw_piece", "figure_bytes"]
 
-_COLOURS: Final = ("#0b5fa5", "#c2410c", "#4d7c0f", "#7c3aed", "#b45309", "#0f766e", "#be185d", "#475569")
+_COLOURS: Final = ("#0b5fa5", "#c2410c", "#4d7c0f", "#7c3aed", "#d4a017", "#0f766e", "#be185d", "#475569")
 _INCHES_A_LETTER: Final = 0.078
+_PANELS_A_ROW: Final = 3
 _GREY: Final = "#7c8696"
 _LIKELY: Final = "90% of such bounds"
 _SAMPLING: Final = "99.9%, sampling alone"
@@ -63,17 +65,26 @@ def alternative(piece: Piece) -> str:
     return f"{piece.title}. {'; '.join(parts)}."
 
 
-def _figure(width: float, height: float, columns: int) -> tuple["Figure", list["Axes"]]:
+def _figure(width: float, height: float, panels: int) -> tuple["Figure", list["Axes"]]:
+    """Return a figure with its panels, in rows where they are many; the width is of one row, the height of each."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    made = figure.subplots(1, columns, squeeze=False)
-    return figure, list(made[0])
+    rows = -(-panels // _PANELS_A_ROW)
+    columns = min(panels, _PANELS_A_ROW)
+    figure = Figure(figsize=(width, height * rows), layout="constrained")
+    made = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for unused in made[panels:]:
+        unused.remove()
+    return figure, made[:panels]
 
 
 def _legend(figure: "Figure", axes: Sequence["Axes"]) -> None:
     """Put the legend below, in as many columns as the figure is wide enough for."""
-    handles, labels = axes[0].get_legend_handles_labels()
+    named: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    handles, labels = list(named.values()), list(named)
     longest = max(map(len, labels))
     columns = max(1, min(4, int(figure.get_figwidth() / (0.5 + _INCHES_A_LETTER * longest))))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns)
@@ -127,11 +138,13 @@ def _dots(ax: "Axes", cells: Sequence[Cell]) -> None:
 
 def _curves(piece: Piece) -> "Figure":
     panels = _panels(piece)
-    figure, axes = _figure(1.0 + 4.4 * len(panels), 3.9, len(panels))
-    for ax, (name, lines) in zip(axes, panels.items(), strict=True):
-        for index, (label, points) in enumerate(lines.items()):
-            _line(ax, points, label, _COLOURS[index % len(_COLOURS)])
-        _reference(ax, [point for points in lines.values() for point in points])
+    figure, axes = _figure(1.0 + 4.4 * min(len(panels), _PANELS_A_ROW), 3.9, len(panels))
+    labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
+    for ax, ((title, name), lines) in zip(axes, panels.items(), strict=True):
+        for label, points in lines.items():
+            _line(ax, _in_order(points), label, _COLOURS[labels.index(label) % len(_COLOURS)])
+        _reference(ax, _in_order([point for points in lines.values() for point in points]))
+        ax.set_title(title)
         ax.set_xlabel(name)
         ax.set_ylabel("epsilon")
         ax.set_ylim(bottom=0)
@@ -142,22 +155,31 @@ def _curves(piece: Piece) -> "Figure":
 Points = list[tuple[float | str, Cell]]
 
 
-def _panels(piece: Piece) -> dict[str, dict[str, Points]]:
-    """Return, for each panel, its lines: an ablation has a panel for each axis, a sweep one over its last key."""
-    panels: dict[str, dict[str, Points]] = {}
+def _panels(piece: Piece) -> dict[tuple[str, str], dict[str, Points]]:
+    """Return the lines of each panel by its title and the name of what it runs over.
+
+    An ablation has a panel for each axis. A sweep runs over its last key, and has a panel for each combination of the
+    others: within a panel the mechanism is one, and a line is an attack.
+    """
+    panels: dict[tuple[str, str], dict[str, Points]] = {}
     for cell in piece.cells:
         at = dict(cell.at)
         attack = str(at.pop("attack"))
-        rest: list[str] = []
         if "axis" in at:
-            panel, x = str(at["axis"]), at["value"]
+            title, name, x = "", str(at["axis"]), at["value"]
         else:
-            *others, (panel, x) = at.items()
-            rest = [f"{key.rpartition('.')[2]} {value}" for key, value in others]
-        label = ", ".join([*rest, *([] if attack == str(x) else [attack])]) or "observed"
+            *others, (name, x) = at.items()
+            title = ", ".join(f"{key.rpartition('.')[2]} {coordinate(value)}" for key, value in others)
+        label = "observed" if attack == str(x) else attack
         place: float | str = x if isinstance(x, str) else float(x)
-        panels.setdefault(panel, {}).setdefault(label, []).append((place, cell))
+        panels.setdefault((title, name), {}).setdefault(label, []).append((place, cell))
     return panels
+
+
+def _in_order(points: Points) -> Points:
+    """Return points from left to right; words stay in the order in which they were given."""
+    words = list(dict.fromkeys(place for place, _ in points if isinstance(place, str)))
+    return sorted(points, key=lambda point: words.index(point[0]) if isinstance(point[0], str) else point[0])
 
 
 def _line(ax: "Axes", points: Points, label: str, colour: str) -> None:

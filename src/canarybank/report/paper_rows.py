@@ -5,9 +5,10 @@ from typing import Any
 from canarybank.experiment.reproduce import DATASETS, UNPUBLISHED, Cell, Piece
 from canarybank.report.numbers import epsilon, interval_text
 
-__all__ = ["WORDS", "piece_rows", "shown_columns", "shown_rows"]
+__all__ = ["EXPLAINED", "WORDS", "coordinate", "piece_rows", "shown_columns", "shown_rows"]
 
-WORDS = ("observed", "exact", "at rule", "expected", "5% to 95%", "99.9% sampling", "explained")
+WORDS = ("observed", "exact", "at rule", "expected", "5% to 95%")
+EXPLAINED = ("99.9% sampling", "explained")
 
 
 def piece_rows(piece: Piece) -> list[dict[str, Any]]:
@@ -21,30 +22,49 @@ def piece_rows(piece: Piece) -> list[dict[str, Any]]:
 def shown_columns(piece: Piece) -> tuple[str, ...]:
     """Return the heads of the table for people; where the paper has no number for any cell, it has no column."""
     more = sorted({name for cell in piece.cells for name in cell.more})
-    return (*piece.coordinates, *_paper_head(piece), *WORDS, *more)
+    return (*piece.coordinates, *_paper_head(piece), *WORDS, *_explained_head(piece), *_mechanism_head(piece), *more)
 
 
 def shown_rows(piece: Piece) -> list[tuple[str, ...]]:
     """Return the rows of the table for people."""
     more = sorted({name for cell in piece.cells for name in cell.more})
-    published = bool(_paper_head(piece))
+    published, explained, varies = (bool(head(piece)) for head in (_paper_head, _explained_head, _mechanism_head))
     return [
-        (*map(_coordinate, cell.at.values()), *((_paper(cell),) if published else ()), *_words(cell, more))
+        (
+            *map(coordinate, cell.at.values()),
+            *((_paper(cell),) if published else ()),
+            *_words(cell),
+            *(_explained(cell) if explained else ()),
+            *((epsilon(cell.mechanism),) if varies else ()),
+            *(f"{cell.more[name]:.3f}" if name in cell.more else "—" for name in more),
+        )
         for cell in piece.cells
     ]
 
 
-def _words(cell: Cell, more: list[str]) -> tuple[str, ...]:
-    explained = cell.explained
+def _explained_head(piece: Piece) -> tuple[str, ...]:
+    """Return the heads of what sampling alone explains, where it was computed."""
+    return EXPLAINED if any(cell.explained is not None for cell in piece.cells) else ()
+
+
+def _mechanism_head(piece: Piece) -> tuple[str, ...]:
+    """Return the head of the mechanism's own epsilon, where rows differ in it and no other column has it."""
+    stated = any("theory" in cell.more for cell in piece.cells)
+    return () if stated or len({cell.mechanism for cell in piece.cells}) == 1 else ("mechanism",)
+
+
+def _explained(cell: Cell) -> tuple[str, str]:
+    span, verdict = cell.explained, {None: "—", True: "yes", False: "NO"}[cell.is_explained]
+    return ("—" if span is None else interval_text(span.low, span.high), verdict)
+
+
+def _words(cell: Cell) -> tuple[str, ...]:
     return (
         epsilon(cell.observed),
         epsilon(cell.exact),
         epsilon(cell.rule),
         epsilon(cell.expected),
         interval_text(cell.likely.low, cell.likely.high),
-        "—" if explained is None else interval_text(explained.low, explained.high),
-        {None: "—", True: "yes", False: "NO"}[cell.is_explained],
-        *(f"{cell.more[name]:.3f}" if name in cell.more else "—" for name in more),
     )
 
 
@@ -91,7 +111,8 @@ def _row(cell: Cell, columns: list[tuple[str, str]], more: list[str], plot: dict
     }
 
 
-def _coordinate(value: str | float) -> str:
+def coordinate(value: str | float) -> str:
+    """Write a value of a swept key as people would."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -44,7 +44,7 @@ def test_paraphrases_that_nobody_writes_are_named_as_left_out(world, tmp_path):
 def test_a_sweep_states_only_what_all_of_its_points_have(flags, tmp_path):
     resolved = resolve(flags=flags | {"attack.names": "nonce-norm", "cohorts.canaries": 1, "mechanism.sigma": 2.0})
     points = run_sweep(grid(resolved, [Axis("mechanism.q", (0.1, 0.3)), Axis("audit.trials", (300, 400))]), tmp_path)
-    setup = sweep_piece("sweep", points).setup
+    setup = sweep_piece("sweep", points, "points").setup
     assert setup["mechanism"] == "k 3, clip 0.1, sigma 2, delta 1e-05"
     assert setup["trials"].startswith("method ")
     assert setup["swept"] == "mechanism.q, audit.trials"

@@ -5,7 +5,7 @@ import pytest
 from canarybank.errors import CanarybankError, ConfigError, MissingError
 from canarybank.experiment import Run
 from canarybank.experiment.reproduce import Scale, make_piece, read_piece, write_piece
-from canarybank.experiment.reproduce.tables import encoders_table
+from canarybank.experiment.reproduce.tables import _short_names, encoders_table
 from canarybank.store import read_json, write_json
 
 
@@ -21,6 +21,7 @@ def test_the_main_table_holds_every_figure_of_its_run(order):
         assert cell.is_explained
     assert {value.dataset for value in piece.cells[0].paper} == {"yelp", "sentiment140"}
     assert any("scaled down" in note for note in piece.notes)
+    assert "by the paper's rule" in piece.about
     assert read_piece(asked.folder / "main.json") == piece
 
 
@@ -44,6 +45,20 @@ def test_an_interval_that_was_computed_in_an_earlier_way_is_computed_again(order
     assert {cell.explained.high for cell in make_piece("main", asked).cells} == {9.0}
     write_json(kept, document | {"way": 1})
     assert make_piece("main", asked) == piece
+
+
+@pytest.mark.parametrize("broken", [[], {"attacks": {}}, {"attacks": {"ordinary": 3}}, {"attacks": None}])
+def test_an_interval_whose_file_is_not_as_it_was_written_is_computed_again(order, broken):
+    asked = order()
+    piece = make_piece("main", asked)
+    (kept,) = (asked.folder / "spreads").rglob("*.json")
+    write_json(kept, read_json(kept) | broken if isinstance(broken, dict) else broken)
+    assert make_piece("main", asked) == piece
+
+
+def test_another_method_than_the_papers_is_said_to_be_another(order):
+    other = make_piece("main", order(flags={"audit.method": "joint", "audit.threshold": "analytic"})).about
+    assert "by the method joint, not the paper's rule" in other
 
 
 def test_thresholds_by_law_have_an_interval_without_another_walk(order, monkeypatch):
@@ -118,3 +133,13 @@ def test_a_piece_is_the_same_bytes_however_often_it_is_written(order, tmp_path):
     first = write_piece(piece, tmp_path).read_bytes()
     assert write_piece(read_piece(tmp_path / "main.json"), tmp_path).read_bytes() == first
     assert json.loads(first)["statement"].startswith("This holds statistics")
+
+
+def test_encoders_whose_folders_end_alike_have_names_of_their_own():
+    names = ("minilm", "/a/model", "/b/model", "minilm", "/c/model")
+    assert _short_names(names) == {
+        "minilm": "minilm",
+        "/a/model": "model",
+        "/b/model": "model-2",
+        "/c/model": "model-3",
+    }

@@ -53,15 +53,14 @@ def ablations(order: Order) -> Piece:
     )
 
 
-def sweep_piece(name: str, points: Sequence[Point]) -> Piece:
-    """Return a finished sweep as a piece: a cell for each attack at each point."""
+def sweep_piece(name: str, points: Sequence[Point], place: str) -> Piece:
+    """Return a finished sweep as a piece: a cell for each attack at each point; its runs stand at ``place``."""
     keys = tuple(points[0].at)
     found = [(point, point.require_run().results) for point in points]
     return Piece(
         name=name,
         title=f"Sweep over {' and '.join(keys)}",
-        about="Each bound is the largest over the canaries; bands hold 90% of the bounds that such trials would give "
-        "at the frozen thresholds.",
+        about="Bands hold 90% of the bounds that such trials would give at the frozen thresholds.",
         shape="curves",
         coordinates=(*keys, "attack"),
         cells=tuple(
@@ -71,7 +70,7 @@ def sweep_piece(name: str, points: Sequence[Point]) -> Piece:
         ),
         setup=setup_facts(*((results, point.resolved) for point, results in found)) | {"swept": ", ".join(keys)},
         notes=tuple(dict.fromkeys(note for _, results in found for note in results.notes)),
-        runs=tuple(point.place for point in points),
+        runs=tuple(f"{place}/{point.place}" for point in points),
     )
 
 

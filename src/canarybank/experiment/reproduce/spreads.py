@@ -1,5 +1,6 @@
 """Compute where sampling alone puts each attack's bound in a finished run, for its threshold mode, and keep it."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -33,8 +34,9 @@ def run_spreads(run: Run, resolved: Resolved, kept: Path, *, progress: Progress 
     facts = {"commitment": run.results.commitment, "level": LEVEL, "way": _WAY}
     if kept.is_file():
         document = read_json(kept)
-        if all(document.get(name) == value for name, value in facts.items()):
-            return {name: Interval(*ends) for name, ends in document["attacks"].items()}
+        if isinstance(document, dict) and all(document.get(name) == value for name, value in facts.items()):
+            with contextlib.suppress(KeyError, TypeError):  # what is not as it was written is computed again
+                return {record.attack: Interval(*document["attacks"][record.attack]) for record in run.results.attacks}
     found = _computed(run.results, resolved, progress)
     ends = {name: [each.lower, each.upper] for name, each in found.items()}
     write_json(kept, {**facts, "attacks": ends})

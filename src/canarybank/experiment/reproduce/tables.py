@@ -1,6 +1,6 @@
 """Make the paper's tables: eight attacks on one arm or both, and three attacks by encoder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,10 +21,10 @@ __all__ = ["Played", "audited", "encoders_table", "full_table", "main_table", "n
 
 Values = Callable[[str], tuple[PaperValue, ...]]
 Audited = tuple[Results, Resolved]
-_RULE = (
-    "Each bound is the largest over the canaries by the paper's rule, alpha split over them. Beside it stand the exact "
-    "epsilon of the attack over all thresholds and at the frozen one, the bound to expect from the exact rates, and "
-    "where sampling alone puts the bound in 999 cases of 1,000."
+_RULE = "Each bound is the largest over the canaries by the paper's rule, alpha split over them."
+_BESIDE = (
+    "Beside it stand the exact epsilon of the attack over all thresholds and at the frozen one, the bound to expect "
+    "from the exact rates, and where sampling alone puts the bound in 999 cases of 1,000."
 )
 
 
@@ -136,7 +136,7 @@ def _arms(order: Order, name: str, title: str, arms: tuple[str, ...] | str) -> P
     return Piece(
         name=name,
         title=title,
-        about=_RULE,
+        about=_about(next(iter(played.values()))),
         shape="table",
         coordinates=("arm", "attack"),
         cells=tuple(cells),
@@ -144,6 +144,12 @@ def _arms(order: Order, name: str, title: str, arms: tuple[str, ...] | str) -> P
         notes=notes_of(*played.values()),
         runs=tuple(each.place for each in played.values()),
     )
+
+
+def _about(played: Played) -> str:
+    method = played.results.audit.method
+    rule = _RULE if method == PAPER["audit.method"] else f"Each bound is by the method {method}, not the paper's rule."
+    return f"{rule} {_BESIDE}"
 
 
 def _arm_facts(played: dict[str, Played]) -> dict[str, str]:
@@ -171,9 +177,8 @@ def encoders_table(order: Order) -> Piece:
     base = arm_a(replace(order, resolved=chosen))
     cells: list[Cell] = []
     played, missing = [], []
-    for name in dict.fromkeys(order.encoders):
+    for name, short in _short_names(order.encoders).items():
         resolved = varied(base, {"encoder.name": name}, "encoders")
-        short = Path(name).name
         try:
             each = audited(order, f"encoders/{short}", resolved)
         except MissingError as error:
@@ -193,7 +198,7 @@ def encoders_table(order: Order) -> Piece:
     return Piece(
         name="encoders",
         title="Table of encoders: three attacks by each encoder",
-        about=_RULE,
+        about=_about(played[0]),
         shape="table",
         coordinates=("encoder", "attack"),
         cells=tuple(cells),
@@ -204,6 +209,16 @@ def encoders_table(order: Order) -> Piece:
         notes=(*notes_of(*played, by_encoder=True), *missing),
         runs=tuple(each.place for each in played),
     )
+
+
+def _short_names(encoders: Sequence[str]) -> dict[str, str]:
+    """Return a short name for each encoder: the last part of its path, numbered where an earlier one ends so too."""
+    short: dict[str, str] = {}
+    for name in dict.fromkeys(encoders):
+        last = Path(name).name
+        earlier = sum(Path(other).name == last for other in short)
+        short[name] = f"{last}-{earlier + 1}" if earlier else last
+    return short
 
 
 def _published_name(short: str) -> str:
