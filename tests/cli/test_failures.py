@@ -24,6 +24,10 @@ from canarybank.errors import MissingError
         ),
         (("epsilon", "--rounds", "x"), "The value 'x' of --rounds cannot be used; give a whole number."),
         (("epsilon", "--q", "1", "--q", "1"), "The option --q is given twice; give it once."),
+        (
+            ("audit", "--attack.names", "exact", "--attack.names", "nonce"),
+            "The option --attack.names is given twice; give it once, with commas between several values.",
+        ),
         (("gate", "run"), "--claimed-eps is missing; see `canarybank gate --help`."),
         (("gate", "run", "--claimed-eps", "x"), "The value 'x' of --claimed-eps cannot be used; give a number."),
         (("verify",), "RUN is missing; see `canarybank verify --help`."),

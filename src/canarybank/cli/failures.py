@@ -118,7 +118,8 @@ def _refused(error: usage.ValidationError) -> str | None:
 
 
 def _repeated(error: usage.RepeatArgumentError) -> str:
-    return f"The option {error.token.keyword} is given twice; give it once."
+    several = ", with commas between several values" if "." in (error.token.keyword or "") else ""
+    return f"The option {error.token.keyword} is given twice; give it once{several}."
 
 
 def _unused(error: usage.UnusedCliTokensError) -> str:
