@@ -1,13 +1,12 @@
 """Make the stage of the bank: read, generate or take the embedded candidate texts."""
 
-import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from canarybank.errors import ConfigError, DataError
+from canarybank.errors import ColumnError, ConfigError, DataError
 from canarybank.experiment.config import BankConfig
 from canarybank.experiment.embedded import embedded_bank
 from canarybank.experiment.stage_cache import StageCache, stage_key
@@ -16,6 +15,7 @@ from canarybank.generate import CandidateBank, Generator, Prompt, load_prompt, m
 from canarybank.progress import SILENT, Progress
 from canarybank.store import file_errors, parse_json
 from canarybank.users import Users
+from canarybank.users.delimited import csv_column
 
 __all__ = ["GENERATED_SIZE", "Candidates", "bank_labels", "bank_prompt", "gather_candidates", "read_texts"]
 
@@ -188,13 +188,10 @@ def _parquet(path: Path, column: str) -> tuple[str, ...]:
 
 
 def _csv(content: str, column: str, path: Path) -> list[str]:
-    rows = csv.DictReader(io.StringIO(content, newline=""))
-    if column not in (rows.fieldnames or ()):
-        raise DataError(f"{path} has no column {column!r}; it has {', '.join(rows.fieldnames or ())}. Set bank.text.")
     try:
-        return [row[column] or "" for row in rows]
-    except csv.Error as error:
-        raise DataError(f"{path} is no CSV file at line {rows.line_num}: {error}.") from None
+        return csv_column(io.StringIO(content), str(path), column)
+    except ColumnError as error:
+        raise DataError(f"{error.what} Set bank.text.") from None
 
 
 def _jsonl(content: str, column: str, path: Path) -> list[str]:
@@ -211,4 +208,4 @@ def _jsonl(content: str, column: str, path: Path) -> list[str]:
 
 def _lines(content: str, column: str, path: Path) -> list[str]:
     del column, path
-    return content.splitlines()
+    return content.split("\n")  # as every line end was read; splitlines() would cut at others inside a text too
