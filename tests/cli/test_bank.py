@@ -1,5 +1,6 @@
 import json
 
+import polars as pl
 import pytest
 
 import canarybank.experiment.writers as room
@@ -98,6 +99,31 @@ def test_without_labels_it_says_how_to_name_them(cli, own):
 def test_a_file_that_is_no_bank_is_refused(cli, tmp_path):
     (tmp_path / "x.parquet").write_text("no")
     assert cli("bank", "show", "x.parquet").code == 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "held", "message"),
+    [
+        (["a", None], "{}", "Row 2 of 'x.parquet' has no text"),
+        ([1, 2], "{}", "holds Int64, not text"),
+        ([b"a"], "{}", "holds Binary, not text"),
+        ([["a"]], "{}", "holds List(String), not text"),
+        (["a"], "[1]", "is [1], not a JSON object"),
+    ],
+)
+def test_a_table_that_is_no_bank_is_explained(cli, tmp_path, texts, held, message):
+    pl.DataFrame({"text": texts}).write_parquet(tmp_path / "x.parquet", metadata={"canarybank": held})
+    outcome = cli("bank", "show", "x.parquet")
+    assert outcome.code == 2
+    assert message in " ".join(outcome.err.split())
+
+
+@pytest.mark.parametrize("counters", [[1, 2], {"kept": "many"}, "none", 3])
+def test_counters_that_are_none_are_not_recorded(cli, tmp_path, counters):
+    CandidateBank(("a",), ("",), provenance={"generator": "g", "counters": counters}).write(tmp_path / "x.parquet")
+    outcome = cli("bank", "show", "x.parquet")
+    assert outcome.code == 0, outcome.err
+    assert "not recorded" in outcome.out
 
 
 @pytest.mark.parametrize("name", ["nothere.parquet", "folder"])

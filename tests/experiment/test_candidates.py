@@ -84,6 +84,29 @@ def test_examples_are_read_as_strictly_as_a_bank(tmp_path):
         bank_prompt(BankConfig(examples=str(tmp_path / "a.csv")))
 
 
+@pytest.mark.parametrize("column", ["text", "body"])
+def test_a_parquet_bank_that_is_none_is_named(tmp_path, column):
+    import polars as pl
+
+    path = tmp_path / "v[1].parquet"
+    pl.DataFrame({column: [1, 2]}).write_parquet(path)
+    with pytest.raises(DataError, match=rf"column '{column}' of .*v\[1\]\.parquet' holds Int64, not text"):
+        read_texts(path, column)
+    pl.DataFrame({column: []}, schema={column: pl.String}).write_parquet(path)
+    with pytest.raises(DataError, match="holds no texts"):
+        read_texts(path, column)
+    pl.DataFrame({column: ["one"]}).write_parquet(path)
+    assert read_texts(path, column) == ("one",)
+
+
+def test_a_row_without_a_text_is_named(tmp_path, users, cache):
+    import polars as pl
+
+    pl.DataFrame({"text": ["one", None]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"Row 2 of .*a\.parquet' has no text in the column 'text'"):
+        gather_candidates(BankConfig(source=str(tmp_path / "a.parquet")), users, None, cache)
+
+
 def test_a_bank_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DataError, match=r"no file of texts .*none\.csv"):
         read_texts(tmp_path / "none.csv")

@@ -120,11 +120,12 @@ def _show(bank: "CandidateBank", name: str, command: str, output: Output) -> Non
 
 def _origin(provenance: Mapping[str, Any]) -> dict[str, str]:
     """Return who wrote a bank from which prompt, and what became of the answers."""
+    from canarybank.experiment.written import counters_of
     from canarybank.generate import outcome_text
 
     written = provenance.get("generator")
     if not written:
         return {"made by": "not recorded"}
-    counters = provenance.get("counters")
+    counters = counters_of(provenance)
     asked = f"prompt {provenance.get('prompt')}, seed {provenance.get('seed')}"
     return {"made by": f"{written}, {asked}", "answers": outcome_text(counters) if counters else "not recorded"}
