@@ -83,6 +83,14 @@ def test_a_bank_is_not_written_over(cli, tmp_path):
     assert (tmp_path / "bank.parquet").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x", "x.txt", "."])
+def test_a_bank_is_written_under_a_name_that_can_be_read_back(cli, tmp_path, name):
+    outcome = cli("bank", "make", "--bank.size", "2", "--bank.labels", "town", "--out", name)
+    assert outcome.code == 2
+    assert f"name it '{'bank' if name == '.' else 'x'}.parquet' by --out" in " ".join(outcome.err.split())
+    assert not (tmp_path / name).is_file()
+
+
 def test_without_a_generator_it_says_which_flag_to_set(cli):
     outcome = cli("bank", "make", "--bank.labels", "town")
     assert outcome.code == 2

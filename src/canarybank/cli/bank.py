@@ -41,6 +41,11 @@ def make(
     from canarybank.experiment.writers import build_generator, cached_generator
     from canarybank.generate import make_bank
 
+    if out.suffix.lower() not in {".parquet", ".pq"}:
+        raise ConfigError(
+            f"A bank is written as Parquet, and bank.source tells a file's format by its name, so {str(out)!r} could "
+            f"not be read back; name it '{out.stem or 'bank'}.parquet' by --out, for example."
+        )
     if out.exists() and not force:
         raise ConfigError(f"There is already a file {str(out)!r}; name another one by --out, or replace it by --force.")
     config = given.config.bank
