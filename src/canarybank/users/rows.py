@@ -2,6 +2,8 @@
 
 import math
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -105,9 +107,13 @@ def missing_columns(where: str, wanted: Columns, found: list[str]) -> DataError 
 
 
 def plain(value: object) -> str | None:
-    """Return a number or truth value as text, and None for anything else."""
+    """Return a number, truth value or date as text, and None for anything else."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, date):
+        return str(value)
+    if isinstance(value, Decimal) and value != int(value):
+        return f"{value:f}".rstrip("0")
     if isinstance(value, float) and not value.is_integer():
         return repr(value) if math.isfinite(value) else None
     return _whole(value)
@@ -147,5 +153,7 @@ def _whole(value: object) -> str | None:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_FLOATS:
+        return str(int(value))
+    if isinstance(value, Decimal) and value == int(value):
         return str(int(value))
     return None
