@@ -104,6 +104,15 @@ def test_without_labels_it_says_how_to_name_them(cli, own):
     assert "bank.labels" in outcome.err
 
 
+def test_a_mistyped_command_is_told_from_a_missing_file(cli):
+    outcome = cli("bank", "shwo")
+    assert outcome.code == 2
+    assert "'shwo' is neither a command here nor a configuration file; the commands are make and show." in " ".join(
+        outcome.err.split()
+    )
+    assert "cannot be read" in cli("bank", "none.toml").err
+
+
 def test_a_file_that_is_no_bank_is_refused(cli, tmp_path):
     (tmp_path / "x.parquet").write_text("no")
     assert cli("bank", "show", "x.parquet").code == 2

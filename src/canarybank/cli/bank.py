@@ -25,7 +25,10 @@ command = App(name="bank", help="Make a bank with a generator, or look at one.")
 
 @command.default
 @command.command(name="make")
-@configured(shown=("bank.size", "bank.labels", "bank.prompt", "bank.examples", "generator.kind", "generator.model"))
+@configured(
+    shown=("bank.size", "bank.labels", "bank.prompt", "bank.examples", "generator.kind", "generator.model"),
+    beside=("make", "show"),
+)
 def make(
     given: Given,
     *,

@@ -24,7 +24,11 @@ _SHORT_FLOATS = {"Float32": 2.0**24, "Float16": 2.0**11}
 
 @dataclass(frozen=True, slots=True)
 class Parquet:
-    """A Parquet file, read some rows at a time; line numbers are row numbers."""
+    """A Parquet file, read some rows at a time; line numbers are row numbers.
+
+    Memory holds these rows and, as polars reads them, the packed columns of one row group: of a file that is one row
+    group, all of them.
+    """
 
     name: str = "parquet"
     columns: Columns = PLAIN
