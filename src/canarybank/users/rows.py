@@ -110,13 +110,13 @@ def plain(value: object) -> str | None:
     """Return a number, truth value or date as text, and None for anything else."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, date):
-        return str(value)
-    if isinstance(value, Decimal) and value != int(value):
-        return f"{value:f}".rstrip("0")
     if isinstance(value, float) and not value.is_integer():
         return repr(value) if math.isfinite(value) else None
-    return _whole(value)
+    if (whole := _whole(value)) is not None:
+        return whole
+    if isinstance(value, Decimal):
+        return f"{value:f}".rstrip("0")
+    return str(value) if isinstance(value, date) else None
 
 
 def _usable(text: str) -> bool:
