@@ -1,5 +1,6 @@
 import json
 
+import polars as pl
 import pytest
 
 import canarybank.experiment.writers as room
@@ -82,6 +83,14 @@ def test_a_bank_is_not_written_over(cli, tmp_path):
     assert (tmp_path / "bank.parquet").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x", "x.txt", "."])
+def test_a_bank_is_written_under_a_name_that_can_be_read_back(cli, tmp_path, name):
+    outcome = cli("bank", "make", "--bank.size", "2", "--bank.labels", "town", "--out", name)
+    assert outcome.code == 2
+    assert f"name it '{'bank' if name == '.' else 'x'}.parquet' by --out" in " ".join(outcome.err.split())
+    assert not (tmp_path / name).is_file()
+
+
 def test_without_a_generator_it_says_which_flag_to_set(cli):
     outcome = cli("bank", "make", "--bank.labels", "town")
     assert outcome.code == 2
@@ -95,9 +104,43 @@ def test_without_labels_it_says_how_to_name_them(cli, own):
     assert "bank.labels" in outcome.err
 
 
+def test_a_mistyped_command_is_told_from_a_missing_file(cli):
+    outcome = cli("bank", "shwo")
+    assert outcome.code == 2
+    assert "'shwo' is neither a command here nor a configuration file; the commands are make and show." in " ".join(
+        outcome.err.split()
+    )
+    assert "cannot be read" in cli("bank", "none.toml").err
+
+
 def test_a_file_that_is_no_bank_is_refused(cli, tmp_path):
     (tmp_path / "x.parquet").write_text("no")
     assert cli("bank", "show", "x.parquet").code == 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "held", "message"),
+    [
+        (["a", None], "{}", "Row 2 of 'x.parquet' has no text"),
+        ([1, 2], "{}", "holds Int64, not text"),
+        ([b"a"], "{}", "holds Binary, not text"),
+        ([["a"]], "{}", "holds List(String), not text"),
+        (["a"], "[1]", "is [1], not a JSON object"),
+    ],
+)
+def test_a_table_that_is_no_bank_is_explained(cli, tmp_path, texts, held, message):
+    pl.DataFrame({"text": texts}).write_parquet(tmp_path / "x.parquet", metadata={"canarybank": held})
+    outcome = cli("bank", "show", "x.parquet")
+    assert outcome.code == 2
+    assert message in " ".join(outcome.err.split())
+
+
+@pytest.mark.parametrize("counters", [[1, 2], {"kept": "many"}, "none", 3])
+def test_counters_that_are_none_are_not_recorded(cli, tmp_path, counters):
+    CandidateBank(("a",), ("",), provenance={"generator": "g", "counters": counters}).write(tmp_path / "x.parquet")
+    outcome = cli("bank", "show", "x.parquet")
+    assert outcome.code == 0, outcome.err
+    assert "not recorded" in outcome.out
 
 
 @pytest.mark.parametrize("name", ["nothere.parquet", "folder"])

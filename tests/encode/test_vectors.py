@@ -75,6 +75,11 @@ def test_a_bad_npz_is_explained(tmp_path: Path, arrays: dict[str, np.ndarray], w
         GivenVectors(tmp_path / "a.npz")
 
 
+def test_the_name_of_a_parquet_is_no_pattern(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "v[1].parquet", text=TEXTS, vector=ROWS.tolist())
+    assert np.array_equal(GivenVectors(path).encode(TEXTS), UNIT)
+
+
 def test_a_bad_parquet_is_explained(tmp_path: Path) -> None:
     path = tmp_path / "v.parquet"
     with pytest.raises(DataError, match=r"it has \['text'\]"):

@@ -179,3 +179,11 @@ def test_a_column_of_numbers_for_text_is_told_with_the_keys_too(tmp_path):
     pl.DataFrame({"user": ["a"], "text": [1.5]}).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(ColumnError, match=r"holds Float64, not text\. Set users\.user and users\.text"):
         admit_users(UsersConfig(source=str(tmp_path / "x.parquet")), COHORTS, StageCache(tmp_path / "cache"))
+
+
+def test_users_that_were_read_by_an_older_rule_are_read_again(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("user,text\na,x\n")
+    config = UsersConfig(source=str(tmp_path / "a.csv"))
+    key = users_key(users_source(config), admission(config, COHORTS))
+    monkeypatch.setattr("canarybank.experiment.admitted._READING", "another")
+    assert users_key(users_source(config), admission(config, COHORTS)) != key

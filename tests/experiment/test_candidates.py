@@ -3,7 +3,7 @@ import json
 import pytest
 
 from canarybank.errors import CanarybankError, ConfigError, DataError
-from canarybank.experiment.candidates import bank_labels, gather_candidates, read_texts
+from canarybank.experiment.candidates import bank_labels, bank_prompt, gather_candidates, read_texts
 from canarybank.experiment.config import BankConfig
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate import CandidateBank, ScriptedGenerator
@@ -49,11 +49,18 @@ def test_another_column_may_be_named(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", b"body\nhello\n", r"no column 'text'; it has body\. Set bank\.text"),
+        ("a.csv", b"body\nhello\n", r"no column 'text'; it has 'body'\. Set bank\.text"),
         ("a.jsonl", b'{"text": 3}\n', "Line 1 of .* holds no text"),
         ("a.jsonl", b"{\n", "line 1.* is not JSON"),
         ("a.csv", b"text\n\n", "holds no texts"),
         ("a.csv", b"text\n\xff\n", "is not UTF-8"),
+        ("a.csv", b"id,text\n1,one\n2,well, yes\n", r"row on line 3 of .* has 3 fields instead of 2; quote .* comma"),
+        ("a.csv", b"id,text\n1,one\n2\n", r"row on line 3 of .* has 1 fields instead of 2"),
+        ("a.csv", b'text\none\n"two\nthree\n', r"quote opened on line 3 of .* is never closed.* write the quote twice"),
+        ("a.csv", b'text\n"' + b"x\n" * 99_999, r"quote opened on line 2 of .* is not closed by .* the quote twice"),
+        ("a.csv", b"text,text\none,two\n", r"2 columns named 'text'; rename"),
+        ("a.csv", b"text" + b"x" * 140_000 + b"\n", r"row on line 1 of .* cannot be read: field larger"),
+        ("a.csv", b"", "no line that names its columns"),
         ("a.xls", b"text\n", "does not tell its format"),
         ("a.parquet", b"text\n", "no parquet file"),
     ],
@@ -62,6 +69,42 @@ def test_a_file_that_is_no_bank_is_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CanarybankError, match=message):
         read_texts(tmp_path / name)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_only_line_ends_part_the_texts_of_a_plain_file(tmp_path, end):
+    texts = ("one \u2028 two", "three \x0c four", "five \x85 six", "seven \x1c eight")
+    (tmp_path / "a.txt").write_text(end.join(texts), encoding="utf-8", newline="")
+    assert read_texts(tmp_path / "a.txt") == texts
+
+
+def test_examples_are_read_as_strictly_as_a_bank(tmp_path):
+    (tmp_path / "a.csv").write_text("text\nwell, yes\n")
+    with pytest.raises(DataError, match="2 fields instead of 1"):
+        bank_prompt(BankConfig(examples=str(tmp_path / "a.csv")))
+
+
+@pytest.mark.parametrize("column", ["text", "body"])
+def test_a_parquet_bank_that_is_none_is_named(tmp_path, column):
+    import polars as pl
+
+    path = tmp_path / "v[1].parquet"
+    pl.DataFrame({column: [1, 2]}).write_parquet(path)
+    with pytest.raises(DataError, match=rf"column '{column}' of .*v\[1\]\.parquet' holds Int64, not text"):
+        read_texts(path, column)
+    pl.DataFrame({column: []}, schema={column: pl.String}).write_parquet(path)
+    with pytest.raises(DataError, match="holds no texts"):
+        read_texts(path, column)
+    pl.DataFrame({column: ["one"]}).write_parquet(path)
+    assert read_texts(path, column) == ("one",)
+
+
+def test_a_row_without_a_text_is_named(tmp_path, users, cache):
+    import polars as pl
+
+    pl.DataFrame({"text": ["one", None]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"Row 2 of .*a\.parquet' has no text in the column 'text'"):
+        gather_candidates(BankConfig(source=str(tmp_path / "a.parquet")), users, None, cache)
 
 
 def test_a_bank_that_is_not_there_is_named(tmp_path):

@@ -138,6 +138,19 @@ def test_a_file_that_is_no_bank_is_refused(tmp_path):
     assert CandidateBank.read(path).labels == ("", "")
 
 
+@pytest.mark.parametrize("held", ["[]", "3", '"x"', "null"])
+def test_provenance_that_is_no_object_is_refused(tmp_path, held):
+    pl.DataFrame({"text": ["a"]}).write_parquet(tmp_path / "x.parquet", metadata={"canarybank": held})
+    with pytest.raises(DataError, match=r"metadata 'canarybank' of .*x\.parquet' is .*, not a JSON object"):
+        CandidateBank.read(tmp_path / "x.parquet")
+
+
+def test_a_text_that_stands_twice_is_told_with_the_file(tmp_path):
+    pl.DataFrame({"text": ["a", "a"]}).write_parquet(tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=r"x\.parquet' is no bank: .* twice: 'a'\. Keep one"):
+        CandidateBank.read(tmp_path / "x.parquet")
+
+
 def test_a_bank_checks_itself():
     with pytest.raises(InputError, match="twice: 'a'"):
         CandidateBank(("a", "a"), ("", ""))

@@ -252,6 +252,17 @@ def test_nobody_admitted_shows_the_arithmetic(write: Callable[..., Path]) -> Non
     assert "The largest has 2 usable records, and the minimum is 3" in message
 
 
+def test_where_no_record_has_a_label_that_was_asked_for_those_that_exist_are_told(write: Callable[..., Path]) -> None:
+    path = _csv(write, [("a", "x", "4.0"), ("a", "y", "4.0"), ("b", "x", "1.0"), ("b", " ", "2.0")])
+    with pytest.raises(DataError, match=r"3 rows with label not asked for.* a label of \['4'\]; ") as caught:
+        admit(_labelled(path), Admission(labels=frozenset("4")))
+    assert "the labels that exist are '4.0' (2 rows), '1.0' (1 rows). Ask for labels exactly" in str(caught.value)
+    assert "minimum is" not in str(caught.value)
+    path = _csv(write, [("a", "x", str(i)) for i in range(2000)])
+    with pytest.raises(DataError, match=r"'7' \(1 rows\) and others\. Ask"):
+        admit(_labelled(path), Admission(labels=frozenset("x")))
+
+
 def test_rows_of_which_none_can_be_used(write: Callable[..., Path]) -> None:
     with pytest.raises(DataError, match="of 0 users in 1 rows, none had a usable record; skipped 1 rows with no user"):
         admit(write("a.csv", "user,text\n,x\n"))

@@ -136,6 +136,14 @@ def test_a_name_that_promises_an_archive(write: Callable[..., Path], name: str) 
         _lines(write(name, "user,text\n"))
 
 
+@pytest.mark.parametrize("content", [b"x\n", gzip.compress(b"x\n")])
+def test_a_file_that_is_no_archive_has_no_member_to_ask_for(write: Callable[..., Path], content: bytes) -> None:
+    path = write("a.csv", content)
+    assert _lines(path) == ["x\n"]
+    with pytest.raises(DataError, match=r"a\.csv is no archive of files, so there is no 'b\.csv' in it; leave"):
+        _lines(path, member="b.csv")
+
+
 def test_a_gzip_cut_short_is_an_error_with_its_line(write: Callable[..., Path]) -> None:
     body = "".join(f"line {i} {os.urandom(8).hex()}\n" for i in range(20_000)).encode()
     path = write("a.gz", gzip.compress(body)[:-5000])

@@ -3,6 +3,8 @@ import io
 import os
 import zipfile
 from collections.abc import Callable
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,34 @@ def test_rows_have_numbers_and_whole_ids(table: Path) -> None:
 def test_ids_that_pandas_made_floats(tmp_path: Path) -> None:
     pl.DataFrame({"user": [1.0, None, float("nan")], "text": ["x", "y", "z"]}).write_parquet(tmp_path / "a.parquet")
     assert _rows(tmp_path / "a.parquet") == [Row(1, "1", "x"), Skip(2, Fault.NO_USER), Skip(3, Fault.NO_USER)]
+
+
+@pytest.mark.parametrize(("kind", "limit"), [(pl.Float32, 2**24), (pl.Float64, 2**53)])
+def test_ids_that_a_float_cannot_tell_apart_are_no_ids(tmp_path: Path, kind: Any, limit: int) -> None:
+    ids = pl.Series([0, limit - 1, limit, limit + 1, -limit, None, float("nan")], dtype=kind, strict=False)
+    pl.DataFrame({"user": ids, "text": ["x"] * 7}).write_parquet(tmp_path / "a.parquet")
+    rows = _rows(tmp_path / "a.parquet")
+    assert rows[:2] == [Row(1, "0", "x"), Row(2, str(limit - 1), "x")]
+    assert [row.fault for row in rows[2:] if isinstance(row, Skip)] == [Fault.BAD_USER] * 3 + [Fault.NO_USER] * 2
+
+
+def test_decimals_and_dates_have_a_text(tmp_path: Path) -> None:
+    users = pl.Series([Decimal(7), Decimal(10**20 + 1)], dtype=pl.Decimal(38, 0))
+    frame = {"user": users, "text": ["x", "y"], "day": [date(2026, 1, 2), date(2026, 1, 3)]}
+    pl.DataFrame(frame).write_parquet(tmp_path / "a.parquet")
+    assert _rows(tmp_path / "a.parquet", columns=Columns(label="day")) == [
+        Row(1, "7", "x", "2026-01-02"),
+        Row(2, str(10**20 + 1), "y", "2026-01-03"),
+    ]
+
+
+@pytest.mark.parametrize("value", [b"a", ["a"], {"a": 1}, timedelta(1)])
+def test_ids_and_labels_without_a_text_are_refused(tmp_path: Path, value: Any) -> None:
+    pl.DataFrame({"odd": [value], "user": ["a"], "text": ["x"]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"column 'odd' of .* holds .*, and user ids are text or whole .* as strings"):
+        _rows(tmp_path / "a.parquet", columns=Columns("odd"))
+    with pytest.raises(DataError, match=r"column 'odd' of .* holds .*, and labels are text, numbers or dates; write"):
+        _rows(tmp_path / "a.parquet", columns=Columns(label="odd"))
 
 
 def test_categories_are_text(tmp_path: Path) -> None:

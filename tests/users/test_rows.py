@@ -1,9 +1,11 @@
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from canarybank.errors import ColumnError, DataError, InputError
-from canarybank.users.rows import Columns, Fault, Row, Skip, as_row, malformed, missing_columns
+from canarybank.users.rows import Columns, Fault, Row, Skip, as_row, malformed, missing_columns, plain
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,8 @@ def test_user_ids_become_text(user: Any, name: str) -> None:
         (float("nan"), Fault.NO_USER),
         (float("inf"), Fault.BAD_USER),
         (1.5, Fault.BAD_USER),
+        (Decimal("1.5"), Fault.BAD_USER),
+        (date(2026, 1, 2), Fault.BAD_USER),
         (2.0**53, Fault.BAD_USER),
         (True, Fault.BAD_USER),
         (["a"], Fault.BAD_USER),
@@ -56,6 +60,16 @@ def test_unusable_texts_are_counted_with_their_user(text: Any, fault: Fault) -> 
 )
 def test_labels_become_text(label: Any, known: str) -> None:
     assert as_row(1, "u", "hi", label, labelled=True) == Row(1, "u", "hi", known)
+
+
+def test_decimals_and_dates_become_text() -> None:
+    assert [as_row(1, Decimal(number), "hi") for number in ("7.00", 10**37 + 1)] == [
+        Row(1, "7", "hi"),
+        Row(1, str(10**37 + 1), "hi"),
+    ]
+    values = (Decimal("4.00"), Decimal("4.50"), date(2026, 1, 2), datetime(2026, 1, 2, 3, tzinfo=UTC))
+    labels = ("4", "4.5", "2026-01-02", "2026-01-02 03:00:00+00:00")
+    assert tuple(plain(value) for value in values) == labels
 
 
 @pytest.mark.parametrize("label", [None, "", " ", float("nan"), float("inf"), [], "a\0"])

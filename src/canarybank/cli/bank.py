@@ -25,7 +25,10 @@ command = App(name="bank", help="Make a bank with a generator, or look at one.")
 
 @command.default
 @command.command(name="make")
-@configured(shown=("bank.size", "bank.labels", "bank.prompt", "bank.examples", "generator.kind", "generator.model"))
+@configured(
+    shown=("bank.size", "bank.labels", "bank.prompt", "bank.examples", "generator.kind", "generator.model"),
+    beside=("make", "show"),
+)
 def make(
     given: Given,
     *,
@@ -41,6 +44,11 @@ def make(
     from canarybank.experiment.writers import build_generator, cached_generator
     from canarybank.generate import make_bank
 
+    if out.suffix.lower() not in {".parquet", ".pq"}:
+        raise ConfigError(
+            f"A bank is written as Parquet, and bank.source tells a file's format by its name, so {str(out)!r} could "
+            f"not be read back; name it '{out.stem or 'bank'}.parquet' by --out, for example."
+        )
     if out.exists() and not force:
         raise ConfigError(f"There is already a file {str(out)!r}; name another one by --out, or replace it by --force.")
     config = given.config.bank
@@ -120,11 +128,12 @@ def _show(bank: "CandidateBank", name: str, command: str, output: Output) -> Non
 
 def _origin(provenance: Mapping[str, Any]) -> dict[str, str]:
     """Return who wrote a bank from which prompt, and what became of the answers."""
+    from canarybank.experiment.written import counters_of
     from canarybank.generate import outcome_text
 
     written = provenance.get("generator")
     if not written:
         return {"made by": "not recorded"}
-    counters = provenance.get("counters")
+    counters = counters_of(provenance)
     asked = f"prompt {provenance.get('prompt')}, seed {provenance.get('seed')}"
     return {"made by": f"{written}, {asked}", "answers": outcome_text(counters) if counters else "not recorded"}

@@ -43,6 +43,7 @@ def configured(
     preset: str | None = None,
     short: Mapping[str, str] = MappingProxyType({}),
     sweeping: bool = False,
+    beside: Iterable[str] = (),
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     """Give a command a configuration as its first argument, and the flags of its keys.
 
@@ -52,6 +53,7 @@ def configured(
         preset: The preset that the command starts from, where the user has no choice.
         short: Further names of flags, by key.
         sweeping: Whether the command has a use for the grid that a file may ask for.
+        beside: The commands that can be typed in the place of the file, where there are some.
     """
     known, taken, few = fields(), list(only if only is not None else fields()), only is not None
     names = {key: f"--{key.partition('.')[2]}" for key in taken} if few else short
@@ -62,6 +64,7 @@ def configured(
             flags = {key: given.pop(_identifier(key), None) for key in taken}
             chosen = preset or given.pop("preset", None)
             values = {key: _read(known[key], value) for key, value in flags.items() if value is not None}
+            _check_word(config, beside)
             resolved = resolve(config, values, chosen)
             if resolved.sweep and not sweeping:
                 raise ConfigError(
@@ -81,6 +84,16 @@ def configured(
         return command
 
     return decorate
+
+
+def _check_word(config: Path | None, commands: Iterable[str]) -> None:
+    """Take a bare word that is no file for a command that was mistyped."""
+    known = list(commands)
+    if config is None or not known or len(config.parts) != 1 or config.suffix or config.exists():
+        return
+    raise ConfigError(
+        f"{str(config)!r} is neither a command here nor a configuration file; the commands are {' and '.join(known)}."
+    )
 
 
 def _file() -> inspect.Parameter:

@@ -88,7 +88,7 @@ def _read_parquet(path: Path) -> tuple[list[str], NDArray[Any]]:
     import polars as pl
 
     try:
-        frame = pl.read_parquet(path)
+        frame = pl.read_parquet(path, glob=False)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{str(path)!r} cannot be read as parquet ({error}).") from error
     if "vector" not in frame.columns or not {"text", "sha256"} & set(frame.columns):

@@ -31,6 +31,9 @@ __all__ = ["People", "admission", "admit_users", "users_key", "users_source"]
 _CANARY_CHOICE = 4
 """Where the cap is ours to choose, at least this many users for each canary have as many records as it."""
 
+_READING = "short floats apart"
+"""How files are read; changed whenever the same file gives other users than before, so that no older cache is taken."""
+
 _COLUMN_KEYS = (
     "Set users.user and users.text to the columns that hold the user's id and the text (as flags: --users.user and "
     "--users.text), and users.label where labels are read."
@@ -114,7 +117,7 @@ def users_key(given: Source, rule: Admission) -> str:
     if not given.built_in and not given.path.is_file():
         raise DataError(f"There is no file of users {str(given.path)!r}; check users.source.")
     content = "chitchat-dataset 0.9.0" if given.built_in else hash_file(given.path)
-    return stage_key("users", content=content, format=shape, strict=given.strict, admission=chosen)
+    return stage_key("users", reading=_READING, content=content, format=shape, strict=given.strict, admission=chosen)
 
 
 def _shape(value: Any) -> dict[str, Any]:

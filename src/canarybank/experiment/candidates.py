@@ -1,21 +1,22 @@
 """Make the stage of the bank: read, generate or take the embedded candidate texts."""
 
-import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from canarybank.errors import ConfigError, DataError
+from canarybank.errors import ColumnError, ConfigError, DataError
 from canarybank.experiment.config import BankConfig
 from canarybank.experiment.embedded import embedded_bank
 from canarybank.experiment.stage_cache import StageCache, stage_key
 from canarybank.experiment.written import counters_of
 from canarybank.generate import CandidateBank, Generator, Prompt, load_prompt, make_bank
+from canarybank.generate.table import read_table, text_column
 from canarybank.progress import SILENT, Progress
 from canarybank.store import file_errors, parse_json
 from canarybank.users import Users
+from canarybank.users.delimited import csv_column
 
 __all__ = ["GENERATED_SIZE", "Candidates", "bank_labels", "bank_prompt", "gather_candidates", "read_texts"]
 
@@ -92,7 +93,7 @@ def read_texts(path: Path, column: str = "text") -> tuple[str, ...]:
         raise DataError(f"There is no file of texts {str(path)!r}; check the path.")
     suffix = path.suffix.lower()
     if suffix in {".parquet", ".pq"}:
-        return _parquet(path, column)
+        return _some(_parquet(path, column), path)
     with file_errors(path, "read"):
         try:
             content = path.read_text(encoding="utf-8-sig")
@@ -102,9 +103,7 @@ def read_texts(path: Path, column: str = "text") -> tuple[str, ...]:
     if suffix not in readers:
         raise DataError(f"The name of {path} does not tell its format; use one of .parquet, .csv, .jsonl and .txt.")
     texts = [text for text in readers[suffix](content, column, path) if text.strip()]
-    if not texts:
-        raise DataError(f"{path} holds no texts; it must hold at least one.")
-    return tuple(dict.fromkeys(texts))
+    return _some(tuple(dict.fromkeys(texts)), path)
 
 
 def _generated(
@@ -172,29 +171,24 @@ def _first(texts: Sequence[str], size: int | None, where: str) -> tuple[str, ...
     return tuple(texts[:size])
 
 
+def _some(texts: tuple[str, ...], path: Path) -> tuple[str, ...]:
+    if not texts:
+        raise DataError(f"{path} holds no texts; it must hold at least one.")
+    return texts
+
+
 def _parquet(path: Path, column: str) -> tuple[str, ...]:
     if column == "text":
         return CandidateBank.read(path).texts
-    import polars as pl
-
-    try:
-        with file_errors(path, "read"):
-            frame = pl.read_parquet(path)
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path} cannot be read as Parquet ({error}).") from None
-    if column not in frame.columns:
-        raise DataError(f"{path} has no column {column!r}; it has {', '.join(frame.columns)}. Set bank.text.")
-    return tuple(dict.fromkeys(str(text) for text in frame[column].drop_nulls()))
+    frame, _ = read_table(path)
+    return tuple(dict.fromkeys(text_column(frame, column, path, gaps=True)))
 
 
 def _csv(content: str, column: str, path: Path) -> list[str]:
-    rows = csv.DictReader(io.StringIO(content, newline=""))
-    if column not in (rows.fieldnames or ()):
-        raise DataError(f"{path} has no column {column!r}; it has {', '.join(rows.fieldnames or ())}. Set bank.text.")
     try:
-        return [row[column] or "" for row in rows]
-    except csv.Error as error:
-        raise DataError(f"{path} is no CSV file at line {rows.line_num}: {error}.") from None
+        return csv_column(io.StringIO(content), str(path), column)
+    except ColumnError as error:
+        raise DataError(f"{error.what} Set bank.text.") from None
 
 
 def _jsonl(content: str, column: str, path: Path) -> list[str]:
@@ -211,4 +205,4 @@ def _jsonl(content: str, column: str, path: Path) -> list[str]:
 
 def _lines(content: str, column: str, path: Path) -> list[str]:
     del column, path
-    return content.splitlines()
+    return content.split("\n")  # as every line end was read; splitlines() would cut at others inside a text too

@@ -14,9 +14,10 @@ from canarybank.generate.distinct import Distinct
 from canarybank.generate.harvest import Plan, harvest
 from canarybank.generate.prompts import Prompt, load_prompt
 from canarybank.generate.protocol import Generator, Request
+from canarybank.generate.table import label_column, read_table, text_column
 from canarybank.progress import SILENT, Progress
 from canarybank.seeds import stream
-from canarybank.store import atomic_writer, canonical_json, file_errors, hash_json, parse_json
+from canarybank.store import atomic_writer, canonical_json, hash_json, parse_json
 
 __all__ = ["CandidateBank", "bank_plan", "make_bank"]
 
@@ -64,19 +65,18 @@ class CandidateBank:
     @classmethod
     def read(cls, path: Path | str) -> "CandidateBank":
         """Read a bank from parquet: a column text, and label where there is one."""
-        import polars as pl
-
-        try:
-            with file_errors(path, "read"):
-                frame = pl.read_parquet(path)
-                metadata = pl.read_parquet_metadata(path)
-        except pl.exceptions.PolarsError as error:
-            raise DataError(f"{str(path)!r} is no parquet file ({error}); make it by `canarybank bank`.") from None
-        if "text" not in frame.columns:
-            raise DataError(f"{str(path)!r} has no column 'text'; it has {frame.columns}.")
-        labels = frame["label"].to_list() if "label" in frame.columns else [""] * len(frame)
+        frame, metadata = read_table(path)
+        texts, labels = text_column(frame, "text", path), label_column(frame, path)
         provenance = parse_json(metadata.get(_METADATA, "{}"), path)
-        return cls(tuple(frame["text"].to_list()), tuple(str(x or "") for x in labels), provenance=provenance)
+        if not isinstance(provenance, dict):
+            raise DataError(
+                f"The metadata {_METADATA!r} of {str(path)!r} is {provenance!r:.60}, not a JSON object that tells how "
+                "the bank came to be; write it as one, or leave it out."
+            )
+        try:
+            return cls(tuple(texts), tuple(labels), provenance=provenance)
+        except InputError as error:
+            raise DataError(f"{str(path)!r} is no bank: {error} Keep one of them.") from None
 
 
 def make_bank(

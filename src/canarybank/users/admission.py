@@ -20,6 +20,9 @@ from canarybank.users.sources import Source, source
 
 __all__ = ["ADMISSIONS", "Admission", "Admitted", "admit"]
 
+_LABELS_LISTED = 8
+_LABELS_COUNTED = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:
@@ -209,6 +212,8 @@ def _nobody(given: Source, rule: Admission, census: _Census, drops: Mapping[str,
         f"{'; skipped ' + ', '.join(skips) if skips else ''}. "
     )
     most = max(census.counts.values(), default=0)
+    if rule.labels is not None and Fault.LABEL in census.skipped and not most:
+        return DataError(found + _other_labels(given, rule))
     why = _first_malformed(given) if Fault.MALFORMED in census.skipped and not most else None
     if isinstance(why, ColumnError):
         return ColumnError(f"{found}{why.what}", why.args[1])
@@ -217,6 +222,20 @@ def _nobody(given: Source, rule: Admission, census: _Census, drops: Mapping[str,
     return DataError(
         f"{found}The largest has {most:,} usable records, and the minimum is {rule.minimum:,}; "
         f"lower the minimum or read a larger file."
+    )
+
+
+def _other_labels(given: Source, rule: Admission) -> str:
+    """Say which labels there are where none that was asked for is, by reading the records again without the choice."""
+    counts: Counter[str] = Counter()
+    for row in _judged(given.rows(), replace(rule, labels=None)):
+        if isinstance(row, Row) and row.label is not None and (row.label in counts or len(counts) < _LABELS_COUNTED):
+            counts[row.label] += 1
+    listed = ", ".join(f"{label!r} ({count:,} rows)" for label, count in counts.most_common(_LABELS_LISTED))
+    more = " and others" if len(counts) > _LABELS_LISTED else ""
+    return (
+        f"No usable record has a label of {sorted(rule.labels or ())}; the labels that exist are {listed}{more}. Ask "
+        "for labels exactly as they are written there, or for none, by users.labels."
     )
 
 

@@ -1,19 +1,25 @@
 """Read rows from CSV, TSV and their kin."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
-from canarybank.errors import DataError, InputError
+from canarybank.errors import ColumnError, DataError, InputError
 from canarybank.progress import SILENT, Progress
-from canarybank.users.files import Opened, lines, opened
+from canarybank.users.files import lines, opened
 from canarybank.users.members import Member
 from canarybank.users.rows import PLAIN, Columns, Fault, Row, Skip, as_row, malformed, missing_columns
 
-__all__ = ["Delimited"]
+__all__ = ["Delimited", "csv_column"]
+
+_AS_ANY_OTHER = 'or take quotes as any other character by quote="".'
+_DOUBLED = "or, where it is part of the text, quote the whole field and write the quote twice."
+_RIGHT_DELIMITER = "quote fields that hold the delimiter, or name the right delimiter."
+_UNQUOTED = "it is read without quoting: where its fields are quoted, say by which character: quote='\"'."
+_QUOTE_COMMAS = "quote fields that hold a comma."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,8 @@ class Delimited:
     ) -> Iterator[Row | Skip]:
         """Yield every row of the file after its header, each with the line on which it begins."""
         with opened(path, Member(self.member, self.usual), progress, work) as file:
-            records = self._records(file, strict=strict)
+            content = lines(file, self.encoding, strict=strict)
+            records = _records(content, file.name, self.delimiter, self.quote, _AS_ANY_OTHER, strict=strict)
             header = list(self.header) if self.header is not None else _first(records, file.name)
             if error := missing_columns(file.name, self.columns, header):
                 raise error
@@ -60,35 +67,58 @@ class Delimited:
                 elif not fields:
                     yield Skip(line, Fault.BLANK)
                 else:
-                    yield malformed(line, _miscounted(line, file.name, len(fields), width, self.quote), strict=strict)
+                    yield malformed(line, _miscounted(line, file.name, len(fields), width, self._fix), strict=strict)
 
-    def _records(self, file: Opened, *, strict: bool) -> Iterator[tuple[int, list[str] | Skip]]:
-        """Yield the fields of each record with its first line; nothing may end inside a quoted field."""
-        ended = False
+    @property
+    def _fix(self) -> str:
+        return _UNQUOTED if self.quote is None else _RIGHT_DELIMITER
 
-        def feed() -> Iterator[str]:
-            nonlocal ended
-            yield from lines(file, self.encoding, strict=strict)
-            ended = True
 
-        reader = csv.reader(feed(), delimiter=self.delimiter, quotechar=self.quote, quoting=_quoting(self.quote))
-        while True:
-            line = reader.line_num + 1
-            try:
-                fields = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                if _ran_on(error, line, reader.line_num):
-                    raise DataError(_open_quote(line, file.name, reader.line_num)) from error
-                yield line, malformed(line, _unreadable(line, file.name, error), strict=strict)
-                continue
-            if ended:
-                raise DataError(
-                    f"The quote opened on line {line} of {file.name} is never closed; close it, or take quotes as any "
-                    'other character by quote="".'
-                )
-            yield line, fields
+def csv_column(content: Iterable[str], name: str, column: str) -> list[str]:
+    """Return one column of a CSV file's lines; a wrong number of fields or an open quote is an error."""
+    records = _records(content, name, ",", '"', _DOUBLED, strict=True)
+    header = _first(records, name)
+    if column not in header:
+        existing = ", ".join(repr(each) for each in header)
+        raise ColumnError(f"{name} has no column {column!r}; it has {existing}.", "Name one of these.")
+    if (times := header.count(column)) > 1:
+        raise DataError(f"{name} has {times} columns named {column!r}; rename all but one.")
+    place, width, values = header.index(column), len(header), []
+    for line, fields in records:
+        if isinstance(fields, Skip) or not fields:
+            continue
+        if len(fields) != width:
+            raise DataError(_miscounted(line, name, len(fields), width, _QUOTE_COMMAS))
+        values.append(fields[place])
+    return values
+
+
+def _records(
+    content: Iterable[str], name: str, delimiter: str, quote: str | None, otherwise: str, *, strict: bool
+) -> Iterator[tuple[int, list[str] | Skip]]:
+    """Yield the fields of each record with its first line; nothing may end inside a quoted field."""
+    ended = False
+
+    def feed() -> Iterator[str]:
+        nonlocal ended
+        yield from content
+        ended = True
+
+    reader = csv.reader(feed(), delimiter=delimiter, quotechar=quote, quoting=_quoting(quote))
+    while True:
+        line = reader.line_num + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if _ran_on(error, line, reader.line_num):
+                raise DataError(_open_quote(line, name, reader.line_num, otherwise)) from error
+            yield line, malformed(line, _unreadable(line, name, error), strict=strict)
+            continue
+        if ended:
+            raise DataError(f"The quote opened on line {line} of {name} is never closed; close it, {otherwise}")
+        yield line, fields
 
 
 def _quoting(quote: str | None) -> Literal[0, 3]:
@@ -104,11 +134,8 @@ def _first(records: Iterator[tuple[int, list[str] | Skip]], name: str) -> list[s
     raise DataError(f"{name} has no line that names its columns; the first line must.")
 
 
-def _miscounted(line: int, name: str, found: int, wanted: int, quote: str | None) -> str:
-    start = f"The row on line {line} of {name} has {found} fields instead of {wanted}; "
-    if quote is None:
-        return f"{start}it is read without quoting: where its fields are quoted, say by which character: quote='\"'."
-    return f"{start}quote fields that hold the delimiter, or name the right delimiter."
+def _miscounted(line: int, name: str, found: int, wanted: int, fix: str) -> str:
+    return f"The row on line {line} of {name} has {found} fields instead of {wanted}; {fix}"
 
 
 def _ran_on(error: csv.Error, first: int, last: int) -> bool:
@@ -116,10 +143,10 @@ def _ran_on(error: csv.Error, first: int, last: int) -> bool:
     return "field limit" in str(error) and last > first
 
 
-def _open_quote(first: int, name: str, last: int) -> str:
+def _open_quote(first: int, name: str, last: int, otherwise: str) -> str:
     return (
         f"The quote opened on line {first} of {name} is not closed by line {last}, after more than "
-        f'{csv.field_size_limit():,} characters; close it, or take quotes as any other character by quote="".'
+        f"{csv.field_size_limit():,} characters; close it, {otherwise}"
     )
 
 

@@ -77,7 +77,7 @@ def _checked_size(path: Path) -> int:
 
 def _unpack(stack: ExitStack, stream: io.BufferedReader, name: str, member: Member) -> tuple[io.BufferedReader, str]:
     """Peel one layer after another, as the first bytes tell them, until none is left."""
-    seekable = True
+    seekable, plain = True, name
     try:
         while True:
             head = stream.peek(512)[:512]
@@ -97,6 +97,8 @@ def _unpack(stack: ExitStack, stream: io.BufferedReader, name: str, member: Memb
         raise _damaged(name, "", error) from error
     if seekable and name.lower().endswith(PACKED):
         raise DataError(f"{name} is named as an archive but is none; it may be cut short or misnamed.")
+    if member.asked and name == plain:
+        raise DataError(f"{name} is no archive of files, so there is no {member.asked!r} in it; leave the member out.")
     return stream, name
 
 

@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["Parquet"]
 
 _ROWS_AT_ONCE = 2**16
+_SHORT_FLOATS = {"Float32": 2.0**24, "Float16": 2.0**11}
 
 
 @dataclass(frozen=True, slots=True)
 class Parquet:
-    """A Parquet file, read some rows at a time; line numbers are row numbers."""
+    """A Parquet file, read some rows at a time; line numbers are row numbers.
+
+    Memory holds these rows and, as polars reads them, the packed columns of one row group: of a file that is one row
+    group, all of them.
+    """
 
     name: str = "parquet"
     columns: Columns = PLAIN
@@ -41,11 +46,13 @@ class Parquet:
         with _plain_file(path, Member(self.member), progress) as plain:
             try:
                 frame = pl.scan_parquet(plain, glob=False)
-                _check_schema(str(path), frame.collect_schema(), self.columns)
+                schema = frame.collect_schema()
+                _check_schema(str(path), schema, self.columns)
+                wanted = _exact(schema, self.columns)
                 total = int(frame.select(pl.len()).collect().item())
                 with progress.stage(f"{work} {path.name}", total, "rows") as stage:
                     for start in range(0, total, _ROWS_AT_ONCE):
-                        part = frame.select(self.columns.names).slice(start, _ROWS_AT_ONCE).collect()
+                        part = frame.select(wanted).slice(start, _ROWS_AT_ONCE).collect()
                         stage.advance(part.height)
                         for line, values in enumerate(part.iter_rows(), start + 1):
                             yield as_row(line, *values, labelled=labelled)
@@ -58,12 +65,40 @@ def _check_schema(name: str, schema: "pl.Schema", columns: Columns) -> None:
 
     if error := missing_columns(name, columns, list(schema)):
         raise error
-    kinds: tuple[Any, ...] = (pl.String, pl.Categorical, pl.Enum)
-    if schema[columns.text] not in kinds:
+    text: tuple[Any, ...] = (pl.String, pl.Categorical, pl.Enum)
+    if schema[columns.text] not in text:
         raise ColumnError(
             f"The column {columns.text!r} of {name} holds {schema[columns.text]}, not text.",
             "Name the column that does by columns=Columns(text=...).",
         )
+    known = (*text, pl.Null)
+    if not (schema[columns.user].is_numeric() or schema[columns.user] in known):
+        raise DataError(_unlike(name, columns.user, schema[columns.user], "user ids are text or whole numbers"))
+    known = (*known, pl.Boolean, pl.Date, pl.Datetime)
+    if columns.label and not (schema[columns.label].is_numeric() or schema[columns.label] in known):
+        raise DataError(_unlike(name, columns.label, schema[columns.label], "labels are text, numbers or dates"))
+
+
+def _unlike(name: str, column: str, kind: object, wanted: str) -> str:
+    return (
+        f"The column {column!r} of {name} holds {kind}, and {wanted}; write it as strings, or name another column "
+        "(users.user, users.label)."
+    )
+
+
+def _exact(schema: "pl.Schema", columns: Columns) -> list["pl.Expr"]:
+    """Return what is read: the columns, ids of short floats only as far as neighbouring whole numbers differ in them.
+
+    Above that an id becomes infinite, which is no id, for two users would have become one.
+    """
+    import polars as pl
+
+    user, *others = (pl.col(name) for name in columns.names)
+    limit = _SHORT_FLOATS.get(str(schema[columns.user]))
+    if limit is not None:
+        merged = user.is_not_nan() & (user.abs() >= limit)
+        user = pl.when(merged).then(float("inf")).otherwise(user.cast(pl.Float64)).alias(columns.user)
+    return [user, *others]
 
 
 @contextmanager

@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
 from canarybank.errors import ColumnError, DataError, InputError
 
-__all__ = ["PLAIN", "Columns", "Fault", "Row", "Skip", "as_row", "malformed", "missing_columns"]
+__all__ = ["PLAIN", "Columns", "Fault", "Row", "Skip", "as_row", "malformed", "missing_columns", "plain"]
 
 # Above this, neighbouring whole numbers share one float, so that two users could become one.
 _EXACT_FLOATS = 2.0**53
@@ -76,7 +78,7 @@ def as_row(line: int, user: object, text: object, label: object = None, *, label
         return Skip(line, _text_fault(text), name)
     if not labelled:
         return Row(line, name, text)
-    known = label if type(label) is str else _plain(label)
+    known = label if type(label) is str else plain(label)
     if known is None or not _usable(known):
         return Skip(line, Fault.NO_LABEL, name)
     return Row(line, name, text, known)
@@ -102,6 +104,19 @@ def missing_columns(where: str, wanted: Columns, found: list[str]) -> DataError 
         if found.count(name) > 1:
             return DataError(f"{where} has {found.count(name)} columns named {name!r}; rename all but one.")
     return None
+
+
+def plain(value: object) -> str | None:
+    """Return a number, truth value or date as text, and None for anything else."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and not value.is_integer():
+        return repr(value) if math.isfinite(value) else None
+    if (whole := _whole(value)) is not None:
+        return whole
+    if isinstance(value, Decimal):
+        return f"{value:f}".rstrip("0")
+    return str(value) if isinstance(value, date) else None
 
 
 def _usable(text: str) -> bool:
@@ -139,13 +154,6 @@ def _whole(value: object) -> str | None:
         return str(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_FLOATS:
         return str(int(value))
+    if isinstance(value, Decimal) and value == int(value):
+        return str(int(value))
     return None
-
-
-def _plain(value: object) -> str | None:
-    """Return a number or truth value as text, and None for anything else."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and not value.is_integer():
-        return repr(value) if math.isfinite(value) else None
-    return _whole(value)
