@@ -50,7 +50,8 @@ def _refuse_unread(config: Config, attacks: tuple[Attack, ...], unread: tuple[At
         others = [attack.name for attack in attacks if attack not in unread] or ["ordinary", "exact"]
         raise ConfigError(
             f"The attacks {_listed(unread)} write nonces or paraphrases, and the file of vectors "
-            f"{config.encoder.name!r} has none for them; choose an encoder that reads texts, such as wordllama, or name other attacks: "
+            f"{config.encoder.name!r} has none for them; choose an encoder that reads texts, such as wordllama, or "
+            "name other attacks: "
             f"--attack.names {','.join(others)}."
         )
 
