@@ -61,6 +61,14 @@ def test_a_list_may_be_written_with_commas():
         ("audit", {"trials": 0}, "greater than or equal to 1"),
         ("generator", {"kind": "openai"}, "needs generator.model"),
         ("generator", {"base_url": "http://me:secret@host/v1"}, "environment variable"),
+        ("generator", {"base_url": "http://127.0.0.1:99999/v1"}, "a port of at most 65535"),
+        ("generator", {"base_url": "http://127.0.0.1:abc/v1"}, "a port of at most 65535"),
+        ("generator", {"base_url": "http://[::1/v1"}, "must be like http://host:port"),
+        ("generator", {"kind": "smollm2", "model": "foo"}, "has its own model, not 'foo'"),
+        ("generator", {"prompt_price": float("inf")}, "finite"),
+        ("generator", {"completion_price": float("inf")}, "finite"),
+        ("bank", {"tries": float("inf")}, "less than or equal to 1000"),
+        ("attack", {"tries": 1e308}, "less than or equal to 1000"),
     ],
 )
 def test_what_cannot_be_run_is_refused(section, values, message):

@@ -332,7 +332,11 @@ def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(key, monke
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://host", "localhost:80", f"http://user:{KEY}@host/v1", f"http://host/v1?key={KEY}"]
+    "url",
+    [
+        *("ftp://host", "localhost:80", f"http://user:{KEY}@host/v1", f"http://host/v1?key={KEY}"),
+        *("http://127.0.0.1:99999/v1", "http://host:abc/v1", f"http://user:{KEY}/v1", "http://[::1/v1"),
+    ],
 )
 def test_a_base_url_that_cannot_be_used_or_holds_a_secret_is_refused(url):
     with pytest.raises(ConfigError) as caught:

@@ -162,7 +162,7 @@ class BankConfig(_Section):
     examples: str | None = Field(default=None, description="A file of public example texts to show to the generator.")
     shots: Count = Field(default=3, description="The examples shown in one request.")
     near: float = Field(default=0.7, gt=0, le=1, description="The likeness from which two candidates count as one.")
-    tries: float = Field(default=8.0, ge=1, description="The most answers asked for a candidate, on average.")
+    tries: float = Field(default=8.0, ge=1, le=1000, description="The most answers asked for a candidate, on average.")
     seed: Seed = Field(default=0, description="The seed of the requests.")
 
 
@@ -198,10 +198,18 @@ class GeneratorConfig(_Section):
         default=None, description="The most money that one command may spend.", json_schema_extra=_FREE
     )
     prompt_price: float = Field(
-        default=0.0, ge=0, description="The price of a million prompt tokens.", json_schema_extra=_FREE
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="The price of a million prompt tokens.",
+        json_schema_extra=_FREE,
     )
     completion_price: float = Field(
-        default=0.0, ge=0, description="The price of a million completion tokens.", json_schema_extra=_FREE
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="The price of a million completion tokens.",
+        json_schema_extra=_FREE,
     )
     device: str | None = Field(default=None, description="The torch device of transformers.", json_schema_extra=_FREE)
     threads: Count | None = Field(
@@ -211,7 +219,11 @@ class GeneratorConfig(_Section):
     @field_validator("base_url")
     @classmethod
     def _without_secret(cls, value: str | None) -> str | None:
-        parts = urlsplit(value or "")
+        try:
+            parts = urlsplit(value or "")
+            _ = parts.port
+        except ValueError:  # its own words would show what stands there, and that may be a password
+            raise ValueError("it must be like http://host:port/v1, with a port of at most 65535") from None
         if parts.username or parts.password or parts.query:
             raise ValueError("it holds a user, a password or a query; a key belongs in an environment variable")
         return value
@@ -235,6 +247,11 @@ class GeneratorConfig(_Section):
     def _with_model(self) -> "GeneratorConfig":
         if self.kind in {"openai", "llamacpp", "transformers"} and not self.model:
             raise ValueError(f"a generator of kind {self.kind} needs generator.model, its name or path")
+        if self.kind == "smollm2" and self.model not in {None, "", "smollm2"}:
+            raise ValueError(
+                f"a generator of kind smollm2 has its own model, not {self.model!r}; leave generator.model out, or "
+                "set generator.kind to llamacpp, transformers or openai"
+            )
         return self
 
 
@@ -264,7 +281,7 @@ class AttackConfig(_Section):
     similarity: float = Field(
         default=0.3, ge=-1, le=1, description="The least cosine, by the run's encoder, of a paraphrase to its record."
     )
-    tries: float = Field(default=8.0, ge=1, description="The most answers asked for a paraphrase, on average.")
+    tries: float = Field(default=8.0, ge=1, le=1000, description="The most answers asked for a paraphrase, on average.")
 
     @field_validator("names")
     @classmethod

@@ -284,7 +284,13 @@ async def _counted(read: Callable[..., AsyncIterator[bytes]], *arguments: Any, *
 def _checked_url(base_url: str | None) -> str | None:
     if base_url is None:
         return None
-    parts = urlsplit(base_url)
+    try:
+        parts = urlsplit(base_url)
+        _ = parts.port
+    except ValueError:
+        raise ConfigError(
+            "The base URL cannot be read; it must be like http://host:port/v1, with a port of at most 65535."
+        ) from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ConfigError("The base URL must be like http://host:port/v1; it lacks http(s) or a host.")
     if parts.username or parts.password or parts.query:
