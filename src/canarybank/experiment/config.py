@@ -4,11 +4,12 @@ Nothing heavy is imported here, so that the command line can build its flags fro
 ``decides=False`` changes how a run is done but not what it finds: an existing run may be resumed with another value.
 """
 
-import re
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from canarybank.variables import is_variable_name
 
 __all__ = [
     "ATTACK_NAMES",
@@ -38,8 +39,6 @@ AttackName = Literal[
 ATTACK_NAMES: tuple[str, ...] = get_args(AttackName)
 AttackChoice = AttackName | Literal["available", "all"]
 _FREE: dict[str, Any] = {"decides": False}
-# Some services give out keys that would pass for names: a short prefix, an underscore, and a long run of characters.
-_VARIABLE = re.compile(r"(?![a-z]{2,5}_[A-Za-z0-9]{20,}$)[A-Za-z_][A-Za-z0-9_]*")
 _HIDDEN = "<hidden>"
 
 
@@ -241,7 +240,7 @@ class GeneratorConfig(_Section):
     @classmethod
     def _hidden(cls, value: Any) -> Any:
         # Last, and so the first to run: an error shows what it refuses, and what is no name may be the key itself.
-        return value if isinstance(value, str) and _VARIABLE.fullmatch(value) else _HIDDEN
+        return value if isinstance(value, str) and is_variable_name(value) else _HIDDEN
 
     @model_validator(mode="after")
     def _with_model(self) -> "GeneratorConfig":
