@@ -190,6 +190,26 @@ def test_a_request_that_the_server_refuses_is_not_repeated(server, behave):
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (f"no such model for {KEY}".encode(), "it said 400: 'no such model for <secret>'."),
+        (b"<html>\n  <b>Bad   gateway</b>\x1b[2J</html>", r"it said 400: '<html> <b>Bad gateway</b>\x1b[2J</html>'."),
+        (b'{"detail": "Not Found"}', "Not Found"),
+        (b'{"error": "model is not loaded"}', "it said 400: 'model is not loaded'."),
+        (b"x" * 199 + KEY.encode(), f"'{'x' * 199}<'."),
+        (b"x" * 5000, f"'{'x' * 200}'."),
+        (b"", "it said 400: Error code: 400."),
+    ],
+)
+def test_the_body_of_an_error_is_shown_where_it_holds_no_message(server, behave, body, shown):
+    server.usual = behave.body(body, 400)
+    with pytest.raises(GenerationError) as caught:
+        in_order(client(server), asks(1))
+    assert shown in str(caught.value)
+    assert "sk-" not in str(caught.value)
+
+
 def test_nothing_listening_is_reported_and_charged_nothing():
     generator = OpenAIGenerator("model", "http://127.0.0.1:9/v1", retry=Retry(attempts=2, first=0.01))
     with pytest.raises(GenerationError, match="connection failed"):

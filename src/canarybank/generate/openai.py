@@ -24,6 +24,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 _RETRIED = frozenset({408, 409, 425, 429})
 _SERVER_FAULT = 500
 _SHOWN = 300
+_SHOWN_BODY = 200
 _MEBIBYTE = 2**20
 _LONGEST_BODY = 16 * _MEBIBYTE
 # Names, because the client builds on one of several HTTP packages.
@@ -220,11 +221,18 @@ class OpenAIGenerator:
     def _refused(self, error: Any) -> _Fault:
         status = int(error.status_code)
         again = status in _RETRIED or status >= _SERVER_FAULT
-        reason = f"it said {status}: {self._key.hide(str(error.message))[:_SHOWN]}"
+        reason = f"it said {status}: {self._said(error, status)}"
         after = retry_after(error.response.headers.get("retry-after"))
         if again and after is not None and after > self._retry.patience:
             reason += f", and asks to wait {after:,.0f} seconds, while {self._retry.patience:,.0f} are waited at most"
         return _Fault(reason, again=again, after=after)
+
+    def _said(self, error: Any, status: int) -> str:
+        """Return what a server said of an error, from the body itself where its client found no message in it."""
+        message = self._key.hide(str(error.message))[:_SHOWN]
+        if message != f"Error code: {status}" or not error.body:
+            return message
+        return repr(" ".join(self._key.hide(str(error.body)).split())[:_SHOWN_BODY])
 
     def _read(self, body: bytes, request: Request) -> Response:
         try:
