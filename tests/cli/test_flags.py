@@ -52,6 +52,10 @@ def test_a_whole_number_may_be_written_in_other_ways(cli, text, number):
     assert shown(cli, "--audit.trials", text)[0]["audit.trials"] == number
 
 
+def test_a_long_whole_number_keeps_all_its_digits(cli):
+    assert shown(cli, "--bank.seed", "9007199254740993")[0]["bank.seed"] == 9007199254740993
+
+
 @pytest.mark.parametrize("text", ["1.5", "nan", "inf", "1e-3", "ten"])
 def test_what_is_no_whole_number_is_refused(cli, text):
     assert cli("config", "show", "--audit.trials", text).code == 2

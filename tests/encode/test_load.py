@@ -3,15 +3,20 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import canarybank.encode as room
 from canarybank.encode import ENCODERS, GivenVectors, HashingEncoder, SentenceEncoder, WordLlamaEncoder, load_encoder
-from canarybank.errors import InputError, MissingError
+from canarybank.errors import ConfigError, InputError, MissingError
 
 
 def test_names_and_files_give_their_encoders(tmp_path: Path) -> None:
     np.savez(tmp_path / "v.npz", vectors=np.eye(2), texts=np.array(["a", "b"]))
+    (tmp_path / "w.NPZ").write_bytes((tmp_path / "v.npz").read_bytes())
+    pl.DataFrame({"text": ["a"], "vector": [[1.0]]}).write_parquet(tmp_path / "v.Parquet")
+    assert isinstance(load_encoder(tmp_path / "w.NPZ"), GivenVectors)
+    assert isinstance(load_encoder(tmp_path / "v.Parquet"), GivenVectors)
     assert isinstance(load_encoder(), WordLlamaEncoder)
     assert isinstance(load_encoder("hashing"), HashingEncoder)
     assert isinstance(load_encoder(tmp_path / "v.npz"), GivenVectors)
@@ -37,6 +42,18 @@ def test_built_in_names_are_listed_and_a_typo_gets_a_hint() -> None:
 def test_a_kind_of_file_in_the_place_of_its_path_gets_a_hint(name: str) -> None:
     with pytest.raises(InputError, match=f"'{name}' names no file; give the path of the npz or parquet file"):
         load_encoder(name)
+
+
+@pytest.mark.parametrize("name", ["v.npy", "users.csv", "model"])
+@pytest.mark.usefixtures("offline")
+def test_a_file_that_is_no_model_is_not_looked_for_on_the_hub(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text("x")
+    for given in (name, str(tmp_path / name)):
+        with pytest.raises(ConfigError, match=f"{name}' is a file, and neither the folder of a model"):
+            load_encoder(given)
 
 
 def test_a_precision_that_would_be_ignored_is_refused() -> None:

@@ -158,6 +158,41 @@ def test_a_model_whose_tokenizer_only_its_own_code_can_call_is_encoded_too(
     assert np.abs(static.encode(texts) - alone).max() < TOLERANCE[Precision.FLOAT32]
 
 
+TOKENIZER = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:53aa\nsize 90868376\n"
+
+
+@pytest.mark.parametrize("gone", [TOKENIZER, TOKENIZER[:2]])
+def test_a_model_without_the_vocabulary_of_its_tokenizer_is_refused(tmp_path: Path, gone: tuple[str, ...]) -> None:
+    folder = shutil.copytree(find_model("minilm"), tmp_path / "model", ignore=shutil.ignore_patterns(*gone))
+    with pytest.raises(DataError, match=r"none of tokenizer\.json, vocab\.txt is there; download the model anew"):
+        SentenceEncoder(str(folder), device="cpu")
+
+
+def test_one_file_of_the_vocabulary_is_enough(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    gone = shutil.ignore_patterns("tokenizer.json")
+    folder = shutil.copytree(find_model("minilm"), tmp_path / "model", ignore=gone)
+    vectors = SentenceEncoder(str(folder), device="cpu").encode(["one text"])
+    assert np.abs(vectors - encoder.encode(["one text"])).max() < TOLERANCE[Precision.FLOAT32]
+
+
+@pytest.mark.parametrize("damage", ["cut weights", "pointer", "no pooling", "modules"])
+def test_a_damaged_model_is_refused_with_what_to_do(tmp_path: Path, damage: str) -> None:
+    folder = shutil.copytree(find_model("minilm"), tmp_path / "model")
+    weights = folder / "model.safetensors"
+    match damage:
+        case "cut weights":
+            weights.write_bytes(weights.read_bytes()[:100_000])
+        case "pointer":
+            weights.write_bytes(POINTER)
+        case "no pooling":
+            shutil.rmtree(folder / "1_Pooling")
+        case "modules":
+            (folder / "modules.json").write_text("[1]")
+    with pytest.raises(DataError, match=r"could not be loaded .* download the model anew"):
+        SentenceEncoder(str(folder), device="cpu")
+
+
 def test_the_device_is_the_best_one_here_unless_said() -> None:
     import torch
 

@@ -18,7 +18,13 @@ def parquet(path: Path, **columns: object) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["npz texts", "npz sha256", "npz bytes", "parquet text", "parquet sha256", "array"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("npz texts", "npz sha256", "npz bytes", "npz digests"),
+        *("parquet text", "parquet sha256", "parquet digests", "parquet float32", "array"),
+    ],
+)
 def test_vectors_are_found_by_text_and_scaled(tmp_path: Path, kind: str) -> None:
     hashes = [hash_text(text) for text in TEXTS]
     path = tmp_path / ("v.npz" if kind.startswith("npz") else "v.parquet")
@@ -29,6 +35,12 @@ def test_vectors_are_found_by_text_and_scaled(tmp_path: Path, kind: str) -> None
             np.savez(path, vectors=ROWS.astype(np.float16), sha256=np.array([h.upper() for h in hashes]))
         case "npz bytes":
             np.savez(path, vectors=ROWS.astype(np.int64), sha256=np.array(hashes, dtype="S64"))
+        case "npz digests":
+            np.savez(path, vectors=ROWS, sha256=np.array([bytes.fromhex(h) for h in hashes]))
+        case "parquet digests":
+            parquet(path, sha256=[bytes.fromhex(h) for h in hashes], vector=ROWS.tolist())
+        case "parquet float32":
+            parquet(path, text=TEXTS, vector=pl.Series(ROWS.tolist(), dtype=pl.List(pl.Float32)))
         case "parquet text":
             parquet(path, text=TEXTS, vector=ROWS.tolist())
         case "parquet sha256":
@@ -39,6 +51,12 @@ def test_vectors_are_found_by_text_and_scaled(tmp_path: Path, kind: str) -> None
     assert (encoder.dimension, len(encoder), encoder.name) == (2, 3, f"vectors:{path.name}")
     assert np.array_equal(encoder.encode(["gamma\nray", *TEXTS]), UNIT[[2, 0, 1, 2, 3]])
     assert encoder.encode([]).shape == (0, 2)
+
+
+def test_a_digest_that_ends_in_zero_bytes_is_found(tmp_path: Path) -> None:
+    text = next(text for text in map(str, range(10_000)) if hash_text(text).endswith("00"))
+    np.savez(tmp_path / "v.npz", vectors=ROWS[:1], sha256=np.array([bytes.fromhex(hash_text(text))]))
+    assert np.array_equal(GivenVectors(tmp_path / "v.npz").encode([text]), UNIT[:1])
 
 
 def test_the_fingerprint_follows_the_contents(tmp_path: Path) -> None:
@@ -67,6 +85,14 @@ def test_absent_texts_are_counted_and_the_first_is_shown(tmp_path: Path) -> None
         ({"vectors": np.where(ROWS == 4, np.nan, ROWS), "texts": np.array(TEXTS)}, "Row 0 .* NaN"),
         ({"vectors": ROWS * [[1, 1], [1, 1], [1, 1], [1, 2]], "texts": np.array(TEXTS)}, "Rows 0 and 3 .* two vectors"),
         ({"vectors": ROWS, "texts": np.array(TEXTS, dtype=object)}, "cannot be read as npz"),
+        ({"vectors": ROWS * [[1], [1e-200], [1], [1]], "texts": np.array(TEXTS)}, "Row 1 .* up to 2e-200, beyond what"),
+        ({"vectors": ROWS * 1e-42, "texts": np.array(TEXTS)}, "Row 0 .* up to 4e-42, beyond what float32 holds"),
+        ({"vectors": ROWS * 1e300, "texts": np.array(TEXTS)}, "Row 0 .* up to 4e.300.* scale the row"),
+        ({"vectors": ROWS, "texts": np.array([t.encode() for t in TEXTS])}, r"'texts' .* strings, not \|S9 of shape"),
+        ({"vectors": ROWS, "texts": np.array(TEXTS)[:, None]}, r"'texts' .* of shape \(4, 1\); save it as"),
+        ({"vectors": ROWS, "texts": np.array("alpha")}, r"'texts' .* of shape \(\)"),
+        ({"vectors": ROWS, "sha256": np.arange(4)}, "'sha256' .* must be one row of strings, not int64"),
+        ({"vectors": ROWS, "sha256": np.array(TEXTS)}, "Row 0 .* has the sha256 'alpha', which is not one"),
     ],
 )
 def test_a_bad_npz_is_explained(tmp_path: Path, arrays: dict[str, np.ndarray], words: str) -> None:
@@ -88,6 +114,16 @@ def test_a_bad_parquet_is_explained(tmp_path: Path) -> None:
         GivenVectors(parquet(path, text=TEXTS[:2], vector=[[1.0, 2.0], [1.0]]))
     with pytest.raises(DataError, match="rows without a vector"):
         GivenVectors(parquet(path, text=TEXTS[:2], vector=[[1.0, 2.0], None]))
+    with pytest.raises(DataError, match=r"'vector' .* lists of numbers, but it is of type Float64"):
+        GivenVectors(parquet(path, text=TEXTS[:2], vector=[1.0, 2.0]))
+    with pytest.raises(DataError, match=r"'text' .* must hold strings, but it is of type List\(String\)"):
+        GivenVectors(parquet(path, text=[["a"], ["b"]], vector=[[1.0], [2.0]]))
+    with pytest.raises(DataError, match=r"'text' .* must hold strings, but it is of type Binary"):
+        GivenVectors(parquet(path, text=[b"\xff", b"\xfe"], vector=[[1.0], [2.0]]))
+    with pytest.raises(DataError, match=r"Row 1 .* has the sha256 .* the 32 bytes of the digest"):
+        GivenVectors(parquet(path, sha256=[bytes(32), b"\xff"], vector=[[1.0], [2.0]]))
+    with pytest.raises(DataError, match=r"up to 1e.300, beyond what float32 holds"):
+        GivenVectors(parquet(path, text=TEXTS[:2], vector=[[1e300], [2.0]]))
     path.write_bytes(b"nonsense")
     with pytest.raises(DataError, match="cannot be read as parquet"):
         GivenVectors(path)

@@ -61,6 +61,14 @@ def test_a_list_may_be_written_with_commas():
         ("audit", {"trials": 0}, "greater than or equal to 1"),
         ("generator", {"kind": "openai"}, "needs generator.model"),
         ("generator", {"base_url": "http://me:secret@host/v1"}, "environment variable"),
+        ("generator", {"base_url": "http://127.0.0.1:99999/v1"}, "a port of at most 65535"),
+        ("generator", {"base_url": "http://127.0.0.1:abc/v1"}, "a port of at most 65535"),
+        ("generator", {"base_url": "http://[::1/v1"}, "must be like http://host:port"),
+        ("generator", {"kind": "smollm2", "model": "foo"}, "has its own model, not 'foo'"),
+        ("generator", {"prompt_price": float("inf")}, "finite"),
+        ("generator", {"completion_price": float("inf")}, "finite"),
+        ("bank", {"tries": float("inf")}, "less than or equal to 1000"),
+        ("attack", {"tries": 1e308}, "less than or equal to 1000"),
     ],
 )
 def test_what_cannot_be_run_is_refused(section, values, message):
@@ -69,7 +77,11 @@ def test_what_cannot_be_run_is_refused(section, values, message):
 
 
 @pytest.mark.parametrize(
-    "key", ["sk-canary-5f1d0c7e9a", "gsk_5f1d0c7e9a5f1d0c7e9a5f1d0c7e9a", "KEY=sk", "9lives", "my key", "kéy"]
+    "key",
+    [
+        *("sk-canary-5f1d0c7e9a", "gsk_5f1d0c7e9a5f1d0c7e9a5f1d0c7e9a", "KEY=sk", "9lives", "my key", "kéy"),
+        *("pT9xQabcdefghijklmnopqrstuvw0123", "sk_live_5f1d0c7e9a", "hf_abcdefgh"),
+    ],
 )
 def test_a_key_in_the_place_of_its_variable_is_refused_and_shown_nowhere(key, tmp_path):
     with pytest.raises(ValidationError, match="takes the name of an environment variable") as caught:
@@ -83,7 +95,7 @@ def test_a_key_in_the_place_of_its_variable_is_refused_and_shown_nowhere(key, tm
         assert key not in f"{refused.value!r} {refused.value.__context__!r} {refused.value.__cause__!r}"
 
 
-@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "_key", "k2", "my_own_key_for_this_server"])
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "_key", "k2", "my_key", "Azure_Key", "my_own_key_for_this_server"])
 def test_the_name_of_a_variable_is_taken(name):
     assert GeneratorConfig(api_key_env=name).api_key_env == name
 

@@ -5,7 +5,7 @@ import pytest
 
 from canarybank.attack import ATTACKS
 from canarybank.encode import HashingEncoder
-from canarybank.errors import CohortError
+from canarybank.errors import CohortError, ConfigError
 from canarybank.experiment import resolve
 from canarybank.experiment.config import CohortsConfig
 from canarybank.experiment.roles import canaries_of, chosen_attacks, cohort_sizes, draw_roles
@@ -35,6 +35,41 @@ def test_available_attacks_leave_out_those_without_paraphrases_and_say_so():
 )
 def test_all_attacks_run_where_paraphrases_can_be_had_or_are_demanded(flags):
     assert chosen_attacks(resolve(flags=flags).config) == (ALL, ())
+
+
+@pytest.mark.parametrize(
+    ("flags", "left", "kept"),
+    [
+        ({}, "paraphrase, paraphrase-norm, paraphrase-mueff, nonce, nonce-norm, nonce-mueff", ["ordinary", "exact"]),
+        ({"generator.kind": "smollm2"}, "paraphrase, paraphrase-norm, paraphrase-mueff, nonce", ["ordinary", "exact"]),
+        (
+            {"cohorts.fixed": "embedded"},
+            "write: nonce, nonce-norm, nonce-mueff;",
+            ["ordinary", "exact", "paraphrase", "paraphrase-norm", "paraphrase-mueff"],
+        ),
+    ],
+)
+def test_a_file_of_vectors_leaves_out_the_attacks_that_write_texts_and_says_so(flags, left, kept):
+    attacks, notes = chosen_attacks(resolve(flags={"encoder.name": "mine/v.NPZ", **flags}).config)
+    assert names(attacks) == kept
+    (note,) = notes
+    assert "'mine/v.NPZ' has no vectors for the texts that they write" in note
+    assert left in note
+
+
+@pytest.mark.parametrize(
+    ("asked", "refused", "advice"),
+    [
+        ("all", "The attacks paraphrase, ", "--attack.names ordinary,exact."),
+        ("nonce", "The attacks nonce write", "--attack.names ordinary,exact."),
+        ("exact,paraphrase", "The attacks paraphrase write", "--attack.names exact."),
+    ],
+)
+def test_an_attack_that_writes_texts_is_refused_with_a_file_of_vectors(asked, refused, advice):
+    with pytest.raises(ConfigError, match="choose an encoder that reads texts") as caught:
+        chosen_attacks(resolve(flags={"encoder.name": "v.parquet", "attack.names": asked}).config)
+    assert refused in str(caught.value)
+    assert advice in str(caught.value)
 
 
 def test_attacks_come_in_the_usual_order():

@@ -83,10 +83,10 @@ class Behave:
         return behave
 
     @staticmethod
-    def body(data: bytes) -> Behaviour:
+    def body(data: bytes, status: int = 200) -> Behaviour:
         def behave(handler: BaseHTTPRequestHandler, asked: dict[str, Any]) -> None:
             del asked
-            reply(handler, data)
+            reply(handler, data, status)
 
         return behave
 

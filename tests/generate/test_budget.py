@@ -84,3 +84,8 @@ def test_the_refusal_says_what_is_spent():
 def test_a_ceiling_checks_itself(options):
     with pytest.raises(InputError):
         Ceiling(**options)
+
+
+def test_an_endless_price_is_called_so():
+    with pytest.raises(InputError, match=r"must be finite and not negative, but they are inf and 0\.0"):
+        Ceiling(prompt_price=float("inf"))

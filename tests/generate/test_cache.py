@@ -101,3 +101,41 @@ def test_a_file_that_is_no_exported_cache_is_refused(tmp_path):
         cache.load(path)
     with pytest.raises(StoreError, match="Cannot read"):
         cache.load(tmp_path / "absent.gz")
+
+
+def exported(*lines):
+    header = f'{{"format":"canarybank-responses","responses":{len(lines)},"version":1}}'
+    return gzip.compress("\n".join([header, *lines, ""]).encode())
+
+
+def test_a_flipped_byte_in_an_exported_cache_is_refused(tmp_path):
+    cache, path = ResponseCache(), tmp_path / "x.gz"
+    in_order(CachedGenerator(echo(), cache), asks(50))
+    cache.export(path)
+    whole = path.read_bytes()
+    for place in range(10, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with pytest.raises((DataError, StoreError)):
+            ResponseCache().load(path)
+
+
+GOOD = '{"completion_tokens":1,"finished":true,"key":"k","prompt_tokens":1,"text":"t"}'
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[1]", r"no response under a key in line 3 of .*, but '\[1\]'"),
+        ("{", "response in line 3 of .* cannot be read .*not JSON"),
+        ("7", "no response under a key in line 3 of .*, but '7'"),
+        (GOOD.replace("key", "kez"), "no response under a key in line 3 of .*"),
+        (GOOD.replace('"k"', "null"), "no response under a key in line 3 of .*"),
+        (GOOD.replace("text", "tezt"), "response in line 3 of .* cannot be read .This is no recorded response"),
+        (GOOD.replace(":1,", ":1e999,"), "response in line 3 of .* cannot be read .This is no recorded response"),
+    ],
+)
+def test_a_line_of_an_exported_cache_that_is_no_response_is_named(tmp_path, line, words):
+    path = tmp_path / "x.gz"
+    path.write_bytes(exported(GOOD, line))
+    with pytest.raises(DataError, match=words):
+        ResponseCache().load(path)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from canarybank.errors import InputError, MissingError
+from canarybank.errors import ConfigError, GenerationError, InputError, MissingError
 from canarybank.experiment.embedded import embedded_bank
 from canarybank.generate import HFGenerator, Request, in_order
 from canarybank.generate.llamacpp import SMOLLM2, gguf_path
@@ -162,6 +162,39 @@ def test_a_gguf_file_is_its_own_bytes_whatever_stands_beside_it(tmp_path):
 
 def test_the_model_that_wrote_the_embedded_bank_keeps_its_fingerprint():
     assert HFGenerator(gguf_path(SMOLLM2)).fingerprint == embedded_bank().provenance["fingerprint"]
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "toaster"])
+def test_a_device_that_is_not_here_is_named(folder, device):
+    with pytest.raises(ConfigError, match=f"device '{device}' cannot be used here .* leave generator.device out"):
+        in_order(HFGenerator(folder, device=device), asks(1))
+
+
+def templated(folder, copy, template):
+    shutil.copytree(folder, copy)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(copy)
+    (copy / "chat_template.jinja").unlink(missing_ok=True)
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(copy)
+    return HFGenerator(copy, device="cpu")
+
+
+def test_a_model_without_a_chat_template_is_refused(folder, tmp_path):
+    with pytest.raises(ConfigError, match=r"has no chat template, so .* instruct"):
+        in_order(templated(folder, tmp_path / "base", None), asks(1))
+
+
+def test_a_chat_template_that_refuses_a_request_is_quoted(folder, tmp_path):
+    strict = "{{ raise_exception('System role not supported') }}"
+    with pytest.raises(GenerationError, match=r"template refuses a request \(System role not supported\)"):
+        in_order(templated(folder, tmp_path / "strict", strict), asks(1))
+
+
+def test_cut_weights_are_refused(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "cut")
+    (copy / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1")
+    with pytest.raises(MissingError, match="cannot be loaded"):
+        in_order(HFGenerator(copy, device="cpu"), asks(1))
 
 
 def test_what_is_missing_is_named(monkeypatch, tmp_path):

@@ -190,6 +190,26 @@ def test_a_request_that_the_server_refuses_is_not_repeated(server, behave):
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (f"no such model for {KEY}".encode(), "it said 400: 'no such model for <secret>'."),
+        (b"<html>\n  <b>Bad   gateway</b>\x1b[2J</html>", r"it said 400: '<html> <b>Bad gateway</b>\x1b[2J</html>'."),
+        (b'{"detail": "Not Found"}', "Not Found"),
+        (b'{"error": "model is not loaded"}', "it said 400: 'model is not loaded'."),
+        (b"x" * 199 + KEY.encode(), f"'{'x' * 199}<'."),
+        (b"x" * 5000, f"'{'x' * 200}'."),
+        (b"", "it said 400: Error code: 400."),
+    ],
+)
+def test_the_body_of_an_error_is_shown_where_it_holds_no_message(server, behave, body, shown):
+    server.usual = behave.body(body, 400)
+    with pytest.raises(GenerationError) as caught:
+        in_order(client(server), asks(1))
+    assert shown in str(caught.value)
+    assert "sk-" not in str(caught.value)
+
+
 def test_nothing_listening_is_reported_and_charged_nothing():
     generator = OpenAIGenerator("model", "http://127.0.0.1:9/v1", retry=Retry(attempts=2, first=0.01))
     with pytest.raises(GenerationError, match="connection failed"):
@@ -332,7 +352,11 @@ def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(key, monke
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://host", "localhost:80", f"http://user:{KEY}@host/v1", f"http://host/v1?key={KEY}"]
+    "url",
+    [
+        *("ftp://host", "localhost:80", f"http://user:{KEY}@host/v1", f"http://host/v1?key={KEY}"),
+        *("http://127.0.0.1:99999/v1", "http://host:abc/v1", f"http://user:{KEY}/v1", "http://[::1/v1"),
+    ],
 )
 def test_a_base_url_that_cannot_be_used_or_holds_a_secret_is_refused(url):
     with pytest.raises(ConfigError) as caught:
@@ -344,9 +368,10 @@ def test_settings_are_checked(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
         OpenAIGenerator("model")
-    with pytest.raises(ConfigError, match="may be the key itself") as caught:
-        OpenAIGenerator("model", key_variable=KEY)
-    assert KEY not in str(caught.value)
+    for key in (KEY, "pT9xQabcdefghijklmnopqrstuvw0123"):
+        with pytest.raises(ConfigError, match="may be the key itself") as caught:
+            OpenAIGenerator("model", key_variable=key)
+        assert key not in str(caught.value)
     with pytest.raises(InputError, match="in flight"):
         OpenAIGenerator("model", "http://host/v1", concurrency=0)
     with pytest.raises(InputError, match="deadline"):

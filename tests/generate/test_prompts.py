@@ -128,6 +128,58 @@ def test_a_broken_prompt_file_is_refused(tmp_path, text, match):
         load_prompt(path)
 
 
+@pytest.mark.parametrize(
+    ("line", "key", "right"),
+    [
+        ("temperatures = 0.9", "temperatures = 0.9", "a list of at least one number from 0 to 2"),
+        ("temperatures = []", "temperatures = []", "at least one number"),
+        ('temperatures = ["hot"]', "temperatures = ['hot']", "at least one number"),
+        ("temperatures = [0.5, 3]", "temperatures = [0.5, 3]", "from 0 to 2"),
+        ("temperatures = [nan]", "temperatures = [nan]", "from 0 to 2"),
+        ('tokens = "48"', "tokens = '48'", "a whole number of at least 1"),
+        ("tokens = 4.5", "tokens = 4.5", "a whole number"),
+        ("tokens = 0", "tokens = 0", "at least 1"),
+        ("tokens = true", "tokens = True", "a whole number"),
+        ('keep_opening = "no"', "keep_opening = 'no'", "true or false"),
+        ("opening = 3", "opening = 3", "a text"),
+        ('system = ["x"]', "system = ['x']", "a text"),
+        ("about = 1", "about = 1", "a text"),
+        ('vary = ["x"]', "vary = ['x']", "a section [vary]"),
+        ('[vary]\ntone = "happy"', "vary.tone = 'happy'", "a list of texts"),
+        ("[vary]\ntone = [[1]]", "vary.tone = [[1]]", "a list of texts"),
+        ('labels = "x"', "labels = 'x'", "a section [labels]"),
+        ("[labels]\ncats = 5", "labels.cats = 5", "a text in quotes"),
+        ('[labels]\n5.0 = "great"', "labels.5 = {'0': 'great'}", "a name with a point needs quotes"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_with_its_file_key_and_what_is_right(tmp_path, line, key, right):
+    path = tmp_path / "mine.toml"
+    path.write_text(f'user = "Write about {{label}}."\n{line}\n', encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_prompt(path)
+    assert all(part in str(caught.value) for part in (str(path), key, right))
+
+
+def test_a_user_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "mine.toml").write_text("user = 3", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"user = 3, which cannot be used; it takes a text"):
+        load_prompt(tmp_path / "mine.toml")
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('user = "Write about {label}."', encoding="utf-8-sig")
+    assert load_prompt(path).user == "Write about {label}."
+
+
+@pytest.mark.parametrize("name", ["Label", "label1", "lable"])
+def test_any_name_in_braces_is_a_field_so_that_a_typo_is_not_sent_to_the_model(name):
+    prompt = Prompt("p", f"Write about {{{name}}}.")
+    assert prompt.fields == {name}
+    with pytest.raises(InputError, match=rf"a field \{{{name}\}} that nothing fills"):
+        prompt.request({"label": "tea"}, seed=0, path=())
+
+
 def test_an_unknown_prompt_or_field_is_named(tmp_path):
     with pytest.raises(ConfigError, match="bank-label"):
         load_prompt("bank-lable")

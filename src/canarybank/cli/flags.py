@@ -1,5 +1,6 @@
 """Make a flag of every key of the configuration, by walking its model."""
 
+import contextlib
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -153,6 +154,8 @@ def _read(field: FieldInfo, value: Any) -> Any:
     """Read 1e6 as a whole number where one is asked for; everything else is the model's to read."""
     if _kind(field.annotation) is not int or not isinstance(value, str):
         return value
+    with contextlib.suppress(ValueError):
+        return int(value)  # first, for a float would round a long number
     try:
         number = float(value)
     except ValueError:

@@ -9,9 +9,9 @@ from canarybank.encode.protocol import Encoder, Precision
 from canarybank.encode.sentence import SentenceEncoder
 from canarybank.encode.vectors import GivenVectors
 from canarybank.encode.wordllama import WordLlamaEncoder
-from canarybank.errors import InputError
+from canarybank.errors import ConfigError, InputError
 
-__all__ = ["ENCODERS", "load_encoder"]
+__all__ = ["ENCODERS", "is_vector_file", "load_encoder"]
 
 ENCODERS = ("hashing", "minilm", *HUB_NAMES, "wordllama")
 _VECTOR_FILES = {".npz", ".parquet"}
@@ -30,7 +30,7 @@ def load_encoder(
     Device, batch size and precision concern models that run on torch; left out, the device is the best one here.
     """
     name = str(name)
-    if name in {"wordllama", "hashing"} or Path(name).suffix in _VECTOR_FILES:
+    if name in {"wordllama", "hashing"} or is_vector_file(name):
         if Precision.of(precision) is not Precision.FLOAT32:
             raise InputError(
                 f"The encoder {name!r} computes in float32 only, not {precision}; leave the precision out."
@@ -38,6 +38,11 @@ def load_encoder(
         return _light(name)
     _refuse_typo(name)
     return SentenceEncoder(name, device=device, batch_size=batch_size, precision=precision)
+
+
+def is_vector_file(name: str) -> bool:
+    """Say whether an encoder's name is that of a file of vectors, which knows only the texts that it holds."""
+    return Path(name).suffix.lower() in _VECTOR_FILES
 
 
 def _light(name: str) -> Encoder:
@@ -49,7 +54,14 @@ def _light(name: str) -> Encoder:
 def _refuse_typo(name: str) -> None:
     if not name:
         raise InputError(f"An encoder needs a name or a path; the built-in names are {', '.join(ENCODERS)}.")
-    if name in ENCODERS or "/" in name or Path(name).expanduser().is_dir():
+    if name in ENCODERS:
+        return
+    if Path(name).expanduser().is_file():
+        raise ConfigError(
+            f"The encoder {name!r} is a file, and neither the folder of a model nor a file of vectors; give the folder "
+            "of a sentence-transformers model, or save vectors as .npz or .parquet."
+        )
+    if "/" in name or Path(name).expanduser().is_dir():
         return
     if name.lower() in _VECTOR_WORDS:
         raise InputError(f"The encoder {name!r} names no file; give the path of the npz or parquet file of vectors.")

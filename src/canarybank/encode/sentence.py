@@ -131,11 +131,24 @@ def _load(name: str, folder: Path, device: str, precision: Precision) -> Any:
                 local_files_only=True,
                 model_kwargs={"torch_dtype": getattr(torch, precision.value)},
             )
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except Exception as error:  # each reader of weights and settings raises its own, and they have no common root
         raise DataError(
-            f"The folder {str(folder)!r} could not be loaded as a sentence-transformers model on {device!r}: {error}"
+            f"The folder {str(folder)!r} could not be loaded as a sentence-transformers model on {device!r} "
+            f"({type(error).__name__}: {error}); if a file of it is cut short, missing or a git-LFS pointer, download "
+            "the model anew."
         ) from error
+    _check_vocabulary(folder, model.tokenizer)
     return model.eval()
+
+
+def _check_vocabulary(folder: Path, tokenizer: Any) -> None:
+    """Refuse a tokenizer without its vocabulary, which transformers makes up: all words would be unknown to it."""
+    names = set(getattr(tokenizer, "vocab_files_names", {}).values())
+    if names and not any(path.name in names for path in folder.rglob("*")):
+        raise DataError(
+            f"The model in {str(folder)!r} has no vocabulary for its tokenizer: none of {', '.join(sorted(names))} is "
+            "there; download the model anew, with all its files."
+        )
 
 
 @contextlib.contextmanager

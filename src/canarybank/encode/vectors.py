@@ -1,14 +1,15 @@
 """Use vectors that somebody else computed, from a npz or parquet file keyed by text.
 
 A npz file holds the array ``vectors`` (rows, dimension) and either ``texts`` or ``sha256``, one a row; a parquet file
-has a column ``vector`` and either ``text`` or ``sha256``. The sha256 is that of the text's UTF-8 bytes in hexadecimal,
-for those who would rather not write their texts down twice. Vectors are scaled to length one. Keying by row number is
-not offered: rows move when a file is filtered or capped, and a vector would silently belong to another text. Vectors
-that stand in the order of records go to ``Users.with_vectors``.
+has a column ``vector`` and either ``text`` or ``sha256``. The sha256 is that of the text's UTF-8 bytes, in hexadecimal
+or as its 32 bytes, for those who would rather not write their texts down twice. Vectors are scaled to length one.
+Keying by row number is not offered: rows move when a file is filtered or capped, and a vector would silently belong to
+another text. Vectors that stand in the order of records go to ``Users.with_vectors``.
 
 The fingerprint is the sha256 of the file. A vector comes from the file as it is, so batch-mates cannot change it.
 """
 
+import re
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ from canarybank.store import hash_file, hash_json, hash_text
 __all__ = ["GivenVectors"]
 
 _TABLE_AXES = 2
+_DIGEST_BYTES = 32
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_SINGLE = np.finfo(np.float32)
 
 
 class GivenVectors:
@@ -34,8 +38,8 @@ class GivenVectors:
         path = Path(path).expanduser()
         if not path.is_file():
             raise DataError(f"There is no file of vectors at {str(path)!r}; check the path.")
-        keys, rows = _read_parquet(path) if path.suffix == ".parquet" else _read_npz(path)
-        _check(path, keys, rows)
+        keys, rows = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_npz(path)
+        rows = _checked(path, keys, rows)
         self.name = f"vectors:{path.name}"
         self.fingerprint = hash_json({"encoder": "vectors", "scheme": 1, "file": hash_file(path)})
         self._path = path
@@ -54,7 +58,8 @@ class GivenVectors:
         if absent := [text for text, row in zip(checked, rows, strict=True) if row < 0]:
             raise DataError(
                 f"{str(self._path)!r} has no vector for {len(absent)} of {len(checked)} texts, the first being "
-                f"{absent[0][:60]!r}; add them to the file or choose an encoder that computes them."
+                f"{absent[0][:60]!r}; add them to the file, or choose an encoder that reads texts, as nonces, "
+                "paraphrases and generated candidates need."
             )
         return self._vectors[np.array(rows, dtype=np.int64)]
 
@@ -79,9 +84,22 @@ def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
         ) from error
     if "vectors" not in held or not {"texts", "sha256"} & held.keys():
         raise DataError(f"{str(path)!r} needs the arrays 'vectors' and 'texts' or 'sha256'; it has {sorted(names)}.")
-    if "texts" in held:
-        return [hash_text(str(text)) for text in held["texts"].tolist()], held["vectors"]
-    return _hexadecimal(held["sha256"].tolist()), held["vectors"]
+    name, kinds = ("texts", "U") if "texts" in held else ("sha256", "US")
+    values = held[name]
+    if values.ndim != 1 or values.dtype.kind not in kinds:
+        raise DataError(
+            f"The array {name!r} of {str(path)!r} must be one row of strings, not {values.dtype} of shape "
+            f"{values.shape}; save it as numpy.array of a list of str."
+        )
+    if name == "texts":
+        return [hash_text(text) for text in values.tolist()], held["vectors"]
+    return _hexadecimal(path, _whole_bytes(values)), held["vectors"]
+
+
+def _whole_bytes(values: NDArray[Any]) -> list[Any]:
+    """Return an array's strings, digests with the zero bytes at their end that numpy takes for padding."""
+    is_digest = values.dtype.kind == "S" and values.dtype.itemsize == _DIGEST_BYTES
+    return [value.ljust(_DIGEST_BYTES, b"\0") if is_digest else value for value in values.tolist()]
 
 
 def _read_parquet(path: Path) -> tuple[list[str], NDArray[Any]]:
@@ -96,20 +114,46 @@ def _read_parquet(path: Path) -> tuple[list[str], NDArray[Any]]:
     column = "text" if "text" in frame.columns else "sha256"
     if frame["vector"].null_count() or frame[column].null_count():
         raise DataError(f"{str(path)!r} has rows without a vector or a {column}; drop them.")
+    kind = frame["vector"].dtype
+    if not isinstance(kind, pl.List | pl.Array):
+        raise DataError(f"The column 'vector' of {str(path)!r} must hold lists of numbers, but it is of type {kind}.")
     width = len(frame["vector"][0]) if len(frame) else 0
+    number = pl.Float32 if kind.inner == pl.Float32 else pl.Float64
     try:
-        rows = frame["vector"].cast(pl.Array(pl.Float32, width)).to_numpy()
+        rows = frame["vector"].cast(pl.Array(number, width)).to_numpy()
     except pl.exceptions.PolarsError as error:
         raise DataError(f"The vectors of {str(path)!r} are not lists of {width} numbers each ({error}).") from error
-    values = frame[column].cast(pl.String).to_list()
-    return [hash_text(text) for text in values] if column == "text" else _hexadecimal(values), rows
+    if column == "sha256" and frame[column].dtype == pl.Binary:
+        return _hexadecimal(path, frame[column].to_list()), rows
+    try:
+        values = frame[column].cast(pl.String).to_list()
+    except pl.exceptions.PolarsError as error:
+        raise DataError(
+            f"The column {column!r} of {str(path)!r} must hold strings, but it is of type {frame[column].dtype} "
+            f"({error}); write it as strings."
+        ) from error
+    return [hash_text(text) for text in values] if column == "text" else _hexadecimal(path, values), rows
 
 
-def _hexadecimal(values: list[Any]) -> list[str]:
-    return [(value.decode() if isinstance(value, bytes) else str(value)).lower() for value in values]
+def _hexadecimal(path: Path, values: list[Any]) -> list[str]:
+    keys = [_digits(value) for value in values]
+    for row, key in enumerate(keys):
+        if not _DIGEST.fullmatch(key):
+            raise DataError(
+                f"Row {row} of {str(path)!r} has the sha256 {key[:80]!r}, which is not one; give the 64 hexadecimal "
+                "digits or the 32 bytes of the digest of the text's UTF-8 bytes."
+            )
+    return keys
 
 
-def _check(path: Path, keys: list[str], rows: NDArray[Any]) -> None:
+def _digits(value: str | bytes) -> str:
+    if isinstance(value, bytes):
+        return value.hex() if len(value) == _DIGEST_BYTES else value.decode("ascii", "replace").lower()
+    return value.lower()
+
+
+def _checked(path: Path, keys: list[str], rows: NDArray[Any]) -> Vectors:
+    """Return the vectors as float32, or say what is wrong with them."""
     if rows.ndim != _TABLE_AXES or not rows.size or rows.dtype.kind not in "fiu":
         raise DataError(
             f"The vectors of {str(path)!r} must be a table of numbers with a row a text, not {rows.dtype} {rows.shape}."
@@ -119,3 +163,14 @@ def _check(path: Path, keys: list[str], rows: NDArray[Any]) -> None:
     bad = ~np.isfinite(rows).all(axis=1) | ~rows.any(axis=1)
     if bad.any():
         raise DataError(f"Row {int(np.argmax(bad))} of {str(path)!r} is zero, NaN or infinite; drop or fix it.")
+    with np.errstate(over="ignore", under="ignore"):
+        single: Vectors = rows.astype(np.float32)
+    largest = np.abs(single).max(axis=1)
+    outside = ~((largest >= _SINGLE.tiny) & (largest <= _SINGLE.max))
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise DataError(
+            f"Row {row} of {str(path)!r} has numbers up to {float(np.abs(rows[row]).max()):g}, beyond what float32 "
+            "holds (about 1e-38 to 3e38); scale the row, for only its direction counts."
+        )
+    return single

@@ -4,11 +4,12 @@ Nothing heavy is imported here, so that the command line can build its flags fro
 ``decides=False`` changes how a run is done but not what it finds: an existing run may be resumed with another value.
 """
 
-import re
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from canarybank.variables import is_variable_name
 
 __all__ = [
     "ATTACK_NAMES",
@@ -38,8 +39,6 @@ AttackName = Literal[
 ATTACK_NAMES: tuple[str, ...] = get_args(AttackName)
 AttackChoice = AttackName | Literal["available", "all"]
 _FREE: dict[str, Any] = {"decides": False}
-# Some services give out keys that would pass for names: a short prefix, an underscore, and a long run of characters.
-_VARIABLE = re.compile(r"(?![a-z]{2,5}_[A-Za-z0-9]{20,}$)[A-Za-z_][A-Za-z0-9_]*")
 _HIDDEN = "<hidden>"
 
 
@@ -162,7 +161,7 @@ class BankConfig(_Section):
     examples: str | None = Field(default=None, description="A file of public example texts to show to the generator.")
     shots: Count = Field(default=3, description="The examples shown in one request.")
     near: float = Field(default=0.7, gt=0, le=1, description="The likeness from which two candidates count as one.")
-    tries: float = Field(default=8.0, ge=1, description="The most answers asked for a candidate, on average.")
+    tries: float = Field(default=8.0, ge=1, le=1000, description="The most answers asked for a candidate, on average.")
     seed: Seed = Field(default=0, description="The seed of the requests.")
 
 
@@ -198,10 +197,18 @@ class GeneratorConfig(_Section):
         default=None, description="The most money that one command may spend.", json_schema_extra=_FREE
     )
     prompt_price: float = Field(
-        default=0.0, ge=0, description="The price of a million prompt tokens.", json_schema_extra=_FREE
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="The price of a million prompt tokens.",
+        json_schema_extra=_FREE,
     )
     completion_price: float = Field(
-        default=0.0, ge=0, description="The price of a million completion tokens.", json_schema_extra=_FREE
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="The price of a million completion tokens.",
+        json_schema_extra=_FREE,
     )
     device: str | None = Field(default=None, description="The torch device of transformers.", json_schema_extra=_FREE)
     threads: Count | None = Field(
@@ -211,7 +218,11 @@ class GeneratorConfig(_Section):
     @field_validator("base_url")
     @classmethod
     def _without_secret(cls, value: str | None) -> str | None:
-        parts = urlsplit(value or "")
+        try:
+            parts = urlsplit(value or "")
+            _ = parts.port
+        except ValueError:  # its own words would show what stands there, and that may be a password
+            raise ValueError("it must be like http://host:port/v1, with a port of at most 65535") from None
         if parts.username or parts.password or parts.query:
             raise ValueError("it holds a user, a password or a query; a key belongs in an environment variable")
         return value
@@ -229,12 +240,17 @@ class GeneratorConfig(_Section):
     @classmethod
     def _hidden(cls, value: Any) -> Any:
         # Last, and so the first to run: an error shows what it refuses, and what is no name may be the key itself.
-        return value if isinstance(value, str) and _VARIABLE.fullmatch(value) else _HIDDEN
+        return value if isinstance(value, str) and is_variable_name(value) else _HIDDEN
 
     @model_validator(mode="after")
     def _with_model(self) -> "GeneratorConfig":
         if self.kind in {"openai", "llamacpp", "transformers"} and not self.model:
             raise ValueError(f"a generator of kind {self.kind} needs generator.model, its name or path")
+        if self.kind == "smollm2" and self.model not in {None, "", "smollm2"}:
+            raise ValueError(
+                f"a generator of kind smollm2 has its own model, not {self.model!r}; leave generator.model out, or "
+                "set generator.kind to llamacpp, transformers or openai"
+            )
         return self
 
 
@@ -264,7 +280,7 @@ class AttackConfig(_Section):
     similarity: float = Field(
         default=0.3, ge=-1, le=1, description="The least cosine, by the run's encoder, of a paraphrase to its record."
     )
-    tries: float = Field(default=8.0, ge=1, description="The most answers asked for a paraphrase, on average.")
+    tries: float = Field(default=8.0, ge=1, le=1000, description="The most answers asked for a paraphrase, on average.")
 
     @field_validator("names")
     @classmethod

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from canarybank.attack import ATTACKS, Attack, Canary, CanaryKind, Encode, PoolKind, nonce_canary
-from canarybank.errors import CohortError
+from canarybank.encode.load import is_vector_file
+from canarybank.errors import CohortError, ConfigError
 from canarybank.experiment.config import ATTACK_NAMES, CohortsConfig, Config
 from canarybank.experiment.embedded import embedded_canaries
 from canarybank.users import Cohorts, CohortSizes, Users, draw_cohorts
@@ -14,20 +15,53 @@ EMBEDDED = "embedded"
 
 
 def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]:
-    """Return the attacks that a configuration asks for, in the usual order, and a note on those left out."""
+    """Return the attacks that a configuration asks for, in the usual order, and notes on those left out."""
     names: tuple[str, ...] = config.attack.names
     if "all" in names or "available" in names:
         names = ATTACK_NAMES
     attacks = tuple(ATTACKS[name] for name in ATTACK_NAMES if name in names)
-    if "available" not in config.attack.names or _has_paraphrases(config):
+    unread = tuple(attack for attack in attacks if is_vector_file(config.encoder.name) and _writes(attack, config))
+    if "available" not in config.attack.names:
+        _refuse_unread(config, attacks, unread)
         return attacks, ()
-    left = tuple(attack for attack in attacks if attack.pool is PoolKind.PARAPHRASES)
-    note = (
-        f"Left out for want of paraphrases: {', '.join(attack.name for attack in left)}; name a generator by "
-        "generator.kind "
-        "to run them."
-    )
-    return tuple(attack for attack in attacks if attack not in left), (note,)
+    lacking = () if _has_paraphrases(config) else _paraphrasing(attacks)
+    notes = []
+    if unread:
+        notes.append(
+            f"Left out because {config.encoder.name!r} has no vectors for the texts that they write: "
+            f"{_listed(unread)}; choose an encoder that reads texts to run them."
+        )
+    if left := tuple(attack for attack in lacking if attack not in unread):
+        notes.append(
+            f"Left out for want of paraphrases: {_listed(left)}; name a generator by generator.kind to run them."
+        )
+    return tuple(attack for attack in attacks if attack not in (*unread, *lacking)), tuple(notes)
+
+
+def _writes(attack: Attack, config: Config) -> bool:
+    """Say whether an attack writes texts of its own, which no file of vectors made beforehand can hold."""
+    if attack.pool is PoolKind.PARAPHRASES:
+        return config.cohorts.fixed != (EMBEDDED,)
+    return attack.canary is CanaryKind.NONCE or attack.pool is PoolKind.NONCES
+
+
+def _refuse_unread(config: Config, attacks: tuple[Attack, ...], unread: tuple[Attack, ...]) -> None:
+    if unread:
+        others = [attack.name for attack in attacks if attack not in unread] or ["ordinary", "exact"]
+        raise ConfigError(
+            f"The attacks {_listed(unread)} write nonces or paraphrases, and the file of vectors "
+            f"{config.encoder.name!r} has none for them; choose an encoder that reads texts, such as wordllama, or "
+            "name other attacks: "
+            f"--attack.names {','.join(others)}."
+        )
+
+
+def _paraphrasing(attacks: tuple[Attack, ...]) -> tuple[Attack, ...]:
+    return tuple(attack for attack in attacks if attack.pool is PoolKind.PARAPHRASES)
+
+
+def _listed(attacks: tuple[Attack, ...]) -> str:
+    return ", ".join(attack.name for attack in attacks)
 
 
 def _has_paraphrases(config: Config) -> bool:

@@ -1,6 +1,5 @@
 """Make a bank's candidate texts, and keep them in a file."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from canarybank import __version__
 from canarybank.errors import DataError, InputError
 from canarybank.generate.cleaning import Cleaning
 from canarybank.generate.distinct import Distinct
-from canarybank.generate.harvest import Plan, harvest
+from canarybank.generate.harvest import Plan, attempts_each, harvest
 from canarybank.generate.prompts import Prompt, load_prompt
 from canarybank.generate.protocol import Generator, Request
 from canarybank.generate.table import label_column, read_table, text_column
@@ -156,8 +155,7 @@ def bank_plan(
     template = load_prompt(prompt)
     if not labels or len(set(labels)) != len(labels):
         raise InputError(f"A bank needs one or more different labels, not {list(labels)}.")
-    if tries < 1:
-        raise InputError(f"At least one answer must be asked for a candidate, not {tries}.")
+    attempts = attempts_each(tries, size, len(labels), "candidate")
     _require(template, examples, negatives)
 
     def request(slot: int, attempt: int) -> Request:
@@ -167,7 +165,6 @@ def bank_plan(
         values["negative"] = _listed(negatives, label, _drawn(negatives, label, shots, seed, slot, attempt, "negative"))
         return template.request(values, seed=seed, path=("bank", slot, attempt), label=label)
 
-    attempts = math.ceil(tries * size / len(labels))
     return Plan(len(labels), attempts, request, template, cleaning or Cleaning())
 
 

@@ -32,7 +32,7 @@ class Ceiling:
             raise InputError(f"A cost ceiling must be a finite amount of at least 0, but it is {self.cost}.")
         if not (0 <= self.prompt_price < float("inf") and 0 <= self.completion_price < float("inf")):
             raise InputError(
-                f"Prices cannot be negative, but they are {self.prompt_price} and {self.completion_price}."
+                f"Prices must be finite and not negative, but they are {self.prompt_price} and {self.completion_price}."
             )
         if self.cost is not None and self.prompt_price == self.completion_price == 0:
             raise InputError("A cost ceiling needs the prices per million prompt and completion tokens; give them.")

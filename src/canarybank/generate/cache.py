@@ -3,12 +3,13 @@
 import gzip
 import io
 import threading
+import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from canarybank.errors import DataError
+from canarybank.errors import DataError, StoreError
 from canarybank.generate.protocol import Generator, Request, Response
 from canarybank.store import Log, canonical_json, file_errors, parse_json, write_atomic
 
@@ -132,15 +133,25 @@ def _exported(path: Path) -> Iterator[tuple[str, Response]]:
         data = path.read_bytes()
     try:
         lines = gzip.decompress(data).decode().splitlines()
-    except (EOFError, OSError, UnicodeDecodeError, ValueError) as error:
+    except (EOFError, OSError, ValueError, zlib.error) as error:
         raise DataError(f"{str(path)!r} is no exported response cache ({error}); export it anew.") from None
     header = parse_json(lines[0] if lines else "null", path)
     if not isinstance(header, dict) or header.get("format") != _HEADER or header.get("version") != _VERSION:
         raise DataError(f"{str(path)!r} is no exported response cache of version {_VERSION}; export it anew.")
     if header.get("responses") != len(lines) - 1:
         raise DataError(f"{str(path)!r} should hold {header.get('responses')} responses but holds {len(lines) - 1}.")
-    for line in lines[1:]:
-        yield _entry(parse_json(line, path))
+    for number, line in enumerate(lines[1:], start=2):
+        yield _read(line, f"line {number} of {path}")
+
+
+def _read(line: str, place: str) -> tuple[str, Response]:
+    try:
+        values = parse_json(line, place)
+        if isinstance(values, dict) and isinstance(values.get("key"), str):
+            return _entry(values)
+    except (DataError, StoreError) as error:
+        raise DataError(f"The response in {place} cannot be read ({error}); export the cache anew.") from None
+    raise DataError(f"There is no response under a key in {place}, but {line[:60]!r}; export the cache anew.")
 
 
 def _entry(values: dict[str, Any]) -> tuple[str, Response]:

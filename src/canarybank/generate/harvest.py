@@ -13,10 +13,11 @@ from canarybank.generate.prompts import Prompt
 from canarybank.generate.protocol import Generator, Request, Response, in_order
 from canarybank.progress import SILENT, Progress
 
-__all__ = ["Check", "Harvested", "Plan", "even_shares", "harvest"]
+__all__ = ["Check", "Harvested", "Plan", "attempts_each", "even_shares", "harvest"]
 
 _FIRST_YIELD = 0.75
 _LEAST_YIELD = 0.1
+_MOST_TRIES = 1000
 
 Check = Callable[[Sequence[int], Sequence[str]], Sequence[tuple[Rejection | None, float]]]
 
@@ -86,6 +87,15 @@ def harvest(
     if len(taken) < size:
         raise GenerationError(_shortfall(generator, plan, size, counters))
     return taken, counters
+
+
+def attempts_each(tries: float, size: int, slots: int, what: str) -> int:
+    """Return how often each slot may be asked, so that on average a wanted thing has so many tries."""
+    if not 1 <= tries <= _MOST_TRIES:
+        raise InputError(
+            f"At least one answer must be asked for a {what}, and {_MOST_TRIES:,} at most on average, not {tries}."
+        )
+    return math.ceil(tries * size / slots)
 
 
 def even_shares(size: int, caps: Sequence[float]) -> list[int]:

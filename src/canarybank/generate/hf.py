@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canarybank.errors import InputError, MissingError
+from canarybank.errors import ConfigError, GenerationError, InputError, MissingError
 from canarybank.generate.protocol import Request, Response
 from canarybank.store import hash_file, hash_json
 
@@ -147,7 +147,13 @@ def _truncated(scaled: "torch.Tensor", top_p: "torch.Tensor", min_p: float) -> "
 
 def _tokens(tokenizer: Any, request: Request) -> list[int]:
     asked = [message for message in request.messages() if message["role"] != "assistant"]
-    text = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+    try:
+        text = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # a template is the model's own program, and may raise anything
+        raise GenerationError(
+            f"The model's chat template refuses a request ({error}); some take no system message, so try a prompt "
+            "without one."
+        ) from error
     return list(tokenizer(text + request.opening, add_special_tokens=False)["input_ids"])
 
 
@@ -178,7 +184,7 @@ def _load(source: str, device: str | None, dtype: str | None, revision: str | No
             "Hugging Face models run through torch and transformers, which are not here; "
             "install them by: pip install 'canarybank[transformers]'"
         ) from None
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = _usable(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     kind = getattr(torch, dtype) if dtype else torch.bfloat16 if device.startswith("cuda") else torch.float32
     path = Path(source)
     where = {"pretrained_model_name_or_path": source} | ({} if revision is None else {"revision": revision})
@@ -192,13 +198,31 @@ def _load(source: str, device: str | None, dtype: str | None, revision: str | No
         raise MissingError(
             f"The model {source!r} needs another package: {error}; for GGUF files: pip install gguf"
         ) from error
-    except (OSError, ValueError) as error:
+    except Exception as error:  # each reader of weights and settings raises its own, and they have no common root
         raise MissingError(
             f"The model {source!r} cannot be loaded ({str(error)[:200]}); download it to a folder and give its path."
         ) from error
+    if not tokenizer.chat_template:
+        raise ConfigError(
+            f"The model {source!r} has no chat template, so it does not know how to be asked; choose its instruct or "
+            "chat version."
+        )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
+
+
+def _usable(device: str) -> str:
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"The device {device!r} cannot be used here ({why}); leave generator.device out to use the best one."
+        ) from error
+    return device
 
 
 def _content(path: Path, revision: str | None) -> Any:

@@ -24,6 +24,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 _RETRIED = frozenset({408, 409, 425, 429})
 _SERVER_FAULT = 500
 _SHOWN = 300
+_SHOWN_BODY = 200
 _MEBIBYTE = 2**20
 _LONGEST_BODY = 16 * _MEBIBYTE
 # Names, because the client builds on one of several HTTP packages.
@@ -220,11 +221,18 @@ class OpenAIGenerator:
     def _refused(self, error: Any) -> _Fault:
         status = int(error.status_code)
         again = status in _RETRIED or status >= _SERVER_FAULT
-        reason = f"it said {status}: {self._key.hide(str(error.message))[:_SHOWN]}"
+        reason = f"it said {status}: {self._said(error, status)}"
         after = retry_after(error.response.headers.get("retry-after"))
         if again and after is not None and after > self._retry.patience:
             reason += f", and asks to wait {after:,.0f} seconds, while {self._retry.patience:,.0f} are waited at most"
         return _Fault(reason, again=again, after=after)
+
+    def _said(self, error: Any, status: int) -> str:
+        """Return what a server said of an error, from the body itself where its client found no message in it."""
+        message = self._key.hide(str(error.message))[:_SHOWN]
+        if message != f"Error code: {status}" or not error.body:
+            return message
+        return repr(" ".join(self._key.hide(str(error.body)).split())[:_SHOWN_BODY])
 
     def _read(self, body: bytes, request: Request) -> Response:
         try:
@@ -284,7 +292,13 @@ async def _counted(read: Callable[..., AsyncIterator[bytes]], *arguments: Any, *
 def _checked_url(base_url: str | None) -> str | None:
     if base_url is None:
         return None
-    parts = urlsplit(base_url)
+    try:
+        parts = urlsplit(base_url)
+        _ = parts.port
+    except ValueError:
+        raise ConfigError(
+            "The base URL cannot be read; it must be like http://host:port/v1, with a port of at most 65535."
+        ) from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ConfigError("The base URL must be like http://host:port/v1; it lacks http(s) or a host.")
     if parts.username or parts.password or parts.query:

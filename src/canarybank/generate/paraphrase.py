@@ -14,7 +14,7 @@ from canarybank import __version__
 from canarybank.errors import InputError
 from canarybank.generate.cleaning import Cleaning, Rejection
 from canarybank.generate.distinct import Distinct, fold
-from canarybank.generate.harvest import Check, Plan, harvest
+from canarybank.generate.harvest import Check, Plan, attempts_each, harvest
 from canarybank.generate.prompts import Prompt, load_prompt
 from canarybank.generate.protocol import Generator, Request
 from canarybank.progress import SILENT, Progress
@@ -112,8 +112,7 @@ def paraphrase_plan(
     template = load_prompt(prompt)
     if not records:
         raise InputError("There are no records to paraphrase; give at least one.")
-    if tries < 1:
-        raise InputError(f"At least one answer must be asked for a paraphrase, not {tries}.")
+    attempts = attempts_each(tries, size, len(records), "paraphrase")
     if template.fields != {"record"}:
         raise InputError(f"A paraphrase prompt fills {{record}}; {template.name!r} has {sorted(template.fields)}.")
 
@@ -121,7 +120,6 @@ def paraphrase_plan(
         record = " ".join(records[slot].replace('"', "'").split()) or "..."
         return template.request({"record": record}, seed=seed, path=("paraphrase", slot, attempt))
 
-    attempts = math.ceil(tries * size / len(records))
     return Plan(len(records), attempts, request, template, cleaning or PARAPHRASE_CLEANING, check, "paraphrases")
 
 

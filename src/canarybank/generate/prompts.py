@@ -3,7 +3,7 @@
 import re
 import tomllib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -16,9 +16,33 @@ from canarybank.store import hash_json
 
 __all__ = ["Prompt", "fill", "load_prompt", "prompt_names", "tame"]
 
-_FIELD = re.compile(r"\{([a-z_]+)\}")
+_FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SPECIAL = re.compile(r"<\|[^|>\n]{0,40}\|>|</?s>|\[/?INST\]", re.IGNORECASE)
-_KEYS = frozenset({"user", "system", "opening", "keep_opening", "about", "vary", "labels", "temperatures", "tokens"})
+_TEXT = (lambda value: isinstance(value, str), "a text")
+# What each key takes: a test of its value, and the same in words.
+_RIGHT: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "user": _TEXT,
+    "system": _TEXT,
+    "opening": _TEXT,
+    "about": _TEXT,
+    "keep_opening": (lambda value: isinstance(value, bool), "true or false, without quotes"),
+    "tokens": (lambda value: type(value) is int and value >= 1, "a whole number of at least 1, without quotes"),
+    "temperatures": (
+        lambda value: isinstance(value, list) and bool(value) and all(map(_is_temperature, value)),
+        "a list of at least one number from 0 to 2, such as [0.7, 0.9]",
+    ),
+    "vary": (
+        lambda value: isinstance(value, dict),
+        'a section [vary] of lists of texts, such as tone = ["kind", "dry"]',
+    ),
+    "labels": (lambda value: isinstance(value, dict), 'a section [labels] of texts, such as "5" = "five stars"'),
+    "vary.": (
+        lambda value: isinstance(value, list) and all(type(phrase) in {str, int, float} for phrase in value),
+        'a list of texts, such as ["kind", "dry"]',
+    ),
+    "labels.": (lambda value: isinstance(value, str), "a text in quotes, and a name with a point needs quotes too"),
+}
+_KEYS = frozenset(key for key in _RIGHT if not key.endswith("."))
 
 
 @dataclass(frozen=True)
@@ -116,29 +140,44 @@ def load_prompt(name: str | Path | Prompt) -> Prompt:
         return name
     if str(name) in prompt_names():
         text = (resources.files("canarybank.generate") / "prompts" / f"{name}.toml").read_text(encoding="utf-8")
-        return _parse(text, str(name))
+        return _parse(text, str(name), str(name))
     path = Path(name)
     if not path.is_file():
         raise ConfigError(
             f"There is no prompt {str(name)!r}: it is none of {', '.join(prompt_names())}, and there is no such file."
         )
     try:
-        return _parse(path.read_text(encoding="utf-8"), path.stem)
+        return _parse(path.read_text(encoding="utf-8-sig"), path.stem, str(path))
     except UnicodeDecodeError:
         raise ConfigError(f"The prompt file {path} is not UTF-8; save it as UTF-8.") from None
 
 
-def _parse(text: str, name: str) -> Prompt:
+def _parse(text: str, name: str, source: str) -> Prompt:
     try:
         values: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"The prompt {name!r} is not TOML: {error}.") from None
+        raise ConfigError(f"The prompt {source!r} is not TOML: {error}.") from None
     if unknown := set(values) - _KEYS:
-        raise ConfigError(f"The prompt {name!r} has unknown keys {sorted(unknown)}; a prompt has {sorted(_KEYS)}.")
-    if not isinstance(values.get("user"), str):
-        raise ConfigError(f"The prompt {name!r} has no text under the key 'user'; that is what the model is told.")
-    vary = {str(axis): tuple(map(str, phrases)) for axis, phrases in values.pop("vary", {}).items()}
+        raise ConfigError(f"The prompt {source!r} has unknown keys {sorted(unknown)}; a prompt has {sorted(_KEYS)}.")
+    if "user" not in values:
+        raise ConfigError(f"The prompt {source!r} has no text under the key 'user'; that is what the model is told.")
+    for key, value in values.items():
+        _check(source, key, value, key)
+    for section in ("vary", "labels"):
+        for key, value in values.get(section, {}).items():
+            _check(source, f"{section}.{key}", value, f"{section}.")
+    vary = {axis: tuple(map(str, phrases)) for axis, phrases in values.pop("vary", {}).items()}
     if empty := sorted(axis for axis, phrases in vary.items() if not phrases):
-        raise ConfigError(f"The prompt {name!r} varies {empty} over no phrases; give each at least one.")
+        raise ConfigError(f"The prompt {source!r} varies {empty} over no phrases; give each at least one.")
     temperatures = tuple(float(t) for t in values.pop("temperatures", (0.9,)))
     return Prompt(name=name, vary=vary, temperatures=temperatures, **values)
+
+
+def _check(source: str, key: str, value: Any, rule: str) -> None:
+    is_right, right = _RIGHT[rule]
+    if not is_right(value):
+        raise ConfigError(f"The prompt {source!r} has {key} = {value!r}, which cannot be used; it takes {right}.")
+
+
+def _is_temperature(value: Any) -> bool:
+    return type(value) in {int, float} and 0 <= value <= 2  # noqa: PLR2004, the range that servers accept

@@ -84,7 +84,7 @@ class Response:
                 completion_tokens=int(values["completion_tokens"]),
                 finished=bool(values["finished"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise DataError(f"This is no recorded response ({error!r}); it was made by something else.") from None
 
 

@@ -5,6 +5,7 @@ import re
 from typing import NoReturn
 
 from canarybank.errors import ConfigError
+from canarybank.variables import is_variable_name
 
 __all__ = ["Secret"]
 
@@ -25,10 +26,10 @@ class Secret:
     @classmethod
     def from_environment(cls, variable: str) -> "Secret":
         """Read the key from an environment variable; it is empty where there is none."""
-        if not (variable.isascii() and variable.isidentifier()):
+        if not is_variable_name(variable):
             raise ConfigError(
                 "The name of the environment variable that holds the API key must be of letters, digits and "
-                "underscores; what was given is not shown, for it may be the key itself."
+                "underscores, such as OPENAI_API_KEY; what was given is not shown, for it may be the key itself."
             )
         return cls(os.environ.get(variable, ""), variable)
 
