@@ -53,6 +53,12 @@ def test_a_value_that_cannot_be_used_is_said_to_come_from_the_sweep(resolved):
             grid(resolved, [Axis("mechanism.sigma", (value,))])
 
 
+def test_a_text_of_digits_stays_a_text_where_the_key_asks_for_one(resolved):
+    points = grid(resolved, [read_axis("bank.labels=4,5"), read_axis("users.label=007,7")])
+    assert [point.resolved.config.bank.labels for point in points][::2] == [("4",), ("5",)]
+    assert [point.resolved.config.users.label for point in points][:2] == ["007", "7"]
+
+
 def test_a_switch_is_written_as_a_word(resolved):
     points = grid(resolved, [read_axis("cohorts.shared=true,false")])
     assert [point.at["cohorts.shared"] for point in points] == ["true", "false"]

@@ -88,7 +88,7 @@ def design(
     """
     require_auxiliary(routed)
     _require_fitting(attack, canary, routed)
-    own = RouteTable.build(canary.vectors, bank, mechanism.k) if table is None else _fitting(table, canary, mechanism)
+    own = RouteTable.build(canary.vectors, bank, mechanism.k) if table is None else _fitting(table, canary)
     candidates = _pool(attack, canary, pool, pool_size, seed) if attack.active else None
     frozen, selected = bank, list[int]()
     if candidates is not None:
@@ -101,8 +101,7 @@ def design(
     return Design(attack, canary, frozen, candidates, tuple(selected), inspected, votes[inspected], score, own)
 
 
-def _fitting(table: RouteTable, canary: Canary, mechanism: Mechanism) -> RouteTable:
-    table.require_k(mechanism.k)
+def _fitting(table: RouteTable, canary: Canary) -> RouteTable:
     if not np.array_equal(table.records, canary.vectors):
         raise InputError(f"The route table holds other records than those of {canary!r}; build it from its vectors.")
     return table

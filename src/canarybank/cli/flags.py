@@ -1,19 +1,18 @@
 """Make a flag of every key of the configuration, by walking its model."""
 
-import contextlib
 import inspect
-import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
 from cyclopts import Group, Parameter
 from pydantic.fields import FieldInfo
 
 from canarybank.errors import ConfigError
 from canarybank.experiment import PRESETS, Config, Resolved, fields, resolve
+from canarybank.experiment.origins import kind_of, read_value
 
 __all__ = ["Given", "configured"]
 
@@ -64,7 +63,7 @@ def configured(
         def command(config: Any = None, **given: Any) -> int | None:
             flags = {key: given.pop(_identifier(key), None) for key in taken}
             chosen = preset or given.pop("preset", None)
-            values = {key: _read(known[key], value) for key, value in flags.items() if value is not None}
+            values = {key: read_value(key, value) for key, value in flags.items() if value is not None}
             _check_word(config, beside)
             resolved = resolve(config, values, chosen)
             if resolved.sweep and not sweeping:
@@ -109,7 +108,7 @@ def _preset(group: Group) -> inspect.Parameter:
 
 
 def _flag(key: str, field: FieldInfo, short: str | None, group: Group, *, show: bool) -> inspect.Parameter:
-    kind = _kind(field.annotation)
+    kind = kind_of(field.annotation)
     is_choice = kind is bool or get_origin(kind) is Literal
     about = Parameter(
         name=f"--{key}" if short is None else [short, f"--{key}"],
@@ -132,32 +131,9 @@ def _identifier(key: str) -> str:
     return key.replace(".", "__")
 
 
-def _kind(annotation: Any) -> Any:
-    """Return the type behind an annotation: without its constraints, and without None."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return _kind(get_args(annotation)[0])
-    if origin in {Union, types.UnionType}:
-        return _kind(next(part for part in get_args(annotation) if part is not type(None)))
-    return annotation
-
-
 def _shown_default(field: FieldInfo) -> Callable[[Any], str] | bool:
     value = field.get_default(call_default_factory=True, validated_data={})
     if value is None or value == ():
         return False
     text = ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
     return lambda _: text
-
-
-def _read(field: FieldInfo, value: Any) -> Any:
-    """Read 1e6 as a whole number where one is asked for; everything else is the model's to read."""
-    if _kind(field.annotation) is not int or not isinstance(value, str):
-        return value
-    with contextlib.suppress(ValueError):
-        return int(value)  # first, for a float would round a long number
-    try:
-        number = float(value)
-    except ValueError:
-        return value
-    return int(number) if number.is_integer() else value

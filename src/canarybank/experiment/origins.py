@@ -1,11 +1,13 @@
 """Put a configuration together from defaults, a preset, a file and flags, and remember where each value came from."""
 
+import contextlib
 import difflib
 import tomllib
+import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -14,7 +16,18 @@ from canarybank.errors import ConfigError
 from canarybank.experiment.config import Config
 from canarybank.experiment.presets import PRESETS
 
-__all__ = ["Resolved", "decisive", "differences", "fields", "flatten", "refuse_unknown", "resolve", "validated"]
+__all__ = [
+    "Resolved",
+    "decisive",
+    "differences",
+    "fields",
+    "flatten",
+    "kind_of",
+    "read_value",
+    "refuse_unknown",
+    "resolve",
+    "validated",
+]
 
 # A relative path in a file means a place beside that file; these values may be paths.
 _PATHS = (
@@ -85,6 +98,29 @@ def fields() -> dict[str, FieldInfo]:
         for section, outer in Config.model_fields.items()
         for name, field in _model(outer).model_fields.items()
     }
+
+
+def kind_of(annotation: Any) -> Any:
+    """Return the type behind an annotation: without its constraints, and without None."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return kind_of(get_args(annotation)[0])
+    if origin in {Union, types.UnionType}:
+        return kind_of(next(part for part in get_args(annotation) if part is not type(None)))
+    return annotation
+
+
+def read_value(key: str, value: Any) -> Any:
+    """Read a typed 1e6 as a whole number where a key asks for one; everything else is the model's to read."""
+    if kind_of(fields()[key].annotation) is not int or not isinstance(value, str):
+        return value
+    with contextlib.suppress(ValueError):
+        return int(value)  # first, for a float would round a long number
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    return int(number) if number.is_integer() else value
 
 
 def flatten(config: Config) -> dict[str, Any]:

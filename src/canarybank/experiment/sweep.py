@@ -1,6 +1,5 @@
 """Run an audit at every point of a grid over any keys, each point a run of its own; what points share is made once."""
 
-import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 from canarybank.engine import Engine
 from canarybank.errors import ConfigError, IncompleteError
 from canarybank.experiment.folder import Run
-from canarybank.experiment.origins import Resolved, refuse_unknown
+from canarybank.experiment.origins import Resolved, read_value, refuse_unknown
 from canarybank.experiment.running import run_audit
 from canarybank.experiment.variants import varied
 from canarybank.progress import SILENT, Progress
@@ -78,7 +77,7 @@ def grid(resolved: Resolved, axes: Sequence[Axis]) -> tuple[Point, ...]:
         raise ConfigError("Each key can be swept over once; put all of its values into one --over.")
     points = []
     for values in product(*(axis.values for axis in axes)):
-        changes = {axis.key: _own(value) for axis, value in zip(axes, values, strict=True)}
+        changes = {axis.key: read_value(axis.key, value) for axis, value in zip(axes, values, strict=True)}
         made = varied(resolved, changes, "sweep")
         points.append(Point({key: _shown(made, key) for key in changes}, made))
     _refuse_twins(points)
@@ -115,17 +114,6 @@ def run_sweep(
             done.append(Point(point.at, point.resolved, run))
             stage.advance(1, note=point.place)
     return tuple(done)
-
-
-def _own(value: Any) -> Any:
-    """Read 1e6 as a whole number, for keys that want one."""
-    if not isinstance(value, str):
-        return value
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            number = kind(value)
-            return int(number) if isinstance(number, float) and number.is_integer() else number
-    return value
 
 
 def _shown(resolved: Resolved, key: str) -> Any:
