@@ -136,7 +136,7 @@ def test_a_name_that_promises_an_archive(write: Callable[..., Path], name: str) 
         _lines(write(name, "user,text\n"))
 
 
-@pytest.mark.parametrize("content", [b"x\n", gzip.compress(b"x\n")])
+@pytest.mark.parametrize("content", [b"x\n", gzip.compress(b"x\n")], ids=["plain", "gzip"])
 def test_a_file_that_is_no_archive_has_no_member_to_ask_for(write: Callable[..., Path], content: bytes) -> None:
     path = write("a.csv", content)
     assert _lines(path) == ["x\n"]
