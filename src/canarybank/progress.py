@@ -41,6 +41,12 @@ class Progress(Protocol):
     def stage(self, name: str, total: int | None = None, unit: str = "") -> AbstractContextManager[Stage]:
         """Open a stage of that many units; leaving the context closes it."""
 
+    def step(self, name: str) -> AbstractContextManager[None]:
+        """Show that a step has begun and that it is done, and nothing else: no count and no time, since it is private.
+
+        A step is shown however short it is, because whether it was short is a time too.
+        """
+
 
 class Silent:
     """Show nothing: the default of every library call."""
@@ -50,6 +56,13 @@ class Silent:
         """Open a stage that shows nothing."""
         del name, total, unit
         yield _SilentStage()
+
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Show nothing."""
+        del name
+        yield
 
 
 class _SilentStage:
@@ -83,6 +96,22 @@ class Lines:
         if stage.pace.seconds >= self._short:
             stage.announce()
             stage.write(f"done in {stage.pace.seconds:.1f} s")
+
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Write a line when the step begins, and one when it is done."""
+        with _plain_step(self._stream, name):
+            yield
+
+
+@contextmanager
+def _plain_step(stream: TextIO, name: str) -> Iterator[None]:
+    stream.write(f"{name}: started\n")
+    stream.flush()
+    yield
+    stream.write(f"{name}: done\n")
+    stream.flush()
 
 
 class _Pace:
@@ -159,9 +188,15 @@ class Bars:
             TextColumn("{task.fields[note]}", "dim", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
         )
         pace = _Pace(total, unit)
-        with RichProgress(*columns, console=console, expand=True) as bars:
+        with RichProgress(*columns, console=console, expand=True, get_time=time.monotonic) as bars:
             yield _BarStage(bars, bars.add_task(name, total=total, count="", rate="", note=""), pace)
             bars.live.transient = pace.seconds < self._short
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Write plain lines: what a bar shows over time would tell how long the step took."""
+        with _plain_step(sys.stderr, name):
+            yield
 
 
 class _BarStage:

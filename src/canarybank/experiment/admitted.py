@@ -10,6 +10,7 @@ import numpy as np
 from canarybank.errors import ColumnError, ConfigError, DataError
 from canarybank.experiment.config import CohortsConfig, UsersConfig
 from canarybank.experiment.stage_cache import StageCache, stage_key
+from canarybank.experiment.real_run import hidden
 from canarybank.progress import SILENT, Progress
 from canarybank.store import hash_file
 from canarybank.users import (
@@ -25,8 +26,10 @@ from canarybank.users import (
     save_users,
     source,
 )
+from canarybank.users.admission import require_label_column
+from canarybank.users.files import require_encoding
 
-__all__ = ["People", "admission", "admit_users", "users_key", "users_source"]
+__all__ = ["People", "admission", "admit_users", "admit_voters", "users_key", "users_source"]
 
 _CANARY_CHOICE = 4
 """Where the cap is ours to choose, at least this many users for each canary have as many records as it."""
@@ -69,6 +72,23 @@ def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, 
     return _capped(People(users, report), cohorts.canaries)
 
 
+def admit_voters(
+    config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, progress: Progress = SILENT
+) -> Users:
+    """Read and admit the users of a real evolution, so that nothing in one user's rows decides about another.
+
+    Whether a user is admitted, and with which records, follows from that user's rows and the configuration alone. There
+    may be no users. Nothing is counted, and an error says nothing about rows.
+    """
+    given, rule = users_source(config, isolated=True), admission(config, cohorts)
+    require_label_column(given, rule)
+    if isinstance(encoding := getattr(given.format, "encoding", None), str):
+        require_encoding(encoding)
+    key = users_key(given, rule)
+    with hidden("reading users", progress):
+        return cache.file("users", key, "parquet", lambda: _admit(given, rule, SILENT).users, load_users, _save)
+
+
 def _admit(given: Source, rule: Admission, progress: Progress) -> Admitted:
     """Admit the users; where a column is missing, name the keys that say which columns to read."""
     try:
@@ -77,8 +97,8 @@ def _admit(given: Source, rule: Admission, progress: Progress) -> Admitted:
         raise ColumnError(error.what, _COLUMN_KEYS) from error
 
 
-def users_source(config: UsersConfig) -> Source:
-    """Return the source of users that a configuration names."""
+def users_source(config: UsersConfig, *, isolated: bool = False) -> Source:
+    """Return the source of users that a configuration names, isolated for a real evolution."""
     built_in = Chitchat().name
     if config.source == built_in and config.format not in {None, built_in}:
         raise ConfigError(
@@ -91,7 +111,8 @@ def users_source(config: UsersConfig) -> Source:
         encoding=config.encoding,
         member=config.member,
         quote=config.quote,
-        strict=config.strict,
+        strict=config.strict is not False,
+        isolated=isolated,
     )
 
 
@@ -117,7 +138,8 @@ def users_key(given: Source, rule: Admission) -> str:
     if not given.built_in and not given.path.is_file():
         raise DataError(f"There is no file of users {str(given.path)!r}; check users.source.")
     content = "chitchat-dataset 0.9.0" if given.built_in else hash_file(given.path)
-    return stage_key("users", reading=_READING, content=content, format=shape, strict=given.strict, admission=chosen)
+    how = "isolated" if given.isolated else given.strict
+    return stage_key("users", reading=_READING, content=content, format=shape, strict=how, admission=chosen)
 
 
 def _shape(value: Any) -> dict[str, Any]:
@@ -164,11 +186,4 @@ def _capped(people: People, canaries: int) -> People:
 def _cut(users: Users, cap: int) -> Users:
     # Records stand in the order of their rank, so the first of them are those that a lower cap keeps.
     starts = np.searchsorted(users.owners, np.arange(len(users)))
-    kept = np.flatnonzero(np.arange(len(users.owners)) - starts[users.owners] < cap)
-    texts = users.require_texts()
-    return Users(
-        ids=users.ids,
-        owners=users.owners[kept],
-        texts=tuple(texts[i] for i in kept),
-        labels=None if users.labels is None else tuple(users.labels[i] for i in kept),
-    )
+    return users.keep_records(np.flatnonzero(np.arange(len(users.owners)) - starts[users.owners] < cap))

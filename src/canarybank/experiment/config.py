@@ -79,18 +79,23 @@ class UsersConfig(_Section):
         max_length=1,
         description="The character around fields that hold a delimiter, empty for none; left out, the format's own.",
     )
-    strict: bool = Field(
-        default=True, description="Whether a broken line is an error; if not, it is skipped and counted."
+    strict: bool | None = Field(
+        default=None,
+        description="Whether a broken line is an error; if not, it is skipped and counted. Left out, it is an error, "
+        "except in a real evolution, which skips it.",
     )
     minimum: Count | None = Field(default=None, description="The fewest usable records with which a user is admitted.")
     maximum: Count | None = Field(default=None, description="The most usable records with which a user is admitted.")
     cap: Count | None = Field(
         default=None,
-        description="The records kept of each user; left out, 64, or fewer where too few users of a file have as many.",
+        description="The records kept of each user; left out, 64, and in an audit fewer where too few users of a file "
+        "have as many.",
     )
     minimum_words: Count | None = Field(default=None, description="The fewest words of a usable record.")
     labels: Names = Field(default=(), description="The labels of usable records; left out, all.")
-    limit: Count | None = Field(default=None, description="The most users that are admitted, chosen by seed.")
+    limit: Count | None = Field(
+        default=None, description="The most users that are admitted, chosen by seed; a real evolution refuses it."
+    )
 
 
 class CohortsConfig(_Section):
@@ -353,14 +358,21 @@ class EvolveConfig(_Section):
     )
     users: Annotated[float, Field(gt=0)] | None = Field(
         default=None,
-        description="The users who take part in a round on average: q is computed from it, in place of mechanism.q.",
+        description="The users who take part in a round on average: q is computed from it, in place of mechanism.q. A "
+        "real evolution needs evolve.population with it.",
+    )
+    population: Count | None = Field(
+        default=None,
+        description="How many users there are, declared public: q is evolve.users divided by it. Left out, a "
+        "simulation counts the users.",
     )
     budget: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description="The epsilon that no release may pass; the run stops before the one that would."
     )
     reference: Annotated[int, Field(ge=0)] = Field(
         default=0,
-        description="The users held out for figures of utility, which are not private; 0 makes no such figures.",
+        description="The users held out for figures of utility, which are not private; 0 makes no such figures, and a "
+        "real evolution makes none.",
     )
     mauve: bool = Field(default=True, description="Whether the figures of utility include MAUVE.")
     buckets: Annotated[int, Field(ge=2)] | None = Field(

@@ -18,7 +18,7 @@ from canarybank.users.report import AdmissionReport, Drop
 from canarybank.users.rows import Fault, Row, Skip
 from canarybank.users.sources import Source, source
 
-__all__ = ["ADMISSIONS", "Admission", "Admitted", "admit"]
+__all__ = ["ADMISSIONS", "Admission", "Admitted", "admit", "require_label_column"]
 
 _LABELS_LISTED = 8
 _LABELS_COUNTED = 1000
@@ -98,23 +98,29 @@ def admit(
 
     Without an admission the format's own holds: the paper's for ``yelp`` and ``sentiment140``. Users come
     sorted by id and their records by rank, so the outcome does not depend on the order of the file's rows.
-    Memory holds the id of every user and at most ``cap`` texts of each admitted one.
+    Memory holds the id of every user and at most ``cap`` texts of each admitted one. That nobody is admitted is an
+    error, unless the source is isolated.
     """
     given = users if isinstance(users, Source) else source(users)
     rule = admission or ADMISSIONS.get(given.format.name, Admission())
-    if rule.labels is not None and not given.labelled:
-        raise InputError(
-            f"Labels {sorted(rule.labels)} are asked for, but no column of {given.path} is named as the label."
-        )
+    require_label_column(given, rule)
     census = _Census.take(_judged(given.rows(progress, "count users of"), rule))
     drops = _drops(census.counts, rule)
     kept = {name: Chosen(rule.cap) for name in census.counts if name not in drops}
-    if not kept:
+    if not kept and not given.isolated:
         raise _nobody(given, rule, census, drops)
     rows = _choose(_judged(given.rows(progress, "choose records of"), rule), kept, rule.seed)
     if rows != census.rows or any(chosen.seen != census.counts[name] for name, chosen in kept.items()):
         raise DataError(f"{given.path} changed while it was read; read it again when nothing writes to it.")
     return _admitted(kept, census, drops, rule, labelled=given.labelled)
+
+
+def require_label_column(given: Source, rule: Admission) -> None:
+    """Refuse an admission by labels where no column is named as the label."""
+    if rule.labels is not None and not given.labelled:
+        raise InputError(
+            f"Labels {sorted(rule.labels)} are asked for, but no column of {given.path} is named as the label."
+        )
 
 
 @dataclass(slots=True)

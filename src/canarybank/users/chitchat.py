@@ -34,10 +34,16 @@ class Chitchat:
     member: str | None = None
 
     def rows(
-        self, path: Path = BUILT_IN, *, strict: bool = True, progress: Progress = SILENT, work: str = "read"
+        self,
+        path: Path = BUILT_IN,
+        *,
+        strict: bool = True,
+        isolated: bool = False,
+        progress: Progress = SILENT,
+        work: str = "read",
     ) -> Iterator[Row | Skip]:
         """Yield every message, numbered in the order of the file: the installed one, or a copy at a path."""
-        del strict  # the file is known to the byte
+        del strict, isolated  # the file is known to the byte
         conversations = json.loads(_content(_installed() if path == BUILT_IN else path))
         line = 0
         with progress.stage(f"{work} chitchat", len(conversations), "conversations") as stage:

@@ -47,14 +47,27 @@ class Delimited:
             raise InputError(f"Delimiter and quote are one character each, not {self.delimiter!r} and {self.quote!r}.")
 
     def rows(
-        self, path: Path, *, strict: bool = True, progress: Progress = SILENT, work: str = "read"
+        self,
+        path: Path,
+        *,
+        strict: bool = True,
+        isolated: bool = False,
+        progress: Progress = SILENT,
+        work: str = "read",
     ) -> Iterator[Row | Skip]:
-        """Yield every row of the file after its header, each with the line on which it begins."""
-        with opened(path, Member(self.member, self.usual), progress, work) as file:
-            content = lines(file, self.encoding, strict=strict)
-            records = _records(content, file.name, self.delimiter, self.quote, _AS_ANY_OTHER, strict=strict)
+        """Yield every row of the file after its header, each with the line on which it begins.
+
+        When ``isolated``, a row is one line, so no field holds a line break and an open quote spoils its own line only.
+        """
+        with opened(path, Member(self.member, self.usual), progress, work, isolated=isolated) as file:
+            content = lines(file, self.encoding, strict=strict, isolated=isolated)
+            records = (
+                _isolated_records(content, self.delimiter, self.quote)
+                if isolated
+                else _records(content, file.name, self.delimiter, self.quote, _AS_ANY_OTHER, strict=strict)
+            )
             header = list(self.header) if self.header is not None else _first(records, file.name)
-            if error := missing_columns(file.name, self.columns, header):
+            if error := missing_columns(file.name, self.columns, header, listed=not isolated):
                 raise error
             labelled = self.columns.label is not None
             pick = itemgetter(*(header.index(name) for name in self.columns.names))
@@ -119,6 +132,21 @@ def _records(
         if ended:
             raise DataError(f"The quote opened on line {line} of {name} is never closed; close it, {otherwise}")
         yield line, fields
+
+
+def _isolated_records(
+    content: Iterable[str], delimiter: str, quote: str | None
+) -> Iterator[tuple[int, list[str] | Skip]]:
+    """Yield the fields of each line, which follow from that line alone."""
+    for line, text in enumerate(content, 1):
+        reader = csv.reader((text, ""), delimiter=delimiter, quotechar=quote, quoting=_quoting(quote))
+        try:
+            fields = next(reader)
+        except csv.Error:
+            yield line, Skip(line, Fault.MALFORMED)
+            continue
+        # A reader that has taken the second line, which is empty, looked there for the end of an open quote.
+        yield line, fields if reader.line_num == 1 else Skip(line, Fault.MALFORMED)
 
 
 def _quoting(quote: str | None) -> Literal[0, 3]:

@@ -17,7 +17,7 @@ from canarybank.errors import DataError, InputError
 from canarybank.progress import SILENT, Progress, Stage
 from canarybank.users.members import PACKED, Member, visible
 
-__all__ = ["LONGEST_LINE", "Opened", "copy", "lines", "member_names", "opened"]
+__all__ = ["LONGEST_LINE", "Opened", "copy", "lines", "member_names", "opened", "require_encoding"]
 
 LONGEST_LINE = 64 * 2**20
 _MEGABYTE = 10**6
@@ -25,6 +25,8 @@ _BUFFER = 2**18
 _LINES_PER_TICK = 4096
 _ANY = Member()
 _DAMAGE = (EOFError, OSError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+_SUFFIXES: dict[str | None, tuple[str, ...]] = {"gzip": (".gz", ".tgz"), "zip": (".zip",), "tar": (".tar",), None: ()}
+"""How files of each packing are named."""
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -47,18 +49,22 @@ class Opened:
 
 
 @contextmanager
-def opened(path: Path, member: Member = _ANY, progress: Progress = SILENT, work: str = "read") -> Iterator[Opened]:
+def opened(
+    path: Path, member: Member = _ANY, progress: Progress = SILENT, work: str = "read", *, isolated: bool = False
+) -> Iterator[Opened]:
     """Open a file, through gzip, zip and tar, down to the member that is read.
 
-    Where no pattern names it, an archive must hold one file. A zip archive inside another archive is refused.
+    Where no pattern names it, an archive must hold one file. A zip archive inside another archive is refused. When
+    ``isolated``, names alone tell what is an archive, because a plain file may begin with a user's own bytes; and a
+    file may be empty.
     """
-    size = _checked_size(path)
+    size = 0 if isolated and path.is_file() else _checked_size(path)
     with ExitStack() as stack:
         try:
             file = stack.enter_context(cast("io.BufferedReader", path.open("rb", _BUFFER)))
         except OSError as error:
             raise DataError(f"{path} cannot be opened: {error.strerror}. Check its permissions.") from error
-        stream, name = _unpack(stack, file, str(path), member)
+        stream, name = _unpack(stack, file, str(path), member, isolated=isolated)
         stage = stack.enter_context(progress.stage(f"{work} {path.name}", max(size // _MEGABYTE, 1), "MB"))
         yield Opened(name, stream, stream is not file, file.tell, stage)
 
@@ -75,23 +81,31 @@ def _checked_size(path: Path) -> int:
     return path.stat().st_size
 
 
-def _unpack(stack: ExitStack, stream: io.BufferedReader, name: str, member: Member) -> tuple[io.BufferedReader, str]:
-    """Peel one layer after another, as the first bytes tell them, until none is left."""
-    seekable, plain = True, name
+def _unpack(
+    stack: ExitStack, stream: io.BufferedReader, name: str, member: Member, *, isolated: bool
+) -> tuple[io.BufferedReader, str]:
+    """Peel one layer after another until none is left: as the first bytes tell them, or when isolated as names do."""
+    seekable, plain, layer = True, name, name.lower()
     try:
-        while True:
-            head = stream.peek(512)[:512]
-            if head[:2] == b"\x1f\x8b":
+        while not isolated or layer.endswith(PACKED):
+            packing = _packing(stream.peek(512)[:512])
+            if isolated and not layer.endswith(_SUFFIXES[packing]):
+                raise DataError(f"{name} is named as an archive but is none; it may be cut short or misnamed.")
+            outer = name
+            if packing == "gzip":
                 unzipped = stack.enter_context(gzip.GzipFile(fileobj=stream))
                 stream = _buffered(cast("IO[bytes]", unzipped))
-            elif head[:4] in {b"PK\x03\x04", b"PK\x05\x06"}:
+                layer = layer.removesuffix(".gz").replace(".tgz", ".tar")
+            elif packing == "zip":
                 if not seekable:
                     raise DataError(f"{name} is a zip archive inside another archive; unpack the outer one first.")
                 stream, name = _from_zip(stack, stream, name, member)
-            elif head[257:262] == b"ustar":
+            elif packing == "tar":
                 stream, name = _from_tar(stack, stream, name, member)
             else:
                 break
+            if name != outer:
+                layer = name.removesuffix(f" in {outer}").lower()
             seekable = False
     except _DAMAGE as error:
         raise _damaged(name, "", error) from error
@@ -100,6 +114,15 @@ def _unpack(stack: ExitStack, stream: io.BufferedReader, name: str, member: Memb
     if member.asked and name == plain:
         raise DataError(f"{name} is no archive of files, so there is no {member.asked!r} in it; leave the member out.")
     return stream, name
+
+
+def _packing(head: bytes) -> str | None:
+    """Return how a file is packed, by its first bytes."""
+    if head[:2] == b"\x1f\x8b":
+        return "gzip"
+    if head[:4] in {b"PK\x03\x04", b"PK\x05\x06"}:
+        return "zip"
+    return "tar" if head[257:262] == b"ustar" else None
 
 
 def _from_zip(stack: ExitStack, stream: io.BufferedReader, name: str, member: Member) -> tuple[io.BufferedReader, str]:
@@ -166,12 +189,16 @@ def copy(file: Opened, target: IO[bytes]) -> None:
         raise _damaged(file.name, "", error) from error
 
 
-def lines(file: Opened, encoding: str, *, strict: bool = True) -> Iterator[str]:
+def lines(file: Opened, encoding: str, *, strict: bool = True, isolated: bool = False) -> Iterator[str]:
     """Yield the lines of a file, split at line feeds only, so that the n-th is line n of the file.
 
     Bytes that the encoding does not know are an error when strict; otherwise they become lone surrogates,
-    which no valid text holds.
+    which no valid text holds. When ``isolated``, each line follows from its own bytes alone: no line is an error, and
+    one that is too long or cannot be decoded is empty.
     """
+    if isolated:
+        yield from _isolated_lines(file, _checked_encoding(encoding))
+        return
     encoding = _checked_encoding(encoding)
     errors = "strict" if strict else "surrogateescape"
     number = 0
@@ -194,6 +221,22 @@ def lines(file: Opened, encoding: str, *, strict: bool = True) -> Iterator[str]:
     except _DAMAGE as error:
         raise _damaged(file.name, f" after line {number}", error) from error
     file.tick()
+
+
+def _isolated_lines(file: Opened, encoding: str) -> Iterator[str]:
+    while raw := file.stream.readline(LONGEST_LINE):
+        is_long = len(raw) == LONGEST_LINE
+        while len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
+            raw = file.stream.readline(LONGEST_LINE)
+        try:
+            yield "" if is_long else raw.removeprefix(codecs.BOM_UTF8).decode(encoding, "surrogateescape")
+        except UnicodeError:
+            yield ""
+
+
+def require_encoding(encoding: str) -> None:
+    """Refuse an encoding in which the lines of a file cannot be found."""
+    _checked_encoding(encoding)
 
 
 def _without_mark(line: bytes, name: str) -> bytes:

@@ -29,13 +29,19 @@ class JsonLines:
     usual: str | None = None
 
     def rows(
-        self, path: Path, *, strict: bool = True, progress: Progress = SILENT, work: str = "read"
+        self,
+        path: Path,
+        *,
+        strict: bool = True,
+        isolated: bool = False,
+        progress: Progress = SILENT,
+        work: str = "read",
     ) -> Iterator[Row | Skip]:
         """Yield every row of the file, each with its line."""
         user, text, label = self.columns.user, self.columns.text, self.columns.label
         labelled = label is not None
-        with opened(path, Member(self.member, self.usual), progress, work) as file:
-            for line, content in enumerate(lines(file, self.encoding, strict=strict), 1):
+        with opened(path, Member(self.member, self.usual), progress, work, isolated=isolated) as file:
+            for line, content in enumerate(lines(file, self.encoding, strict=strict, isolated=isolated), 1):
                 try:
                     found = _decode(content)
                     if type(found) is _Repeating and (why := found.why(line, file.name, self.columns)):

@@ -36,18 +36,28 @@ class Parquet:
     member: str | None = None
 
     def rows(
-        self, path: Path, *, strict: bool = True, progress: Progress = SILENT, work: str = "read"
+        self,
+        path: Path,
+        *,
+        strict: bool = True,
+        isolated: bool = False,
+        progress: Progress = SILENT,
+        work: str = "read",
     ) -> Iterator[Row | Skip]:
-        """Yield every row of the file, each with its number."""
+        """Yield every row of the file, each with its number.
+
+        When ``isolated``, the schema is all that can be refused: dates as labels are, since one date that Python cannot
+        hold would end the reading of all.
+        """
         del strict  # every fault of a Parquet file concerns the whole file
         import polars as pl
 
         labelled = self.columns.label is not None
-        with _plain_file(path, Member(self.member), progress) as plain:
+        with _plain_file(path, Member(self.member), progress, isolated=isolated) as plain:
             try:
                 frame = pl.scan_parquet(plain, glob=False)
                 schema = frame.collect_schema()
-                _check_schema(str(path), schema, self.columns)
+                _check_schema(str(path), schema, self.columns, isolated=isolated)
                 wanted = _exact(schema, self.columns)
                 total = int(frame.select(pl.len()).collect().item())
                 with progress.stage(f"{work} {path.name}", total, "rows") as stage:
@@ -60,29 +70,29 @@ class Parquet:
                 raise DataError(f"{path} cannot be read as Parquet ({error}); write or fetch it again.") from error
 
 
-def _check_schema(name: str, schema: "pl.Schema", columns: Columns) -> None:
+def _check_schema(name: str, schema: "pl.Schema", columns: Columns, *, isolated: bool) -> None:
     import polars as pl
 
     if error := missing_columns(name, columns, list(schema)):
         raise error
     text: tuple[Any, ...] = (pl.String, pl.Categorical, pl.Enum)
-    if schema[columns.text] not in text:
+    if schema[columns.text] not in ((*text, pl.Null) if isolated else text):
         raise ColumnError(
             f"The column {columns.text!r} of {name} holds {schema[columns.text]}, not text.",
             "Name the column that does by columns=Columns(text=...).",
         )
     known = (*text, pl.Null)
     if not (schema[columns.user].is_numeric() or schema[columns.user] in known):
-        raise DataError(_unlike(name, columns.user, schema[columns.user], "user ids are text or whole numbers"))
-    known = (*known, pl.Boolean, pl.Date, pl.Datetime)
+        raise _unlike(name, columns.user, schema[columns.user], "user ids are text or whole numbers")
+    known = (*known, pl.Boolean) if isolated else (*known, pl.Boolean, pl.Date, pl.Datetime)
     if columns.label and not (schema[columns.label].is_numeric() or schema[columns.label] in known):
-        raise DataError(_unlike(name, columns.label, schema[columns.label], "labels are text, numbers or dates"))
+        raise _unlike(name, columns.label, schema[columns.label], "labels are text, numbers or dates")
 
 
-def _unlike(name: str, column: str, kind: object, wanted: str) -> str:
-    return (
-        f"The column {column!r} of {name} holds {kind}, and {wanted}; write it as strings, or name another column "
-        "(users.user, users.label)."
+def _unlike(name: str, column: str, kind: object, wanted: str) -> ColumnError:
+    return ColumnError(
+        f"The column {column!r} of {name} holds {kind}, and {wanted}; write it as strings, or name another column.",
+        "Name it by columns=Columns(user=..., label=...).",
     )
 
 
@@ -102,15 +112,15 @@ def _exact(schema: "pl.Schema", columns: Columns) -> list["pl.Expr"]:
 
 
 @contextmanager
-def _plain_file(path: Path, member: Member, progress: Progress) -> Iterator[Path]:
+def _plain_file(path: Path, member: Member, progress: Progress, *, isolated: bool) -> Iterator[Path]:
     """Give the file itself, or an unpacked copy for as long as it is read: Parquet is read from its end."""
-    with opened(path, member) as file:
+    with opened(path, member, isolated=isolated) as file:
         packed = file.packed
     if not packed:
         yield path
         return
     with tempfile.NamedTemporaryFile(suffix=".parquet") as unpacked:
-        with opened(path, member, progress, "unpack") as file:
+        with opened(path, member, progress, "unpack", isolated=isolated) as file:
             copy(file, unpacked)
         unpacked.flush()
         yield Path(unpacked.name)

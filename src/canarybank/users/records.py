@@ -17,7 +17,8 @@ class Users:
     """Users and their records, the records of one user standing together in the order of ``ids``.
 
     ``owners[i]`` is the index into ``ids`` of the user who owns record ``i``. Texts, labels and vectors are
-    optional columns over the records; an audit needs vectors, an encoder needs texts.
+    optional columns over the records; an audit needs vectors, an encoder needs texts. There may be no users at all: a
+    real evolution must not tell whether anybody was admitted.
     """
 
     ids: tuple[str, ...]
@@ -116,6 +117,18 @@ class Users:
             vectors=None if self.vectors is None else self.vectors[rows],
         )
 
+    def keep_records(self, rows: Sequence[int] | NDArray[np.int64]) -> "Users":
+        """Return the users with these of their records, given in their order; who has none left is left out."""
+        chosen = np.asarray(rows, dtype=np.int64)
+        present, owners = np.unique(self.owners[chosen], return_inverse=True)
+        return Users(
+            ids=tuple(self.ids[i] for i in present),
+            owners=owners,
+            texts=None if self.texts is None else tuple(self.texts[i] for i in chosen),
+            labels=None if self.labels is None else tuple(self.labels[i] for i in chosen),
+            vectors=None if self.vectors is None else self.vectors[chosen],
+        )
+
     def with_vectors(self, vectors: ArrayLike) -> "Users":
         """Return the same users with these record vectors."""
         return replace(self, vectors=np.asarray(vectors, dtype=np.float32))
@@ -135,6 +148,8 @@ class Users:
 
 def _checked_owners(owners: ArrayLike, ids: tuple[str, ...]) -> NDArray[np.int64]:
     given = np.asarray(owners)
+    if given.shape == (0,) and not ids:
+        return np.zeros(0, dtype=np.int64)
     if given.ndim != 1 or given.size == 0 or not np.issubdtype(given.dtype, np.integer):
         raise InputError(
             f"Owners must be a list of whole numbers, one for each record and at least one in all, "

@@ -91,14 +91,19 @@ def malformed(line: int, why: str | DataError, *, strict: bool) -> Skip:
     return Skip(line, Fault.MALFORMED)
 
 
-def missing_columns(where: str, wanted: Columns, found: list[str]) -> DataError | None:
-    """Return the error to raise when a wanted column is not there, or is there twice."""
+def missing_columns(where: str, wanted: Columns, found: list[str], *, listed: bool = True) -> DataError | None:
+    """Return the error to raise when a wanted column is not there, or is there twice.
+
+    It lists the columns that exist unless ``listed`` is false: the first line of a file without a header is a record.
+    """
     for name in wanted.names:
-        if name not in found:
+        if name not in found or (not listed and found.count(name) > 1):
             existing = ", ".join(repr(column) for column in found) or "none"
             label = "" if wanted.label is None else ", label=..."
             return ColumnError(
-                f"{where} has no column {name!r}. The columns that exist are: {existing}.",
+                f"{where} has no column {name!r}. The columns that exist are: {existing}."
+                if listed
+                else f"The first line of {where} must name the column {name!r}, once.",
                 f"Say which of them hold what by columns=Columns(user=..., text=...{label}).",
             )
         if found.count(name) > 1:

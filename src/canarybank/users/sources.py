@@ -30,7 +30,9 @@ class Format(Protocol):
     def columns(self) -> Columns:
         """Return the names of the columns that are read."""
 
-    def rows(self, path: Path, *, strict: bool, progress: Progress, work: str) -> Iterator[Row | Skip]:
+    def rows(
+        self, path: Path, *, strict: bool, isolated: bool, progress: Progress, work: str
+    ) -> Iterator[Row | Skip]:
         """Yield every row of the file, in its order, in bounded memory."""
 
 
@@ -77,11 +79,14 @@ class Source:
 
     When strict, a line that is no row (broken JSON, too many fields, invalid bytes) is an error; otherwise it
     is skipped and counted. Rows whose content cannot be used (no user, empty text) are always counted.
+    When isolated, as in a real evolution, nothing that stands in one row changes how another is read, or makes reading
+    fail: broken rows are skipped, and a file without any row has no users.
     """
 
     path: Path
     format: Format
     strict: bool = True
+    isolated: bool = False
 
     @property
     def built_in(self) -> bool:
@@ -94,10 +99,13 @@ class Source:
         return self.format.columns.label is not None
 
     def rows(self, progress: Progress = SILENT, work: str = "read") -> Iterator[Row | Skip]:
-        """Yield every row; a file without any is an error."""
-        rows = self.format.rows(self.path, strict=self.strict, progress=progress, work=work)
+        """Yield every row; a file without any is an error unless isolated."""
+        strict, isolated = self.strict and not self.isolated, self.isolated
+        rows = self.format.rows(self.path, strict=strict, isolated=isolated, progress=progress, work=work)
         first = next(rows, None)
         if first is None:
+            if isolated:
+                return
             raise DataError(f"{self.path} holds no rows; it must hold at least one.")
         yield first
         yield from rows
@@ -112,6 +120,7 @@ def source(
     member: str | None = None,
     quote: str | None = None,
     strict: bool = True,
+    isolated: bool = False,
 ) -> Source:
     """Return the source at a path, or the built-in one called ``chitchat``.
 
@@ -126,7 +135,7 @@ def source(
             raise InputError(f"The format {chosen.name} has no choice of {key}; leave it out.")
     if encoding is not None and isinstance(chosen, Parquet):
         raise InputError("Parquet files say their own encoding; leave it out.")
-    return Source(_place(path), replace(chosen, **given) if given else chosen, strict)  # type: ignore[type-var]
+    return Source(_place(path), replace(chosen, **given) if given else chosen, strict, isolated)  # type: ignore[type-var]
 
 
 def read(
@@ -148,14 +157,20 @@ def read(
 def infer_format(path: str | Path) -> str:
     """Return the name of the format that a file's name, or the name of a file inside the archive, tells."""
     path = Path(path)
-    for name in (path.name, *member_names(path)):
-        bare = name.lower()
-        while bare.endswith(_PACKING):
-            bare = bare.rpartition(".")[0]
-        for pattern, known in _NAMES:
-            if fnmatch(bare.rpartition("/")[2], pattern):
-                return known
+    if known := _told(path.name):
+        return known
+    for name in member_names(path):
+        if known := _told(name):
+            return known
     raise DataError(f"The name of {path} does not tell its format; say which it is, of: {', '.join(sorted(FORMATS))}.")
+
+
+def _told(name: str) -> str | None:
+    """Return the format that a file's name tells."""
+    bare = name.lower()
+    while bare.endswith(_PACKING):
+        bare = bare.rpartition(".")[0]
+    return next((known for pattern, known in _NAMES if fnmatch(bare.rpartition("/")[2], pattern)), None)
 
 
 def _place(path: str | Path) -> Path:
