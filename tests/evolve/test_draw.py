@@ -7,7 +7,7 @@ from scipy import stats
 from canarybank.errors import InputError
 from canarybank.evolve.draw import Voters
 from canarybank.evolve.randomness import SystemEntropy
-from canarybank.mechanism import Bank, Mechanism, contributions, route
+from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route
 from canarybank.users import Users
 
 
@@ -108,3 +108,34 @@ def test_users_without_vectors_are_refused() -> None:
 def test_a_cap_must_be_positive() -> None:
     with pytest.raises(InputError, match="cap"):
         Voters(make()[0], cap=0)
+
+
+@pytest.mark.parametrize("records", [1, 4, 30])
+def test_each_participant_adds_at_most_the_radius_whoever_else_takes_part(records: int) -> None:
+    users, bank = make(count=12, records=records)
+    voters, mechanism = Voters(users), Mechanism(k=3)
+    radius = Grid.of(mechanism).radius
+    alone = [voters.histogram([u], bank, mechanism) for u in range(12)]
+    assert all(each.dtype == np.int64 for each in alone)
+    assert all(sum(int(n) ** 2 for n in each) <= radius**2 for each in alone)
+    for others in ([], [0], [3, 4, 5], list(range(11))):
+        with_one, without = (voters.histogram(chosen, bank, mechanism) for chosen in ([*others, 11], others))
+        assert np.array_equal(with_one - without, alone[11])
+
+
+def test_the_histogram_lies_one_step_an_entry_and_participant_below_the_contributions() -> None:
+    users, bank = make()
+    mechanism = Mechanism(k=3, sigma=0.7)
+    grid = Grid.of(mechanism)
+    table = contributions(route(users.vectors, bank, 3), users.owners, 20, 15, mechanism.clip)
+    lost = table.sum(axis=0) / grid.step - Voters(users).histogram(range(20), bank, mechanism)
+    assert lost.min() >= -1e-6
+    assert lost.max() <= 2 * 20
+
+
+def test_nobody_at_all_can_be_released_over() -> None:
+    _, bank = make()
+    nobody = Users((), [], vectors=np.zeros((0, 6), dtype=np.float32))
+    voters = Voters(nobody, cap=3)
+    assert np.array_equal(voters.histogram([], bank, Mechanism()), np.zeros(15))
+    assert voters.release(bank, Mechanism(), np.random.default_rng(0)).std() > 0

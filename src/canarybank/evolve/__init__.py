@@ -2,6 +2,7 @@
 
 from canarybank.evolve.archive import Archive, FolderArchive, MemoryArchive, Published
 from canarybank.evolve.concentration import Concentration, concentration
+from canarybank.evolve.draw import DrawnReleases, Releaser, ReleaserFactory, Voters
 from canarybank.evolve.feedback import Ask, Feedback, InContext, ParaphraseKept, Voted
 from canarybank.evolve.layout import Probes, lay_out, split
 from canarybank.evolve.ledger import Entry, Ledger, Spent
@@ -40,6 +41,7 @@ __all__ = [
     "Claims",
     "Concentration",
     "Coverage",
+    "DrawnReleases",
     "Entry",
     "Evolution",
     "Feedback",
@@ -61,6 +63,8 @@ __all__ = [
     "Published",
     "Randomness",
     "Reference",
+    "Releaser",
+    "ReleaserFactory",
     "Round",
     "Rule",
     "Run",
@@ -71,6 +75,7 @@ __all__ = [
     "Utility",
     "Variety",
     "Voted",
+    "Voters",
     "audit_cost",
     "concentration",
     "count_prefix_shard",

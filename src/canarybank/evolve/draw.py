@@ -1,17 +1,30 @@
 """Draw one round's release: sample users, let their records vote, normalise, clip, sum, add noise."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from canarybank.errors import InputError
-from canarybank.evolve.randomness import Randomness, snapped
-from canarybank.mechanism import Bank, Mechanism, contributions, route
+from canarybank.evolve.plan import Plan
+from canarybank.evolve.randomness import Randomness, round_randomness, snapped
+from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route, whole_contributions
 from canarybank.mechanism.mechanism import whole
 from canarybank.users import Users
 
-__all__ = ["Voters"]
+__all__ = ["DrawnReleases", "Releaser", "ReleaserFactory", "Voters"]
+
+
+class Releaser(Protocol):
+    """Where an evolution's noisy histograms come from.
+
+    A run draws them from its voters. A test may put in releases of its own, to see what else depends on users.
+    """
+
+    def release(self, round_number: int, bank: Bank) -> NDArray[np.float64]:
+        """Return the noisy histogram of a round over its bank, one value an entry."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +62,21 @@ class Voters:
                 f"Records have dimension {dimension} and the bank {bank.dimension}; encode both with one encoder."
             )
 
+    def histogram(self, participants: ArrayLike, bank: Bank, mechanism: Mechanism) -> NDArray[np.int64]:
+        """Return the histogram without noise of these participants, indices into ``users``, in steps of the grid.
+
+        The grid is ``Grid.of(mechanism)``. Each participant adds a vector of norm at most its radius, the same whoever
+        else takes part; the sum is exact.
+        """
+        self.check(bank)
+        chosen = np.asarray(participants, dtype=np.int64)
+        if len(chosen) == 0:
+            return np.zeros(bank.size, dtype=np.int64)
+        present = self.users.take(chosen)
+        routes = route(present.require_vectors(), bank, mechanism.k)
+        table = whole_contributions(routes, present.owners, len(present), bank.size, Grid.of(mechanism))
+        return np.asarray(table.sum(axis=0), dtype=np.int64)
+
     def _votes(self, taking_part: NDArray[np.int64], bank: Bank, mechanism: Mechanism) -> NDArray[np.float64]:
         if len(taking_part) == 0:
             return np.zeros(bank.size)
@@ -56,3 +84,19 @@ class Voters:
         routes = route(present.require_vectors(), bank, mechanism.k)
         table = contributions(routes, present.owners, len(present), bank.size, mechanism.clip)
         return np.asarray(table.sum(axis=0), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnReleases:
+    """Draw a run's releases from its voters."""
+
+    voters: Voters
+    plan: Plan
+
+    def release(self, round_number: int, bank: Bank) -> NDArray[np.float64]:
+        """Draw a round's release over its bank."""
+        randomness = round_randomness(round_number, self.plan.insecure_seed)
+        return self.voters.release(bank, self.plan.mechanism, randomness)
+
+
+ReleaserFactory = Callable[[Voters, Plan], Releaser]

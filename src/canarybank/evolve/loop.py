@@ -14,14 +14,13 @@ from canarybank.encode import Encoder
 from canarybank.errors import BudgetError, ConfigError, StoreError
 from canarybank.evolve.archive import Archive, FolderArchive, MemoryArchive, Published
 from canarybank.evolve.differences import differences
-from canarybank.evolve.draw import Voters
+from canarybank.evolve.draw import DrawnReleases, Releaser, Voters
 from canarybank.evolve.feedback import Feedback, Voted
 from canarybank.evolve.layout import Probes, split
 from canarybank.evolve.ledger import Entry, Ledger
 from canarybank.evolve.offspring import Taking, offspring
 from canarybank.evolve.plan import Plan
 from canarybank.evolve.population import Population, encoded
-from canarybank.evolve.randomness import round_randomness
 from canarybank.evolve.result import Evolution, Round
 from canarybank.evolve.selection import Keep
 from canarybank.generate import CachedGenerator, CandidateBank, Generator, ResponseCache
@@ -72,7 +71,10 @@ def evolve(
 
 
 class Run:
-    """A run under way, one round at a time; as a context it holds its folder's lock."""
+    """A run under way, one round at a time; as a context it holds its folder's lock.
+
+    ``releaser`` is where its noisy histograms come from; left out, they are drawn from the users' votes.
+    """
 
     def __init__(
         self,
@@ -85,11 +87,14 @@ class Run:
         probes: Probes | None = None,
         folder: Path | str | None = None,
         progress: Progress = SILENT,
+        releaser: Releaser | None = None,
     ) -> None:
         self.plan, self.folder = plan, None if folder is None else Path(folder)
-        self._voters, self._encoder, self._progress = Voters(users, plan.cap), encoder, progress
+        voters = Voters(users, plan.cap)
+        self._releaser: Releaser = releaser or DrawnReleases(voters, plan)
+        self._encoder, self._progress = encoder, progress
         first = _first(start, probes, encoder)
-        self._voters.check(first.bank)
+        voters.check(first.bank)
         plan.check(first)
         self._held = contextlib.ExitStack()
         try:
@@ -206,8 +211,7 @@ class Run:
                 f"The release of round {entry.round} was made and its file is gone; another in its place would be a "
                 "second release under one entry. Restore the file from a copy, or start a new run."
             )
-        randomness = round_randomness(entry.round, self.plan.insecure_seed)
-        release = self._voters.release(bank, self.plan.mechanism, randomness)
+        release = self._releaser.release(entry.round, bank)
         self._archive.put_release(entry.round, release)
         return release
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from canarybank.engine import Engine, Threads
 from canarybank.errors import BudgetError
-from canarybank.evolve import Evolution, Population, Probes, Round
+from canarybank.evolve import Evolution, Population, Probes, ReleaserFactory, Round, Voters
 from canarybank.evolve import Run as Rounds
 from canarybank.evolve.multiround import evolve_audit
 from canarybank.evolve.utility import Utility, audit_cost, utility
@@ -81,6 +81,7 @@ def run_evolution(
     progress: Progress = SILENT,
     command: str = "",
     told: Told | None = None,
+    releaser: ReleaserFactory | None = None,
 ) -> EvolutionRun:
     """Run an evolution in a folder, or go on with the one that stands there; a finished one is returned as it is.
 
@@ -94,6 +95,8 @@ def run_evolution(
         progress: Where progress is shown.
         command: The command to name in the manifest.
         told: Called after each round with a sentence on what all releases so far spend.
+        releaser: Makes, from voters and plan, where the noisy histograms come from; left out, they are drawn from the
+            users' votes. A test puts its own releases in here.
     """
     config = resolved.config
     require_simulation(config.evolve)
@@ -103,7 +106,9 @@ def run_evolution(
             return run
         cache = StageCache()
         scene = set_scene(config, cache, progress)
-        results = _Work(config, scene, run.folder, engine or Threads(config.run.workers), progress, told).results()
+        results = _Work(
+            config, scene, run.folder, engine or Threads(config.run.workers), progress, told, releaser
+        ).results()
         write_atomic(run.folder / RESULTS, results.text())
         stages = {"made": dict(cache.made), "found": dict(cache.found)}
         done = {"state": "finished", "finished": now(), "stages": stages}
@@ -122,6 +127,7 @@ class _Work:
     engine: Engine
     progress: Progress
     told: Told | None
+    releaser: ReleaserFactory | None = None
 
     def results(self) -> EvolutionResults:
         """Walk from the first bank to the last figure."""
@@ -153,6 +159,7 @@ class _Work:
     def _rounds(self, name: str, start: Population, probes: Probes | None) -> tuple[Evolution, str | None]:
         """Make all rounds, or as many as the budget affords, and say why no more."""
         scene, folder = self.scene, self.folder / name
+        releaser = None if self.releaser is None else self.releaser(Voters(scene.voters, scene.plan.cap), scene.plan)
         with Rounds(
             scene.voters,
             start,
@@ -162,6 +169,7 @@ class _Work:
             probes=probes,
             folder=folder,
             progress=self.progress,
+            releaser=releaser,
         ) as rounds:
             try:
                 while rounds.done < scene.plan.rounds:

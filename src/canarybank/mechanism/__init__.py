@@ -3,7 +3,8 @@
 from canarybank.mechanism.accounting import epsilon, prv_epsilon
 from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.budget import affordable_rounds, composition_bound, q_for_users, sigma_for_epsilon
-from canarybank.mechanism.contributions import contributions
+from canarybank.mechanism.contributions import contributions, whole_contributions
+from canarybank.mechanism.grid import Grid
 from canarybank.mechanism.mechanism import Mechanism
 from canarybank.mechanism.one_round import one_round_delta, one_round_epsilon
 from canarybank.mechanism.release import release
@@ -13,6 +14,7 @@ from canarybank.mechanism.table import RouteTable
 
 __all__ = [
     "Bank",
+    "Grid",
     "Mechanism",
     "RouteTable",
     "Routed",
@@ -27,4 +29,5 @@ __all__ = [
     "release",
     "route",
     "sigma_for_epsilon",
+    "whole_contributions",
 ]

@@ -18,7 +18,7 @@ class Users:
 
     ``owners[i]`` is the index into ``ids`` of the user who owns record ``i``. Texts, labels and vectors are
     optional columns over the records; an audit needs vectors, an encoder needs texts. There may be no users at all: a
-    real evolution must not tell whether anybody was admitted.
+    real release over nobody is noise alone.
     """
 
     ids: tuple[str, ...]
@@ -148,11 +148,11 @@ class Users:
 
 def _checked_owners(owners: ArrayLike, ids: tuple[str, ...]) -> NDArray[np.int64]:
     given = np.asarray(owners)
-    if given.shape == (0,) and not ids:
+    if not ids and given.shape == (0,):
         return np.zeros(0, dtype=np.int64)
     if given.ndim != 1 or given.size == 0 or not np.issubdtype(given.dtype, np.integer):
         raise InputError(
-            f"Owners must be a list of whole numbers, one for each record and at least one in all, "
+            f"Owners must be a list of whole numbers, one for each record and at least one where there are users, "
             f"not an array of type {given.dtype} and shape {given.shape}."
         )
     if len(set(ids)) != len(ids):
