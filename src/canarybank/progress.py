@@ -57,7 +57,6 @@ class Silent:
         del name, total, unit
         yield _SilentStage()
 
-
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Show nothing."""
@@ -96,7 +95,6 @@ class Lines:
         if stage.pace.seconds >= self._short:
             stage.announce()
             stage.write(f"done in {stage.pace.seconds:.1f} s")
-
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:

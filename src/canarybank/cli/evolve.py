@@ -9,9 +9,10 @@ from canarybank.cli.output import Output, facts, paragraph, table
 from canarybank.cli.typed import typed
 
 if TYPE_CHECKING:
+    from canarybank.evolve import ReleaserFactory
     from canarybank.experiment import EvolutionResults, EvolutionRun
 
-__all__ = ["command", "print_evolution", "published_evolution"]
+__all__ = ["command", "evolve_into", "print_evolution", "published_evolution"]
 
 COMMON_KEYS = (
     "users.source",
@@ -49,11 +50,19 @@ def command(
     interrupted goes on when the same command is given again, and releases nothing twice. Try it offline with
     `--preset embedded-evolution --insecure-seed 0`.
     """
+    evolve_into(given, folder or default_folder(given.file, "evolution"), output, show=show)
+
+
+def evolve_into(
+    given: Given, folder: Path, output: Output, *, show: bool = False, releaser: "ReleaserFactory | None" = None
+) -> None:
+    """Run an evolution or go on with it, write its page and print what it found; tests put their own releaser in."""
     from canarybank.errors import BudgetError
     from canarybank.experiment import run_evolution
 
-    place = folder or default_folder(given.file, "evolution")
-    run = run_evolution(given.resolved, place, progress=output.progress, command=typed(), told=output.note)
+    run = run_evolution(
+        given.resolved, folder, progress=output.progress, command=typed(), told=output.note, releaser=releaser
+    )
     page = published_evolution(run)
     print_evolution("evolve", run, page, output)
     if show:
@@ -132,8 +141,8 @@ def _stands_on(results: "EvolutionResults") -> dict[str, str]:
     lines = {
         "epsilon": f"of all releases so far at delta {mechanism.delta:g}, add or remove one user; from the privacy "
         "loss distribution, and added up round by round",
-        "mechanism": f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:g}; "
-        f"{results.voters:,} users",
+        "mechanism": f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:g}"
+        + ("" if results.voters is None else f"; {results.voters:,} users"),
     }
     if worth is not None:
         lines["utility"] = f"against {worth.reference_users:,} held-out users; not differentially private"

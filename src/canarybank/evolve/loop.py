@@ -139,8 +139,8 @@ class Run:
         entry = self._entered(number, published.bank)
         spent = f"epsilon {entry.spent.epsilon:.4f} (adding up rounds: {entry.spent.bound:.4f})"
         name = f"round {number + 1} of {self.plan.rounds}, {spent} at delta {entry.spent.delta:g}"
+        release = self._released(entry, published.bank)  # before the stage, which shows how long it takes
         with self._progress.stage(name, new, "texts") as stage:
-            release = self._released(entry, published.bank)
             done = Round.of(number, published, release, self.plan.keep, entry.spent)
             self._archive.put_bank(number + 1, self._next(done, published, new, stage))
         self._done += 1

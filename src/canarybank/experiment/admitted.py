@@ -9,8 +9,8 @@ import numpy as np
 
 from canarybank.errors import ColumnError, ConfigError, DataError
 from canarybank.experiment.config import CohortsConfig, UsersConfig
-from canarybank.experiment.stage_cache import StageCache, stage_key
 from canarybank.experiment.real_run import hidden
+from canarybank.experiment.stage_cache import StageCache, stage_key
 from canarybank.progress import SILENT, Progress
 from canarybank.store import hash_file
 from canarybank.users import (
@@ -72,9 +72,7 @@ def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, 
     return _capped(People(users, report), cohorts.canaries)
 
 
-def admit_voters(
-    config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, progress: Progress = SILENT
-) -> Users:
+def admit_voters(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, progress: Progress = SILENT) -> Users:
     """Read and admit the users of a real evolution, so that nothing in one user's rows decides about another.
 
     Whether a user is admitted, and with which records, follows from that user's rows and the configuration alone. There

@@ -31,9 +31,10 @@ from canarybank.experiment.evolution_results import (
     statement_of,
     utility_record,
 )
-from canarybank.experiment.evolution_scene import Scene, mauve_of, require_simulation, set_scene
+from canarybank.experiment.evolution_scene import Scene, mauve_of, set_scene
 from canarybank.experiment.manifest import now
 from canarybank.experiment.origins import Resolved
+from canarybank.experiment.real_run import is_real, require_private
 from canarybank.experiment.run_folder import RESULTS, RunFolder
 from canarybank.experiment.running import settings_of
 from canarybank.experiment.stage_cache import StageCache
@@ -99,7 +100,7 @@ def run_evolution(
             users' votes. A test puts its own releases in here.
     """
     config = resolved.config
-    require_simulation(config.evolve)
+    require_private(config)
     statement = statement_of(config.evolve.insecure_seed, reference=bool(config.evolve.reference))
     with EvolutionRun.held(resolved, Path(folder), command, statement=statement) as run:
         if run.is_finished:
@@ -110,7 +111,8 @@ def run_evolution(
             config, scene, run.folder, engine or Threads(config.run.workers), progress, told, releaser
         ).results()
         write_atomic(run.folder / RESULTS, results.text())
-        stages = {"made": dict(cache.made), "found": dict(cache.found)}
+        # What a cache held depends on the users whose texts were in it before.
+        stages = {} if is_real(config) else {"made": dict(cache.made), "found": dict(cache.found)}
         done = {"state": "finished", "finished": now(), "stages": stages}
         run.write_manifest(run.manifest.model_copy(update=done))
         run.seal_held()
@@ -141,7 +143,7 @@ class _Work:
             insecure_seed=chosen.insecure_seed,
             complete=len(evolution.rounds) == chosen.rounds,
             stopped=stopped,
-            voters=len(scene.voters),
+            voters=None if is_real(self.config) else len(scene.voters),
             mechanism=MechanismConfig.model_validate(asdict(evolution.mechanism)),
             evolve=chosen,
             encoder=scene.encoder.name,

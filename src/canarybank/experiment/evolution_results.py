@@ -149,7 +149,9 @@ class EvolutionResults(Record):
     insecure_seed: int | None = Field(description="The seed of a simulation; null for a real run.")
     complete: bool = Field(description="Whether all rounds were made.")
     stopped: str | None = Field(default=None, description="Why the run ended early.")
-    voters: int = Field(description="The users who could take part in a round.")
+    voters: int | None = Field(
+        default=None, description="The users who could take part in a round; null for a real run, which tells no count."
+    )
     mechanism: MechanismConfig = Field(description="The mechanism of every round, as it was used.")
     evolve: EvolveConfig = Field(description="What the rounds were told.")
     encoder: str = Field(description="The encoder's name.")

@@ -5,24 +5,29 @@ from importlib.util import find_spec
 
 from canarybank.attack import ATTACKS, Canary, Design, design
 from canarybank.encode import CachedEncoder
-from canarybank.errors import ConfigError
 from canarybank.evolve import Feedback, InContext, Keep, ParaphraseKept, Plan, Population, Probes, Taking, split
 from canarybank.evolve.mauve_score import Mauve
 from canarybank.evolve.reference import Reference, hold_out, require_apart
-from canarybank.experiment.admitted import People, admit_users
+from canarybank.experiment.admitted import admit_users, admit_voters, users_source
 from canarybank.experiment.candidates import gather_candidates
 from canarybank.experiment.config import Config, EvolveConfig
 from canarybank.experiment.evolution_answers import EMBEDDED, evolution_generator
 from canarybank.experiment.pools import Pools
+from canarybank.experiment.real_run import NOBODY, encode_users, hidden, is_real, require_isolated, require_private
 from canarybank.experiment.roles import canaries_of, draw_roles
 from canarybank.experiment.running import cached_encoder, mechanism_of
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate import Generator
 from canarybank.mechanism import Bank, Mechanism, Routed, affordable_rounds, q_for_users, sigma_for_epsilon
 from canarybank.progress import SILENT, Progress
-from canarybank.users import Cohorts, Users
+from canarybank.users import Cohorts, Delimited, Users
 
-__all__ = ["Scene", "mauve_of", "plan_of", "require_simulation", "set_scene", "spending_mechanism"]
+__all__ = ["Scene", "mauve_of", "plan_of", "set_scene", "spending_mechanism"]
+
+_ONE_LINE = (
+    "In a real run each line of the file of users is one row: a field cannot hold a line break, and lines that cannot "
+    "be read are skipped without being counted."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +59,41 @@ class Scene:
 
 def set_scene(config: Config, cache: StageCache, progress: Progress = SILENT) -> Scene:
     """Read and admit users, hold the reference out, draw cohorts and freeze the attack where there is an audit."""
-    require_simulation(config.evolve)
+    require_private(config)
+    return (_set_real if is_real(config) else _set_simulated)(config, cache, progress)
+
+
+def _set_real(config: Config, cache: StageCache, progress: Progress) -> Scene:
+    """Set a real run up: every value in the scene but the voters is a function of public inputs.
+
+    The bank comes first, so that an encoder or generator that does not work fails on public texts, with its own words.
+    The encoder shows no progress: how many texts its cache lacks depends on the users' own.
+    """
+    encoder = cached_encoder(config.encoder)
+    require_isolated(encoder.encoder)
+    generator = evolution_generator(config)
+    mechanism = spending_mechanism(config)
+    built_in = config.users.source == "chitchat"
+    candidates = gather_candidates(config.bank, NOBODY, generator, cache, built_in=built_in, progress=progress)
+    with progress.step("encoding the bank"):
+        bank = Bank(encoder.encode(candidates.texts), candidates.texts)
+    users = admit_voters(config.users, config.cohorts, cache, progress)
+    with hidden("encoding users' records", progress):
+        voters = encode_users(users, encoder)
+    return Scene(
+        voters=voters,
+        reference=None,
+        cohorts=None,
+        design=None,
+        start=split(bank, candidates.labels)[0],
+        plan=plan_of(config.evolve, mechanism),
+        encoder=encoder,
+        generator=generator,
+        notes=_notes(config, (*_reading_notes(config), *candidates.notes), mechanism),
+    )
+
+
+def _set_simulated(config: Config, cache: StageCache, progress: Progress) -> Scene:
     people = admit_users(config.users, config.cohorts, cache, progress)
     encoder = cached_encoder(config.encoder, progress)
     users = people.users.with_vectors(encoder.encode(people.users.require_texts()))
@@ -78,27 +117,19 @@ def set_scene(config: Config, cache: StageCache, progress: Progress = SILENT) ->
         plan=plan_of(config.evolve, mechanism),
         encoder=encoder,
         generator=generator,
-        notes=_notes(config, people, candidates.notes, mechanism),
+        notes=_notes(config, (*people.notes, *candidates.notes), mechanism),
     )
 
 
-def require_simulation(config: EvolveConfig) -> None:
-    """Refuse to audit a real run: what an audit plays again must be known, and a real run keeps no randomness."""
-    if config.audit is not None and config.insecure_seed is None:
-        raise ConfigError(
-            f"The audit by {config.audit} is a simulation: it plants probes, and its exact figures would lay bare what "
-            "noise hides of the voters. Add --insecure-seed 0, which stamps every output, or leave --audit out."
-        )
-
-
-def spending_mechanism(config: Config, voters: int) -> Mechanism:
+def spending_mechanism(config: Config, voters: int | None = None) -> Mechanism:
     """Return the mechanism of each round: q from the users per round and sigma from the epsilon of all, where given.
 
-    The number of voters counts as public where q follows from it.
+    The users are as many as ``evolve.population`` declares; a simulation may count its voters instead.
     """
     mechanism, chosen = mechanism_of(config), config.evolve
-    if chosen.users is not None:
-        mechanism = replace(mechanism, q=q_for_users(chosen.users, voters))
+    population = chosen.population if chosen.population is not None else voters
+    if chosen.users is not None and population is not None:
+        mechanism = replace(mechanism, q=q_for_users(chosen.users, population))
     if chosen.epsilon is not None:
         sigma = sigma_for_epsilon(chosen.epsilon, q=mechanism.q, delta=mechanism.delta, rounds=chosen.rounds)
         mechanism = replace(mechanism, sigma=sigma)
@@ -170,8 +201,12 @@ def _designed(
     )
 
 
-def _notes(config: Config, people: People, more: tuple[str, ...], mechanism: Mechanism) -> tuple[str, ...]:
-    chosen, notes = config.evolve, [*people.notes, *more]
+def _reading_notes(config: Config) -> tuple[str, ...]:
+    return (_ONE_LINE,) if isinstance(users_source(config.users).format, Delimited) else ()
+
+
+def _notes(config: Config, known: tuple[str, ...], mechanism: Mechanism) -> tuple[str, ...]:
+    chosen, notes = config.evolve, [*known]
     if chosen.budget is not None:
         rounds = affordable_rounds(mechanism, chosen.budget, chosen.rounds)
         if rounds < chosen.rounds:

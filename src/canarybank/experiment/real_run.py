@@ -6,16 +6,21 @@ here before anything is read; and work on users' records shows no count, no dura
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from canarybank.encode import Encoder
+import numpy as np
+
+from canarybank.encode import CachedEncoder, Encoder
 from canarybank.encode.load import is_vector_file
+from canarybank.encode.protocol import Vectors
 from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
 from canarybank.experiment.config import Config
 from canarybank.progress import Progress
+from canarybank.users import Users
 
-__all__ = ["hidden", "is_real", "require_isolated", "require_private"]
+__all__ = ["NOBODY", "encode_users", "hidden", "is_real", "require_isolated", "require_private"]
 
+NOBODY = Users((), np.zeros(0, dtype=np.int64))
 _INSTEAD = "Or add --insecure-seed 0 for a simulation, which stamps every output and is not private."
 
 
@@ -30,44 +35,43 @@ def require_private(config: Config) -> None:
     Raises:
         ConfigError: With what to set instead. A simulation is never refused.
     """
-    if is_real(config) and (refusal := _refusal(config)):
-        raise ConfigError(f"{refusal} {_INSTEAD}")
+    if is_real(config) and (refusals := list(_refusals(config))):
+        raise ConfigError(" ".join((*refusals, _INSTEAD)))
 
 
-def _refusal(config: Config) -> str | None:
-    """Return why a real run cannot have this configuration, and what to set."""
+def _refusals(config: Config) -> Iterator[str]:
+    """Say why a real run cannot have this configuration, and what to set, for each key that it cannot have."""
     users, evolve = config.users, config.evolve
     if evolve.audit is not None:
-        return (
+        yield (
             f"The audit by {evolve.audit} is a simulation: it plants probes, and its exact figures would reveal what "
             "noise hides about the voters. Leave evolve.audit out."
         )
     if users.limit is not None:
-        return (
+        yield (
             "users.limit cannot be used in a real run: when one user comes, another one falls out, so the ledger's "
             "epsilon would not hold. Leave it out; to use fewer users in each round, lower mechanism.q."
         )
     if users.strict:
-        return (
+        yield (
             "users.strict cannot be true in a real run: one user's broken line would stop it, and that tells something "
             "about the user. Leave it out; broken lines are then skipped."
         )
     if evolve.reference:
-        return (
+        yield (
             "evolve.reference cannot be used in a real run: the held-out users displace each other, and their figures "
             "carry no noise. Set evolve.reference to 0."
         )
     if evolve.users is not None and evolve.population is None:
-        return (
+        yield (
             "evolve.users needs evolve.population in a real run: how many users the file holds is private. Set "
             "evolve.population to a number that you declare public, or set mechanism.q in place of evolve.users."
         )
     if is_vector_file(config.encoder.name):
-        return (
+        yield (
             f"The file of vectors {config.encoder.name!r} cannot be the encoder of a real run: a text without a vector "
             "would stop it. Set encoder.name to a model, such as wordllama."
         )
-    return None
 
 
 def require_isolated(encoder: Encoder) -> None:
@@ -77,6 +81,27 @@ def require_isolated(encoder: Encoder) -> None:
             f"The encoder {encoder.name} cannot be used in a real run: its vector of a text depends on the texts that "
             f"are encoded with it. Set encoder.name to another, such as wordllama. {_INSTEAD}"
         )
+
+
+def encode_users(users: Users, encoder: CachedEncoder) -> Users:
+    """Return users with vectors. A record that cannot be encoded casts no vote, and neither does who has no other.
+
+    The encoder must be isolated: then a record's vector, or that it has none, follows from its own text alone.
+    """
+    texts = users.require_texts()
+    with suppress(Exception):  # one text is at fault; encoded one by one, each speaks for itself
+        return users.with_vectors(encoder.encode(texts) if texts else np.zeros((0, encoder.dimension)))
+    vectors = {i: vector for i, text in enumerate(texts) if (vector := _vector(text, encoder)) is not None}
+    kept = np.array(list(vectors.values()), dtype=np.float32).reshape(len(vectors), encoder.dimension)
+    return users.keep_records(list(vectors)).with_vectors(kept)
+
+
+def _vector(text: str, encoder: CachedEncoder) -> Vectors | None:
+    try:
+        (vector,) = encoder.encode([text])
+    except Exception:  # noqa: BLE001, whatever it is, it is about this text
+        return None
+    return vector if np.isfinite(vector).all() else None
 
 
 @contextmanager

@@ -50,8 +50,8 @@ def evolution_headline(results: EvolutionResults) -> str:
     done, asked = len(results.rounds), results.evolve.rounds
     spent = results.rounds[-1].epsilon if results.rounds else 0.0
     made = f"{done} of {asked} rounds" if done < asked else f"{done} rounds"
-    voters = f"{results.voters:,} users"
-    text = f"{made} of Private Evolution on {voters}: epsilon {epsilon(spent)} at delta {results.mechanism.delta:g}"
+    voters = "" if results.voters is None else f" on {results.voters:,} users"
+    text = f"{made} of Private Evolution{voters}: epsilon {epsilon(spent)} at delta {results.mechanism.delta:g}"
     if results.insecure_seed is not None:
         return f"A simulation, seeded with {results.insecure_seed}: {text} by its ledger, were its noise secret"
     return text
@@ -126,7 +126,7 @@ def _facts(results: EvolutionResults, config: dict[str, Any]) -> list[tuple[str,
     source = clean(Path(str(config.get("users.source", "?"))).name, 120)
     stays = f"{evolve.keep:,}" if evolve.keep is not None else f"{100 * evolve.share:g}% of the entries"
     facts = [
-        ("Users", f"{source}; {results.voters:,} could take part in a round"),
+        ("Users", source if results.voters is None else f"{source}; {results.voters:,} could take part in a round"),
         ("Rounds", f"{len(results.rounds)} of {evolve.rounds}; {stays} stay after each"),
         ("Feedback", f"{evolve.feedback}, by {clean(results.generator, 80)}"),
         ("Encoder", clean(results.encoder, 80)),

@@ -95,7 +95,6 @@ def _unpack(
             if packing == "gzip":
                 unzipped = stack.enter_context(gzip.GzipFile(fileobj=stream))
                 stream = _buffered(cast("IO[bytes]", unzipped))
-                layer = layer.removesuffix(".gz").replace(".tgz", ".tar")
             elif packing == "zip":
                 if not seekable:
                     raise DataError(f"{name} is a zip archive inside another archive; unpack the outer one first.")
@@ -104,8 +103,7 @@ def _unpack(
                 stream, name = _from_tar(stack, stream, name, member)
             else:
                 break
-            if name != outer:
-                layer = name.removesuffix(f" in {outer}").lower()
+            layer = _unpacked_name(layer) if name == outer else name.removesuffix(f" in {outer}").lower()
             seekable = False
     except _DAMAGE as error:
         raise _damaged(name, "", error) from error
@@ -114,6 +112,11 @@ def _unpack(
     if member.asked and name == plain:
         raise DataError(f"{name} is no archive of files, so there is no {member.asked!r} in it; leave the member out.")
     return stream, name
+
+
+def _unpacked_name(name: str) -> str:
+    """Return what a gzip file is called once it is unpacked."""
+    return f"{name.removesuffix('.tgz')}.tar" if name.endswith(".tgz") else name.removesuffix(".gz")
 
 
 def _packing(head: bytes) -> str | None:

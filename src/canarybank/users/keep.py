@@ -24,7 +24,9 @@ def save_users(users: Users, path: str | Path) -> None:
         "text": users.require_texts(),
         "label": users.labels,
     }
-    frame = pl.DataFrame({name: pl.Series(values, dtype=pl.String) for name, values in columns.items() if values is not None})
+    frame = pl.DataFrame(
+        {name: pl.Series(values, dtype=pl.String) for name, values in columns.items() if values is not None}
+    )
     with atomic_writer(path) as file:
         frame.write_parquet(file)
 

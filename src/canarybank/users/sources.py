@@ -30,9 +30,7 @@ class Format(Protocol):
     def columns(self) -> Columns:
         """Return the names of the columns that are read."""
 
-    def rows(
-        self, path: Path, *, strict: bool, isolated: bool, progress: Progress, work: str
-    ) -> Iterator[Row | Skip]:
+    def rows(self, path: Path, *, strict: bool, isolated: bool, progress: Progress, work: str) -> Iterator[Row | Skip]:
         """Yield every row of the file, in its order, in bounded memory."""
 
 
