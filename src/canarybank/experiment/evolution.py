@@ -22,6 +22,7 @@ from canarybank.evolve import Run as Rounds
 from canarybank.evolve.multiround import evolve_audit
 from canarybank.evolve.utility import Utility, audit_cost, utility
 from canarybank.experiment.config import Config, MechanismConfig
+from canarybank.experiment.evolution_answers import evolution_generator
 from canarybank.experiment.evolution_results import (
     EvolutionResults,
     MultiRoundRecord,
@@ -31,11 +32,12 @@ from canarybank.experiment.evolution_results import (
     statement_of,
     utility_record,
 )
-from canarybank.experiment.evolution_scene import Scene, mauve_of, require_simulation, set_scene
+from canarybank.experiment.evolution_scene import Scene, mauve_of, require_declared, require_simulation, set_scene
 from canarybank.experiment.manifest import now
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.run_folder import RESULTS, RunFolder
 from canarybank.experiment.running import settings_of
+from canarybank.experiment.sending import sending_recorded
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.progress import SILENT, Progress
 from canarybank.store import write_atomic
@@ -97,13 +99,16 @@ def run_evolution(
     """
     config = resolved.config
     require_simulation(config.evolve)
+    require_declared(config)
     statement = statement_of(config.evolve.insecure_seed, reference=bool(config.evolve.reference))
     with EvolutionRun.held(resolved, Path(folder), command, statement=statement) as run:
         if run.is_finished:
             return run
-        cache = StageCache()
-        scene = set_scene(config, cache, progress)
-        results = _Work(config, scene, run.folder, engine or Threads(config.run.workers), progress, told).results()
+        cache, generator = StageCache(), evolution_generator(config)
+        # What a real run sends follows from its releases; what it retried is nobody's business.
+        with sending_recorded(run, config, generator, counted=config.evolve.insecure_seed is not None):
+            scene = set_scene(config, cache, progress, generator)
+            results = _Work(config, scene, run.folder, engine or Threads(config.run.workers), progress, told).results()
         write_atomic(run.folder / RESULTS, results.text())
         stages = {"made": dict(cache.made), "found": dict(cache.found)}
         done = {"state": "finished", "finished": now(), "stages": stages}
