@@ -22,6 +22,7 @@ from canarybank.evolve import Run as Rounds
 from canarybank.evolve.multiround import evolve_audit
 from canarybank.evolve.utility import Utility, audit_cost, utility
 from canarybank.experiment.config import Config, MechanismConfig
+from canarybank.experiment.evolution_answers import evolution_generator
 from canarybank.experiment.evolution_results import (
     EvolutionResults,
     MultiRoundRecord,
@@ -31,12 +32,13 @@ from canarybank.experiment.evolution_results import (
     statement_of,
     utility_record,
 )
-from canarybank.experiment.evolution_scene import Scene, mauve_of, set_scene
+from canarybank.experiment.evolution_scene import Scene, mauve_of, require_declared, set_scene
 from canarybank.experiment.manifest import now
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.real_run import is_real, require_private
 from canarybank.experiment.run_folder import RESULTS, RunFolder
 from canarybank.experiment.running import settings_of
+from canarybank.experiment.sending import sending_recorded
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.progress import SILENT, Progress
 from canarybank.store import write_atomic
@@ -101,15 +103,17 @@ def run_evolution(
     """
     config = resolved.config
     require_private(config)
+    require_declared(config)
     statement = statement_of(config.evolve.insecure_seed, reference=bool(config.evolve.reference))
     with EvolutionRun.held(resolved, Path(folder), command, statement=statement) as run:
         if run.is_finished:
             return run
-        cache = StageCache()
-        scene = set_scene(config, cache, progress)
-        results = _Work(
-            config, scene, run.folder, engine or Threads(config.run.workers), progress, told, releaser
-        ).results()
+        cache, generator = StageCache(), evolution_generator(config)
+        # What a real run sends follows from its releases; what it retried is nobody's business.
+        with sending_recorded(run, config, generator, counted=not is_real(config)):
+            scene = set_scene(config, cache, progress, generator)
+            workers = engine or Threads(config.run.workers)
+            results = _Work(config, scene, run.folder, workers, progress, told, releaser).results()
         write_atomic(run.folder / RESULTS, results.text())
         # What a cache held depends on the users whose texts were in it before.
         stages = {} if is_real(config) else {"made": dict(cache.made), "found": dict(cache.found)}

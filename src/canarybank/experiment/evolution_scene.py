@@ -9,12 +9,12 @@ from canarybank.evolve import Feedback, InContext, Keep, ParaphraseKept, Plan, P
 from canarybank.evolve.mauve_score import Mauve
 from canarybank.evolve.reference import Reference, hold_out, require_apart
 from canarybank.experiment.admitted import admit_users, admit_voters, users_source
-from canarybank.experiment.candidates import gather_candidates
+from canarybank.experiment.candidates import bank_labels, gather_candidates
 from canarybank.experiment.config import Config, EvolveConfig
 from canarybank.experiment.evolution_answers import EMBEDDED, evolution_generator
 from canarybank.experiment.pools import Pools
-from canarybank.experiment.real_run import NOBODY, encode_users, hidden, is_real, require_isolated, require_private
-from canarybank.experiment.roles import canaries_of, draw_roles
+from canarybank.experiment.real_run import encode_users, hidden, is_real, require_isolated, require_private
+from canarybank.experiment.roles import canaries_of, draw_roles, refuse_sent
 from canarybank.experiment.running import cached_encoder, mechanism_of
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate import Generator
@@ -22,7 +22,7 @@ from canarybank.mechanism import Bank, Mechanism, Routed, affordable_rounds, q_f
 from canarybank.progress import SILENT, Progress
 from canarybank.users import Cohorts, Delimited, Users
 
-__all__ = ["Scene", "mauve_of", "plan_of", "set_scene", "spending_mechanism"]
+__all__ = ["Scene", "mauve_of", "plan_of", "require_declared", "set_scene", "spending_mechanism"]
 
 _ONE_LINE = (
     "In a real run each line of the file of users is one row: a field cannot hold a line break, and lines that cannot "
@@ -57,13 +57,20 @@ class Scene:
         return split(bank, [labels[i] for i in bank.base])
 
 
-def set_scene(config: Config, cache: StageCache, progress: Progress = SILENT) -> Scene:
-    """Read and admit users, hold the reference out, draw cohorts and freeze the attack where there is an audit."""
+def set_scene(
+    config: Config, cache: StageCache, progress: Progress = SILENT, generator: Generator | None = None
+) -> Scene:
+    """Read and admit users, hold the reference out, draw cohorts and freeze the attack where there is an audit.
+
+    Without a generator, the one that the configuration names is built.
+    """
     require_private(config)
-    return (_set_real if is_real(config) else _set_simulated)(config, cache, progress)
+    require_declared(config)
+    set_up = _set_real if is_real(config) else _set_simulated
+    return set_up(config, cache, progress, evolution_generator(config) if generator is None else generator)
 
 
-def _set_real(config: Config, cache: StageCache, progress: Progress) -> Scene:
+def _set_real(config: Config, cache: StageCache, progress: Progress, generator: Generator) -> Scene:
     """Set a real run up: every value in the scene but the voters is a function of public inputs.
 
     The bank comes first, so that an encoder or generator that does not work fails on public texts, with its own words.
@@ -71,10 +78,8 @@ def _set_real(config: Config, cache: StageCache, progress: Progress) -> Scene:
     """
     encoder = cached_encoder(config.encoder)
     require_isolated(encoder.encoder)
-    generator = evolution_generator(config)
     mechanism = spending_mechanism(config)
-    built_in = config.users.source == "chitchat"
-    candidates = gather_candidates(config.bank, NOBODY, generator, cache, built_in=built_in, progress=progress)
+    candidates = gather_candidates(config.bank, config.users, generator, cache, progress=progress)
     with progress.step("encoding the bank"):
         bank = Bank(encoder.encode(candidates.texts), candidates.texts)
     users = admit_voters(config.users, config.cohorts, cache, progress)
@@ -93,14 +98,11 @@ def _set_real(config: Config, cache: StageCache, progress: Progress) -> Scene:
     )
 
 
-def _set_simulated(config: Config, cache: StageCache, progress: Progress) -> Scene:
+def _set_simulated(config: Config, cache: StageCache, progress: Progress, generator: Generator) -> Scene:
     people = admit_users(config.users, config.cohorts, cache, progress)
     encoder = cached_encoder(config.encoder, progress)
     users = people.users.with_vectors(encoder.encode(people.users.require_texts()))
-    generator = evolution_generator(config)
-    candidates = gather_candidates(
-        config.bank, people.users, generator, cache, built_in=config.users.source == "chitchat", progress=progress
-    )
+    candidates = gather_candidates(config.bank, config.users, generator, cache, progress=progress)
     rest, reference = _held_out(config.evolve, users)
     cohorts = None if config.evolve.audit is None else draw_roles(config.cohorts, rest, (ATTACKS[config.evolve.audit],))
     voters = rest if cohorts is None else cohorts.evaluation.users
@@ -119,6 +121,14 @@ def _set_simulated(config: Config, cache: StageCache, progress: Progress) -> Sce
         generator=generator,
         notes=_notes(config, (*people.notes, *candidates.notes), mechanism),
     )
+
+
+def require_declared(config: Config) -> None:
+    """Refuse, before users are read, what would send the generator more of them than the configuration declares."""
+    if config.bank.source == "generate":
+        bank_labels(config.bank, config.users)
+    if config.evolve.audit is not None:
+        refuse_sent(config, (ATTACKS[config.evolve.audit],))
 
 
 def spending_mechanism(config: Config, voters: int | None = None) -> Mechanism:

@@ -18,9 +18,8 @@ from canarybank.experiment.config import Config
 from canarybank.progress import Progress
 from canarybank.users import Users
 
-__all__ = ["NOBODY", "encode_users", "hidden", "is_real", "require_isolated", "require_private"]
+__all__ = ["encode_users", "hidden", "is_real", "require_isolated", "require_private"]
 
-NOBODY = Users((), np.zeros(0, dtype=np.int64))
 _INSTEAD = "Or add --insecure-seed 0 for a simulation, which stamps every output and is not private."
 
 
