@@ -19,26 +19,30 @@ from canarybank.engine import Engine, Threads
 from canarybank.errors import BudgetError
 from canarybank.evolve import Evolution, Population, Probes, ReleaserFactory, Round, Voters
 from canarybank.evolve import Run as Rounds
+from canarybank.evolve.loop import ACCOUNT
 from canarybank.evolve.multiround import evolve_audit
 from canarybank.evolve.utility import Utility, audit_cost, utility
 from canarybank.experiment.config import Config, MechanismConfig
 from canarybank.experiment.evolution_results import (
+    AccountRecord,
     EvolutionResults,
     MultiRoundRecord,
+    account_record,
     cost_records,
     multiround_record,
     round_records,
     statement_of,
     utility_record,
 )
-from canarybank.experiment.evolution_scene import Scene, mauve_of, require_simulation, set_scene
+from canarybank.experiment.evolution_scene import Scene, mauve_of, require_drawable, require_simulation, set_scene
 from canarybank.experiment.manifest import now
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.run_folder import RESULTS, RunFolder
 from canarybank.experiment.running import settings_of
 from canarybank.experiment.stage_cache import StageCache
+from canarybank.mechanism import Account
 from canarybank.progress import SILENT, Progress
-from canarybank.store import write_atomic
+from canarybank.store import read_json, write_atomic
 
 __all__ = ["EVOLUTION", "PLAIN", "EvolutionRun", "run_evolution"]
 
@@ -100,8 +104,8 @@ def run_evolution(
     """
     config = resolved.config
     require_simulation(config.evolve)
-    statement = statement_of(config.evolve.insecure_seed, reference=bool(config.evolve.reference))
-    with EvolutionRun.held(resolved, Path(folder), command, statement=statement) as run:
+    require_drawable(config.evolve)
+    with EvolutionRun.held(resolved, Path(folder), command, statement=statement_of(config.evolve)) as run:
         if run.is_finished:
             return run
         cache = StageCache()
@@ -137,10 +141,11 @@ class _Work:
         measured = self._measured(evolution)
         plain = self._plain(measured)
         return EvolutionResults(
-            statement=statement_of(chosen.insecure_seed, reference=scene.reference is not None),
+            statement=statement_of(chosen),
             insecure_seed=chosen.insecure_seed,
             complete=len(evolution.rounds) == chosen.rounds,
             stopped=stopped,
+            account=self._account(),
             voters=len(scene.voters),
             mechanism=MechanismConfig.model_validate(asdict(evolution.mechanism)),
             evolve=chosen,
@@ -177,6 +182,12 @@ class _Work:
             except BudgetError as error:
                 return rounds.conclude(), str(error)
             return rounds.conclude(), None
+
+    def _account(self) -> AccountRecord | None:
+        path, folder = self.scene.plan.account, self.folder / EVOLUTION
+        if path is None or not self.scene.plan.is_real:
+            return None
+        return account_record(Account(path), str(read_json(folder / ACCOUNT)["run"]))
 
     def _tell(self, name: str, done: Round) -> None:
         if self.told is not None:
