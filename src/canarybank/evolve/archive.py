@@ -3,7 +3,8 @@
 The folder of a run::
 
     run.json                 what was declared: parameters, fingerprints, the first bank's hash; never changed
-    ledger.log               the account of releases
+    ledger.log               the list of releases and what they spend
+    account.json             the id by which the budget account knows this run, where it has one
     responses.log            the generator's answers, so that nothing is asked twice
     rounds/000/bank.npy      the bank's vectors, probes included, in bank order
     rounds/000/bank.jsonl    the candidates with their lineage, in bank order, probes left out

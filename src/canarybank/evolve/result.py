@@ -97,7 +97,10 @@ class Evolution:
         declared = read_json(folder / "run.json")
         seed = declared["insecure_seed"]
         mechanism = Mechanism(**declared["mechanism"])
-        ledger = Ledger(mechanism, budget=declared["budget"], insecure_seed=seed, path=folder / "ledger.log")
+        noise = declared.get("noise", "discrete")
+        ledger = Ledger(
+            mechanism, budget=declared["budget"], insecure_seed=seed, noise=noise, path=folder / "ledger.log"
+        )
         return cls.gather(FolderArchive(folder, seed), ledger, Keep(**declared["keep"]), seed, folder)
 
     def write(self, folder: Path | str) -> tuple[Path, ...]:

@@ -377,6 +377,16 @@ class EvolveConfig(_Section):
         default=None, description="A file of recorded answers to begin with, or the word embedded."
     )
     seed: Seed = Field(default=0, description="The seed of public choices: the reference, examples, prompts.")
+    noise: Literal["discrete", "float"] = Field(
+        default="discrete",
+        description="How a real run draws its noise: exactly, by OpenDP, or in floating point, which adds more to "
+        "delta. A simulation draws in floating point.",
+    )
+    account: str | None = Field(
+        default=None,
+        description="The file of the budget account that pays for the releases of a real run; left out, the run's "
+        "epsilon covers that run alone.",
+    )
     insecure_seed: Seed | None = Field(
         default=None,
         description="A seed of participation and noise, for tests and simulated audits: whoever has it can take the "

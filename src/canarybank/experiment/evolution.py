@@ -17,28 +17,32 @@ from pathlib import Path
 
 from canarybank.engine import Engine, Threads
 from canarybank.errors import BudgetError
-from canarybank.evolve import Evolution, Population, Probes, Round
+from canarybank.evolve import Evolution, Population, Probes, ReleaserFactory, Round, Voters
 from canarybank.evolve import Run as Rounds
+from canarybank.evolve.loop import ACCOUNT
 from canarybank.evolve.multiround import evolve_audit
 from canarybank.evolve.utility import Utility, audit_cost, utility
 from canarybank.experiment.config import Config, MechanismConfig
 from canarybank.experiment.evolution_results import (
+    AccountRecord,
     EvolutionResults,
     MultiRoundRecord,
+    account_record,
     cost_records,
     multiround_record,
     round_records,
     statement_of,
     utility_record,
 )
-from canarybank.experiment.evolution_scene import Scene, mauve_of, require_simulation, set_scene
+from canarybank.experiment.evolution_scene import Scene, mauve_of, require_drawable, require_simulation, set_scene
 from canarybank.experiment.manifest import now
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.run_folder import RESULTS, RunFolder
 from canarybank.experiment.running import settings_of
 from canarybank.experiment.stage_cache import StageCache
+from canarybank.mechanism import Account
 from canarybank.progress import SILENT, Progress
-from canarybank.store import write_atomic
+from canarybank.store import read_json, write_atomic
 
 __all__ = ["EVOLUTION", "PLAIN", "EvolutionRun", "run_evolution"]
 
@@ -81,6 +85,7 @@ def run_evolution(
     progress: Progress = SILENT,
     command: str = "",
     told: Told | None = None,
+    releaser: ReleaserFactory | None = None,
 ) -> EvolutionRun:
     """Run an evolution in a folder, or go on with the one that stands there; a finished one is returned as it is.
 
@@ -94,16 +99,20 @@ def run_evolution(
         progress: Where progress is shown.
         command: The command to name in the manifest.
         told: Called after each round with a sentence on what all releases so far spend.
+        releaser: Makes, from voters and plan, where the noisy histograms come from; left out, they are drawn from the
+            users' votes. A test puts its own releases in here.
     """
     config = resolved.config
     require_simulation(config.evolve)
-    statement = statement_of(config.evolve.insecure_seed, reference=bool(config.evolve.reference))
-    with EvolutionRun.held(resolved, Path(folder), command, statement=statement) as run:
+    require_drawable(config.evolve)
+    with EvolutionRun.held(resolved, Path(folder), command, statement=statement_of(config.evolve)) as run:
         if run.is_finished:
             return run
         cache = StageCache()
         scene = set_scene(config, cache, progress)
-        results = _Work(config, scene, run.folder, engine or Threads(config.run.workers), progress, told).results()
+        results = _Work(
+            config, scene, run.folder, engine or Threads(config.run.workers), progress, told, releaser
+        ).results()
         write_atomic(run.folder / RESULTS, results.text())
         stages = {"made": dict(cache.made), "found": dict(cache.found)}
         done = {"state": "finished", "finished": now(), "stages": stages}
@@ -122,6 +131,7 @@ class _Work:
     engine: Engine
     progress: Progress
     told: Told | None
+    releaser: ReleaserFactory | None = None
 
     def results(self) -> EvolutionResults:
         """Walk from the first bank to the last figure."""
@@ -131,10 +141,11 @@ class _Work:
         measured = self._measured(evolution)
         plain = self._plain(measured)
         return EvolutionResults(
-            statement=statement_of(chosen.insecure_seed, reference=scene.reference is not None),
+            statement=statement_of(chosen),
             insecure_seed=chosen.insecure_seed,
             complete=len(evolution.rounds) == chosen.rounds,
             stopped=stopped,
+            account=self._account(),
             voters=len(scene.voters),
             mechanism=MechanismConfig.model_validate(asdict(evolution.mechanism)),
             evolve=chosen,
@@ -153,6 +164,7 @@ class _Work:
     def _rounds(self, name: str, start: Population, probes: Probes | None) -> tuple[Evolution, str | None]:
         """Make all rounds, or as many as the budget affords, and say why no more."""
         scene, folder = self.scene, self.folder / name
+        releaser = None if self.releaser is None else self.releaser(Voters(scene.voters, scene.plan.cap), scene.plan)
         with Rounds(
             scene.voters,
             start,
@@ -162,6 +174,7 @@ class _Work:
             probes=probes,
             folder=folder,
             progress=self.progress,
+            releaser=releaser,
         ) as rounds:
             try:
                 while rounds.done < scene.plan.rounds:
@@ -169,6 +182,12 @@ class _Work:
             except BudgetError as error:
                 return rounds.conclude(), str(error)
             return rounds.conclude(), None
+
+    def _account(self) -> AccountRecord | None:
+        path, folder = self.scene.plan.account, self.folder / EVOLUTION
+        if path is None or not self.scene.plan.is_real:
+            return None
+        return account_record(Account(path), str(read_json(folder / ACCOUNT)["run"]))
 
     def _tell(self, name: str, done: Round) -> None:
         if self.told is not None:

@@ -8,6 +8,7 @@ from canarybank.encode import CachedEncoder
 from canarybank.errors import ConfigError
 from canarybank.evolve import Feedback, InContext, Keep, ParaphraseKept, Plan, Population, Probes, Taking, split
 from canarybank.evolve.mauve_score import Mauve
+from canarybank.evolve.noise import find_noise
 from canarybank.evolve.reference import Reference, hold_out, require_apart
 from canarybank.experiment.admitted import People, admit_users
 from canarybank.experiment.candidates import gather_candidates
@@ -18,11 +19,11 @@ from canarybank.experiment.roles import canaries_of, draw_roles
 from canarybank.experiment.running import cached_encoder, mechanism_of
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate import Generator
-from canarybank.mechanism import Bank, Mechanism, Routed, affordable_rounds, q_for_users, sigma_for_epsilon
+from canarybank.mechanism import Account, Bank, Mechanism, Routed, affordable_rounds, q_for_users, sigma_for_epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.users import Cohorts, Users
 
-__all__ = ["Scene", "mauve_of", "plan_of", "require_simulation", "set_scene", "spending_mechanism"]
+__all__ = ["Scene", "mauve_of", "plan_of", "require_drawable", "require_simulation", "set_scene", "spending_mechanism"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +92,14 @@ def require_simulation(config: EvolveConfig) -> None:
         )
 
 
+def require_drawable(config: EvolveConfig) -> None:
+    """Refuse a real run, before anything is read, whose sampler or budget account is not there."""
+    if config.insecure_seed is None:
+        find_noise(config.noise)
+        if config.account is not None:
+            Account(config.account)
+
+
 def spending_mechanism(config: Config, voters: int) -> Mechanism:
     """Return the mechanism of each round: q from the users per round and sigma from the epsilon of all, where given.
 
@@ -118,6 +127,8 @@ def plan_of(config: EvolveConfig, mechanism: Mechanism) -> Plan:
         budget=config.budget,
         seed=config.seed,
         insecure_seed=config.insecure_seed,
+        noise=config.noise,
+        account=config.account,
     )
 
 

@@ -39,6 +39,7 @@ _PATHS = (
     "generator.model",
     "evolve.prompt",
     "evolve.responses",
+    "evolve.account",
 )
 # These mean what comes along, whatever stands beside the file; a file of such a name is written with ./ before it.
 _WORDS = frozenset(

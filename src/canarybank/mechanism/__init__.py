@@ -1,9 +1,11 @@
 """Make one release: the bank, routes, contributions, sampling and noise, and what all that costs in privacy."""
 
-from canarybank.mechanism.accounting import epsilon, prv_epsilon
+from canarybank.mechanism.account import Account, Debit, Opening
+from canarybank.mechanism.accounting import delta_slack, epsilon, prv_epsilon
 from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.budget import affordable_rounds, composition_bound, q_for_users, sigma_for_epsilon
-from canarybank.mechanism.contributions import contributions
+from canarybank.mechanism.contributions import contributions, whole_contributions
+from canarybank.mechanism.grid import Grid
 from canarybank.mechanism.mechanism import Mechanism
 from canarybank.mechanism.one_round import one_round_delta, one_round_epsilon
 from canarybank.mechanism.release import release
@@ -12,13 +14,18 @@ from canarybank.mechanism.routing import route
 from canarybank.mechanism.table import RouteTable
 
 __all__ = [
+    "Account",
     "Bank",
+    "Debit",
+    "Grid",
     "Mechanism",
+    "Opening",
     "RouteTable",
     "Routed",
     "affordable_rounds",
     "composition_bound",
     "contributions",
+    "delta_slack",
     "epsilon",
     "one_round_delta",
     "one_round_epsilon",
@@ -27,4 +34,5 @@ __all__ = [
     "release",
     "route",
     "sigma_for_epsilon",
+    "whole_contributions",
 ]

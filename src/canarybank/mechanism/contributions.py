@@ -5,8 +5,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from canarybank.errors import InputError
+from canarybank.mechanism.grid import Grid
 
-__all__ = ["contributions"]
+__all__ = ["contributions", "whole_contributions"]
 
 Whole = NDArray[np.int64]
 
@@ -31,6 +32,25 @@ def contributions(routes: ArrayLike, owners: ArrayLike, users: int, bank_size: i
     return csr_array(
         (counts * scale[rows], columns, np.concatenate(([0], np.cumsum(entries)))), shape=(users, bank_size)
     )
+
+
+def whole_contributions(routes: ArrayLike, owners: ArrayLike, users: int, bank_size: int, grid: Grid) -> csr_array:
+    """Return each user's contribution on a grid, as a sparse table (users, bank_size) of int64 steps.
+
+    Each entry is that of ``contributions``, clipped to ``grid.radius`` steps and rounded towards zero. Every row's sum
+    of squares is at most ``grid.radius``², checked in whole numbers. A row depends on its own user's records alone.
+    """
+    table = contributions(routes, owners, users, bank_size, grid.radius * grid.step)
+    table.data = np.trunc(table.data / grid.step).astype(np.int64)
+    _shrink_rows(table, grid.radius)
+    return table
+
+
+def _shrink_rows(table: csr_array, radius: int) -> None:
+    """Move the entries of each row towards zero, step by step, until its sum of squares is at most ``radius``²."""
+    while (over := np.add.reduceat(np.square(table.data), table.indptr[:-1]) > radius * radius).any():
+        entries = np.repeat(over, np.diff(table.indptr))
+        table.data[entries] -= np.sign(table.data[entries])
 
 
 def _histograms(votes: Whole, owner: Whole, users: int, bank_size: int) -> tuple[Whole, Whole, Whole]:

@@ -17,7 +17,8 @@ class Users:
     """Users and their records, the records of one user standing together in the order of ``ids``.
 
     ``owners[i]`` is the index into ``ids`` of the user who owns record ``i``. Texts, labels and vectors are
-    optional columns over the records; an audit needs vectors, an encoder needs texts.
+    optional columns over the records; an audit needs vectors, an encoder needs texts. There may be no users at all: a
+    real release over nobody is noise alone.
     """
 
     ids: tuple[str, ...]
@@ -135,9 +136,11 @@ class Users:
 
 def _checked_owners(owners: ArrayLike, ids: tuple[str, ...]) -> NDArray[np.int64]:
     given = np.asarray(owners)
+    if not ids and given.shape == (0,):
+        return np.zeros(0, dtype=np.int64)
     if given.ndim != 1 or given.size == 0 or not np.issubdtype(given.dtype, np.integer):
         raise InputError(
-            f"Owners must be a list of whole numbers, one for each record and at least one in all, "
+            f"Owners must be a list of whole numbers, one for each record and at least one where there are users, "
             f"not an array of type {given.dtype} and shape {given.shape}."
         )
     if len(set(ids)) != len(ids):
