@@ -64,7 +64,7 @@ class Answered:
     """Stand for a generator whose answers were all asked for beforehand."""
 
     def __init__(self, generator: HFGenerator) -> None:
-        self.name, self.fingerprint = generator.name, generator.fingerprint
+        self.name, self.fingerprint, self.server = generator.name, generator.fingerprint, None
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         """Refuse to be asked anything new."""

@@ -13,7 +13,6 @@ from canarybank.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from canarybank.generate import CandidateBank
-    from canarybank.users import Users
 
 __all__ = ["command"]
 
@@ -38,7 +37,8 @@ def make(
 ) -> None:
     """Generate a bank of candidate texts, label by label, alone or after public examples.
 
-    Answers are kept, so that an interrupted command goes on where it stopped. Private text never enters a prompt here.
+    Answers are kept, so that an interrupted command goes on where it stopped. No users are read: labels
+    are those that you declare.
     """
     from canarybank.experiment.candidates import GENERATED_SIZE, bank_labels, bank_prompt
     from canarybank.experiment.writers import build_generator, cached_generator
@@ -52,14 +52,14 @@ def make(
     if out.exists() and not force:
         raise ConfigError(f"There is already a file {str(out)!r}; name another one by --out, or replace it by --force.")
     config = given.config.bank
-    generator = build_generator(given.config.generator)
+    generator = build_generator(given.config)
     if generator is None:
         raise ConfigError("A bank is written by a generator, and none is named; set --generator.kind, such as smollm2.")
     prompt, examples = bank_prompt(config)
     made = make_bank(
         cached_generator(generator),
         config.size or GENERATED_SIZE,
-        config.labels or bank_labels(config, _users(given, output)),
+        bank_labels(config, given.config.users),
         prompt=prompt,
         seed=config.seed,
         examples=examples,
@@ -90,13 +90,6 @@ def show(
         )
     made = embedded_bank() if bank == "embedded" else CandidateBank.read(bank)
     _show(made, bank, "bank show", output)
-
-
-def _users(given: Given, output: Output) -> "Users":
-    from canarybank.experiment import StageCache
-    from canarybank.experiment.admitted import admit_users
-
-    return admit_users(given.config.users, given.config.cohorts, StageCache(), output.progress).users
 
 
 def _show(bank: "CandidateBank", name: str, command: str, output: Output) -> None:

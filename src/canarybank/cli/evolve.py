@@ -77,9 +77,9 @@ def published_evolution(run: "EvolutionRun") -> Path:
 
 def print_evolution(command: str, run: "EvolutionRun", page: Path, output: Output) -> None:
     """Print what an evolution spent, what its text is worth, and what its audit showed."""
-    from canarybank.report import evolution_headline
+    from canarybank.report import evolution_headline, generator_line
 
-    results = run.results
+    results, asked = run.results, generator_line(run.manifest)
     headers, rows = _rows(results)
     document = {
         "run": str(run.folder),
@@ -92,7 +92,11 @@ def print_evolution(command: str, run: "EvolutionRun", page: Path, output: Outpu
         document,
         paragraph(evolution_headline(results), "bold"),
         table(headers, rows, text=0),
-        facts(_stands_on(results) | {"population": str(run.folder / "population.parquet"), "page": str(page)}),
+        facts(
+            _stands_on(results)
+            | ({"generator": asked} if asked else {})
+            | {"population": str(run.folder / "population.parquet"), "page": str(page)}
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from canarybank.cli.output import Output, facts, paragraph, table
 
 if TYPE_CHECKING:
     from canarybank.experiment import Config, Plan
+    from canarybank.experiment.planning import GeneratorPlan
 
 __all__ = ["command"]
 
@@ -56,6 +57,7 @@ def _facts(made: "Plan", config: "Config") -> dict[str, str]:
         "attacks": ", ".join(made.attacks),
         "encoder": f"{made.texts_to_encode:,} texts to encode",
         "generator": f"{asked.calls:,} calls, about {asked.tokens:,} tokens; {asked.cached:,} cached",
+        "sent": _sent(asked),
         "trials": f"{made.trials:,} left, those that calibrate included, at {made.trials_per_second:,.0f} a second on "
         f"{made.workers} workers",
         "exact epsilon": f"{made.epsilon:.4f} of one release at delta {config.mechanism.delta:g}, computed",
@@ -68,6 +70,19 @@ def _facts(made: "Plan", config: "Config") -> dict[str, str]:
             f"{made.trials_for_goal:,} trials of each hypothesis of each canary would show {0.9 * made.epsilon:.3f}"
         )
     return lines | ({"notes": " ".join(made.notes)} if made.notes else {})
+
+
+def _sent(asked: "GeneratorPlan") -> str:
+    """Say what the generator's server would be sent, and where that is."""
+    if asked.server is None:
+        return "nothing: no request leaves this machine"
+    to = f"to {asked.server}{f' through the proxy {asked.proxy}' if asked.proxy else ''}: {asked.calls:,} requests"
+    if not asked.calls_with_records:
+        return f"{to}, none with a user's record"
+    return (
+        f"{to}, {asked.calls_with_records:,} of them with a user's record: up to {asked.records:,} different records "
+        f"of {asked.owners:,} users"
+    )
 
 
 def _duration(seconds: float) -> str:

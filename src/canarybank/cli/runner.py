@@ -54,10 +54,10 @@ def published(run: "Run") -> Path:
 
 def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
     """Print what a run found, with what each figure stands on."""
-    from canarybank.report import verdict
+    from canarybank.report import generator_line, verdict
 
     results = run.results
-    found = verdict(run)
+    found, asked = verdict(run), generator_line(run.manifest)
     document = {
         "run": str(run.folder),
         "report": str(page),
@@ -70,7 +70,8 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
         "attacks": [_attack(record) for record in results.attacks],
         "notes": list(results.notes),
     }
-    lines = _stands_on(results) | {"commitment": results.commitment, "page": str(page)}
+    lines = _stands_on(results) | ({"generator": asked} if asked else {})
+    lines |= {"commitment": results.commitment, "page": str(page)}
     output.result(
         command,
         document,

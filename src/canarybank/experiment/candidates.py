@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from canarybank.errors import ColumnError, ConfigError, DataError
-from canarybank.experiment.config import BankConfig
+from canarybank.experiment.config import BankConfig, UsersConfig
 from canarybank.experiment.embedded import embedded_bank
 from canarybank.experiment.stage_cache import StageCache, stage_key
 from canarybank.experiment.written import counters_of
@@ -15,12 +15,12 @@ from canarybank.generate import CandidateBank, Generator, Prompt, load_prompt, m
 from canarybank.generate.table import read_table, text_column
 from canarybank.progress import SILENT, Progress
 from canarybank.store import file_errors, parse_json
-from canarybank.users import Users
 from canarybank.users.delimited import csv_column
 
 __all__ = ["GENERATED_SIZE", "Candidates", "bank_labels", "bank_prompt", "gather_candidates", "read_texts"]
 
 GENERATED_SIZE = 8192
+BUILT_IN_USERS = "chitchat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +45,21 @@ _STAND_IN = (
 
 def gather_candidates(
     config: BankConfig,
-    users: Users,
+    users: UsersConfig,
     generator: Generator | None,
     cache: StageCache,
     *,
-    built_in: bool = True,
     progress: Progress = SILENT,
 ) -> Candidates:
     """Return the bank's candidate texts, from the embedded bank, a file, or the generator.
 
-    ``built_in`` says whether the users are the built-in ones, for whom the embedded bank was written.
+    Nothing here depends on users' data: a bank is public, and only what the configuration says of users is read.
     """
     if config.source == "embedded":
         bank = embedded_bank()
         texts = _first(_labelled(bank, config.labels), config.size, "the embedded bank")
-        return Candidates(texts, () if built_in else (_STAND_IN,), counters=counters_of(bank.provenance))
+        notes = () if users.source == BUILT_IN_USERS else (_STAND_IN,)
+        return Candidates(texts, notes, counters=counters_of(bank.provenance))
     if config.source == "generate":
         if generator is None:
             raise ConfigError(
@@ -76,15 +76,14 @@ def bank_prompt(config: BankConfig) -> tuple[Prompt, tuple[str, ...] | None]:
     return load_prompt(config.prompt or ("bank-examples" if config.examples else "bank-label")), examples
 
 
-def bank_labels(config: BankConfig, users: Users) -> tuple[str, ...]:
-    """Return the labels to generate for: those that are named, else the users' own."""
-    if config.labels:
-        return config.labels
-    if users.labels is None:
-        raise ConfigError(
-            "A bank is generated label by label, and these users have no labels; name labels or topics by bank.labels."
-        )
-    return tuple(sorted(set(users.labels)))
+def bank_labels(config: BankConfig, users: UsersConfig) -> tuple[str, ...]:
+    """Return the labels to generate for, which the configuration must declare: they reach the generator."""
+    if declared := config.labels or users.labels:
+        return tuple(dict.fromkeys(declared))
+    raise ConfigError(
+        "A bank is generated label by label, and no labels are declared. Set bank.labels to labels or topics, such as "
+        "food,travel. They are not read from users' records, because the generator and the bank would show them."
+    )
 
 
 def read_texts(path: Path, column: str = "text") -> tuple[str, ...]:
@@ -107,7 +106,7 @@ def read_texts(path: Path, column: str = "text") -> tuple[str, ...]:
 
 
 def _generated(
-    config: BankConfig, users: Users, generator: Generator, cache: StageCache, progress: Progress
+    config: BankConfig, users: UsersConfig, generator: Generator, cache: StageCache, progress: Progress
 ) -> Candidates:
     prompt, examples = bank_prompt(config)
     labels, size = bank_labels(config, users), config.size or GENERATED_SIZE

@@ -154,8 +154,8 @@ class BankConfig(_Section):
     text: str = Field(default="text", description="The column of the file that holds the texts.")
     labels: Names = Field(
         default=(),
-        description="The labels or topics to generate for, left out the users' own labels; or those to take of the "
-        "embedded bank, left out all.",
+        description="The labels or topics to generate for; left out, users.labels. Or those to take of the embedded "
+        "bank; left out, all.",
     )
     prompt: str | None = Field(default=None, description="The prompt to generate with, by name or path of a TOML file.")
     examples: str | None = Field(default=None, description="A file of public example texts to show to the generator.")
@@ -178,7 +178,7 @@ class GeneratorConfig(_Section):
     prefill: bool = Field(default=False, description="Whether the server continues an answer that the request begins.")
     base_url: str | None = Field(
         default=None,
-        description="The URL of an OpenAI-compatible server; left out, OpenAI's own.",
+        description="The URL of an OpenAI-compatible server; left out, OpenAI's own. Requests go nowhere else.",
         json_schema_extra=_FREE,
     )
     api_key_env: str = Field(
@@ -272,7 +272,8 @@ class AttackConfig(_Section):
     names: Annotated[tuple[AttackChoice, ...], BeforeValidator(_listed)] = Field(
         default=("available",),
         min_length=1,
-        description="The attacks by name; all, or available: all for which there are paraphrases or which need none.",
+        description="The attacks by name; all, or available: all that need no paraphrases, and the others where "
+        "paraphrases may be made.",
     )
     probes: Count = Field(default=64, description="The bank positions reserved for probes.")
     pool: Count = Field(default=512, description="The candidate probes that paraphrase and nonce attacks select from.")
@@ -281,6 +282,11 @@ class AttackConfig(_Section):
         default=0.3, ge=-1, le=1, description="The least cosine, by the run's encoder, of a paraphrase to its record."
     )
     tries: float = Field(default=8.0, ge=1, le=1000, description="The most answers asked for a paraphrase, on average.")
+    send_records: bool = Field(
+        default=False,
+        description="Whether users' records may be sent to the generator's server, for paraphrases; a generator in "
+        "this process needs no permission.",
+    )
 
     @field_validator("names")
     @classmethod

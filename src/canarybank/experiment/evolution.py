@@ -23,6 +23,7 @@ from canarybank.evolve.loop import ACCOUNT
 from canarybank.evolve.multiround import evolve_audit
 from canarybank.evolve.utility import Utility, audit_cost, utility
 from canarybank.experiment.config import Config, MechanismConfig
+from canarybank.experiment.evolution_answers import evolution_generator
 from canarybank.experiment.evolution_results import (
     AccountRecord,
     EvolutionResults,
@@ -34,11 +35,19 @@ from canarybank.experiment.evolution_results import (
     statement_of,
     utility_record,
 )
-from canarybank.experiment.evolution_scene import Scene, mauve_of, require_drawable, require_simulation, set_scene
+from canarybank.experiment.evolution_scene import (
+    Scene,
+    mauve_of,
+    require_declared,
+    require_drawable,
+    require_simulation,
+    set_scene,
+)
 from canarybank.experiment.manifest import now
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.run_folder import RESULTS, RunFolder
 from canarybank.experiment.running import settings_of
+from canarybank.experiment.sending import sending_recorded
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.mechanism import Account
 from canarybank.progress import SILENT, Progress
@@ -105,14 +114,16 @@ def run_evolution(
     config = resolved.config
     require_simulation(config.evolve)
     require_drawable(config.evolve)
+    require_declared(config)
     with EvolutionRun.held(resolved, Path(folder), command, statement=statement_of(config.evolve)) as run:
         if run.is_finished:
             return run
-        cache = StageCache()
-        scene = set_scene(config, cache, progress)
-        results = _Work(
-            config, scene, run.folder, engine or Threads(config.run.workers), progress, told, releaser
-        ).results()
+        cache, generator = StageCache(), evolution_generator(config)
+        engine = engine or Threads(config.run.workers)
+        # What a real run sends follows from its releases; what it retried is nobody's business.
+        with sending_recorded(run, config, generator, counted=config.evolve.insecure_seed is not None):
+            scene = set_scene(config, cache, progress, generator)
+            results = _Work(config, scene, run.folder, engine, progress, told, releaser).results()
         write_atomic(run.folder / RESULTS, results.text())
         stages = {"made": dict(cache.made), "found": dict(cache.found)}
         done = {"state": "finished", "finished": now(), "stages": stages}

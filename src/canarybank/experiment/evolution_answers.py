@@ -42,6 +42,10 @@ class AbsentGenerator:
     name: str
     fingerprint: str
 
+    @property
+    def server(self) -> None:
+        """Return None: nothing leaves this process."""
+
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         """Refuse to answer, and say what to install."""
         if requests:
@@ -84,7 +88,7 @@ def embedded_facts() -> dict[str, Any]:
 
 def _named(config: Config) -> Generator:
     try:
-        made = build_generator(config.generator)
+        made = build_generator(config)
     except MissingError:
         if config.evolve.responses != EMBEDDED:
             raise

@@ -11,11 +11,11 @@ from canarybank.evolve.mauve_score import Mauve
 from canarybank.evolve.noise import find_noise
 from canarybank.evolve.reference import Reference, hold_out, require_apart
 from canarybank.experiment.admitted import People, admit_users
-from canarybank.experiment.candidates import gather_candidates
+from canarybank.experiment.candidates import bank_labels, gather_candidates
 from canarybank.experiment.config import Config, EvolveConfig
 from canarybank.experiment.evolution_answers import EMBEDDED, evolution_generator
 from canarybank.experiment.pools import Pools
-from canarybank.experiment.roles import canaries_of, draw_roles
+from canarybank.experiment.roles import canaries_of, draw_roles, refuse_sent
 from canarybank.experiment.running import cached_encoder, mechanism_of
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate import Generator
@@ -23,7 +23,16 @@ from canarybank.mechanism import Account, Bank, Mechanism, Routed, affordable_ro
 from canarybank.progress import SILENT, Progress
 from canarybank.users import Cohorts, Users
 
-__all__ = ["Scene", "mauve_of", "plan_of", "require_drawable", "require_simulation", "set_scene", "spending_mechanism"]
+__all__ = [
+    "Scene",
+    "mauve_of",
+    "plan_of",
+    "require_declared",
+    "require_drawable",
+    "require_simulation",
+    "set_scene",
+    "spending_mechanism",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +62,20 @@ class Scene:
         return split(bank, [labels[i] for i in bank.base])
 
 
-def set_scene(config: Config, cache: StageCache, progress: Progress = SILENT) -> Scene:
-    """Read and admit users, hold the reference out, draw cohorts and freeze the attack where there is an audit."""
+def set_scene(
+    config: Config, cache: StageCache, progress: Progress = SILENT, generator: Generator | None = None
+) -> Scene:
+    """Read and admit users, hold the reference out, draw cohorts and freeze the attack where there is an audit.
+
+    Without a generator, the one that the configuration names is built.
+    """
     require_simulation(config.evolve)
+    require_declared(config)
     people = admit_users(config.users, config.cohorts, cache, progress)
     encoder = cached_encoder(config.encoder, progress)
     users = people.users.with_vectors(encoder.encode(people.users.require_texts()))
-    generator = evolution_generator(config)
-    candidates = gather_candidates(
-        config.bank, people.users, generator, cache, built_in=config.users.source == "chitchat", progress=progress
-    )
+    generator = generator or evolution_generator(config)
+    candidates = gather_candidates(config.bank, config.users, generator, cache, progress=progress)
     rest, reference = _held_out(config.evolve, users)
     cohorts = None if config.evolve.audit is None else draw_roles(config.cohorts, rest, (ATTACKS[config.evolve.audit],))
     voters = rest if cohorts is None else cohorts.evaluation.users
@@ -98,6 +111,14 @@ def require_drawable(config: EvolveConfig) -> None:
         find_noise(config.noise)
         if config.account is not None:
             Account(config.account)
+
+
+def require_declared(config: Config) -> None:
+    """Refuse, before users are read, what would send the generator more of them than the configuration declares."""
+    if config.bank.source == "generate":
+        bank_labels(config.bank, config.users)
+    if config.evolve.audit is not None:
+        refuse_sent(config, (ATTACKS[config.evolve.audit],))
 
 
 def spending_mechanism(config: Config, voters: int) -> Mechanism:

@@ -16,7 +16,7 @@ from canarybank.experiment.commitment import Record
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.results import NOT_PRIVATE
 
-__all__ = ["Manifest", "Surroundings", "new_manifest", "now"]
+__all__ = ["GeneratorRecord", "Manifest", "Surroundings", "new_manifest", "now"]
 
 SCHEMA = 1
 _PACKAGES = (
@@ -47,6 +47,41 @@ class Surroundings(Record):
     memory_gib: float | None = Field(description="The machine's memory.")
 
 
+class GeneratorRecord(Record):
+    """A generator that a run asked, where its requests went, and how much was sent there."""
+
+    kind: str = Field(description="The back end.")
+    model: str = Field(description="The model's name.")
+    server: str | None = Field(description="The URL that requests were sent to; null for a model in the run's process.")
+    proxy: str | None = Field(default=None, description="The proxy of the environment between, where there was one.")
+    send_records: bool = Field(default=False, description="Whether users' records were allowed to be sent.")
+    requests: int | None = Field(
+        default=None,
+        description="The requests sent to the server, repeated ones included; null where there is no server, and in a "
+        "real evolution, where none holds a user's record.",
+    )
+    requests_with_records: int = Field(default=0, description="Those of them that held a user's record.")
+    records: int = Field(
+        default=0, description="The different records in them; one that a resumed run sent again counts again."
+    )
+
+    @property
+    def place(self) -> tuple[str, str, str | None, str | None]:
+        """Return what tells one generator of a run from another: back end, model, server and proxy."""
+        return self.kind, self.model, self.server, self.proxy
+
+    def with_more(self, other: "GeneratorRecord") -> "GeneratorRecord":
+        """Return this record with what another of the same generator sent added."""
+        return self.model_copy(
+            update={
+                "send_records": self.send_records or other.send_records,
+                "requests": None if self.requests is None else self.requests + (other.requests or 0),
+                "requests_with_records": self.requests_with_records + other.requests_with_records,
+                "records": self.records + other.records,
+            }
+        )
+
+
 class Manifest(Record):
     """Everything about a run that is not its result."""
 
@@ -61,6 +96,9 @@ class Manifest(Record):
     commitment: str | None = Field(default=None, description="The sha256 of commitment.json.")
     stages: dict[str, dict[str, int]] = Field(
         default_factory=dict, description="How many pieces each stage made, and how many it found in the cache."
+    )
+    generators: tuple[GeneratorRecord, ...] = Field(
+        default=(), description="The generators that the run asked, one entry for each server."
     )
     started: str = Field(description="When the run was first started, in UTC.")
     finished: str | None = Field(default=None, description="When its results were complete, in UTC.")

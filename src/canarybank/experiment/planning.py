@@ -22,10 +22,11 @@ from canarybank.experiment.measured import encode_rate, trial_rate
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.roles import canaries_of, chosen_attacks, draw_roles
 from canarybank.experiment.running import cached_encoder, mechanism_of, settings_of
+from canarybank.experiment.sending import may_send_records
 from canarybank.experiment.shards import read_shards
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.experiment.writers import build_generator, response_file
-from canarybank.generate import Generator, Request, ResponseCache, bank_plan, paraphrase_plan
+from canarybank.generate import Generator, Request, ResponseCache, bank_plan, paraphrase_plan, server_of
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.users import Cohorts, Users
@@ -55,6 +56,13 @@ class GeneratorPlan(Record):
     calls: int = Field(description="Requests that are not answered yet, at the usual share of usable answers.")
     cached: int = Field(description="Requests that were answered before.")
     tokens: int = Field(description="Prompt and answer tokens of the open requests, about.")
+    server: str | None = Field(
+        default=None, description="The URL that the open requests would be sent to; null where nothing is sent."
+    )
+    proxy: str | None = Field(default=None, description="The proxy of the environment between, where there is one.")
+    calls_with_records: int = Field(default=0, description="The open requests that would send a user's record.")
+    records: int = Field(default=0, description="The different records that they would send, at most.")
+    owners: int = Field(default=0, description="The users whose records these are.")
 
 
 class Plan(Record):
@@ -96,9 +104,9 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     people = admit_users(config.users, config.cohorts, cache, progress)
     cohorts = draw_roles(config.cohorts, people.users, attacks)
     encoder = cached_encoder(config.encoder)
-    generator = build_generator(config.generator)
-    bank_texts, notes = _bank_texts(config, people.users, generator, cache)
-    asked = _asked(config, people.users, cohorts, attacks, generator)
+    generator = build_generator(config)
+    bank_texts, notes = _bank_texts(config, generator, cache)
+    asked = _asked(config, cohorts, attacks, generator)
     known = [*cohorts.texts, *bank_texts, *_nonces(config, cohorts, attacks, encoder.dimension)]
     missing = encoder.missing(known) + round(_YIELD * asked.calls)
     left = 0 if state == "finished" else _trials(config, settings, len(attacks)) - done
@@ -146,14 +154,11 @@ def _trials(config: Config, settings: Settings, attacks: int) -> int:
     return passes * 2 * settings.trials * attacks * config.cohorts.canaries
 
 
-def _bank_texts(
-    config: Config, users: Users, generator: Generator | None, cache: StageCache
-) -> tuple[Sequence[str], Sequence[str]]:
+def _bank_texts(config: Config, generator: Generator | None, cache: StageCache) -> tuple[Sequence[str], Sequence[str]]:
     """Return the bank's texts where they are there already, and notes on them."""
     if config.bank.source == "generate":
         return (), ()
-    built_in = config.users.source == "chitchat"
-    found = gather_candidates(config.bank, users, generator, cache, built_in=built_in)
+    found = gather_candidates(config.bank, config.users, generator, cache)
     return found.texts, found.notes
 
 
@@ -172,27 +177,50 @@ def _nonces(config: Config, cohorts: Cohorts, attacks: Sequence[Attack], dimensi
     return caught
 
 
-def _asked(
-    config: Config, users: Users, cohorts: Cohorts, attacks: Sequence[Attack], generator: Generator | None
-) -> GeneratorPlan:
+def _asked(config: Config, cohorts: Cohorts, attacks: Sequence[Attack], generator: Generator | None) -> GeneratorPlan:
     if generator is None:
         return GeneratorPlan(calls=0, cached=0, tokens=0)
     known = ResponseCache(response_file(generator))
-    requests = list(_requests(config, users, cohorts, attacks))
+    people = _paraphrased(config, cohorts, attacks)
+    requests = list(_requests(config, people))
     still_open = [request for request in requests if request.key(generator.fingerprint) not in known]
-    tokens = sum(len(request.prompt) // _LETTERS_PER_TOKEN + request.tokens for request in still_open)
-    return GeneratorPlan(calls=len(still_open), cached=len(requests) - len(still_open), tokens=tokens)
+    asked = GeneratorPlan(
+        calls=len(still_open),
+        cached=len(requests) - len(still_open),
+        tokens=sum(len(request.prompt) // _LETTERS_PER_TOKEN + request.tokens for request in still_open),
+    )
+    server = server_of(generator)
+    if server is None:
+        return asked
+    sent: dict[str, str | int | None] = {"server": server.url, "proxy": server.proxy}
+    if calls := sum(bool(request.records) for request in still_open):
+        # Every record of these users, for an answer that fails its checks is asked for again, of another record too.
+        records = {text for person in people for text in person.require_texts()}
+        sent |= {"calls_with_records": calls, "records": len(records), "owners": len(people)}
+    return asked.model_copy(update=sent)
 
 
-def _requests(config: Config, users: Users, cohorts: Cohorts, attacks: Sequence[Attack]) -> Iterator[Request]:
-    """Yield the requests that a bank and the paraphrases will typically take."""
+def _paraphrased(config: Config, cohorts: Cohorts, attacks: Sequence[Attack]) -> list[Users]:
+    """Return the canaries whose records the generator will paraphrase, each once."""
+    if not may_send_records(config):
+        return []
+    people: dict[str, Users] = {}
+    for attack in attacks:
+        if attack.pool is PoolKind.PARAPHRASES:
+            group = cohorts.canaries[attack.name]
+            people |= {name: group.take([index]) for index, name in enumerate(group.ids)}
+    return list(people.values())
+
+
+def _requests(config: Config, people: Sequence[Users]) -> Iterator[Request]:
+    """Yield the requests that a bank, and the paraphrases of these people's records, will typically take."""
     bank = config.bank
     if bank.source == "generate":
         size = bank.size or GENERATED_SIZE
         prompt, examples = bank_prompt(bank)
         made = bank_plan(
             size,
-            bank_labels(bank, users),
+            bank_labels(bank, config.users),
             prompt=prompt,
             seed=bank.seed,
             examples=examples,
@@ -200,12 +228,7 @@ def _requests(config: Config, users: Users, cohorts: Cohorts, attacks: Sequence[
             tries=bank.tries,
         )
         yield from made.requests()[: math.ceil(size / _YIELD)]
-    people: dict[str, Users] = {}
-    for attack in attacks:
-        if attack.pool is PoolKind.PARAPHRASES:
-            group = cohorts.canaries[attack.name]
-            people |= {name: group.take([index]) for index, name in enumerate(group.ids)}
-    for person in people.values():
+    for person in people:
         made = paraphrase_plan(
             person.require_texts(),
             config.attack.pool,

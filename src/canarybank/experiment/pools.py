@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from canarybank.attack import Attack, Canary, Encode, Pool, PoolKind, PoolSource, nonce_pool
 from canarybank.encode import Encoder
-from canarybank.errors import InputError
+from canarybank.errors import ConfigError, InputError
 from canarybank.experiment.config import AttackConfig
 from canarybank.experiment.embedded import embedded_pool
 from canarybank.experiment.stage_cache import StageCache, stage_key
 from canarybank.experiment.written import WrittenPool
-from canarybank.generate import Generator, load_prompt, make_paraphrases
+from canarybank.generate import Generator, load_prompt, make_paraphrases, server_of
 from canarybank.progress import SILENT, Progress
 
 __all__ = ["Pools", "cosines", "paraphrase_source"]
@@ -56,11 +56,19 @@ class Pools:
 def paraphrase_source(
     config: AttackConfig, encoder: Encoder, generator: Generator, cache: StageCache, progress: Progress = SILENT
 ) -> PoolSource:
-    """Return the source of paraphrases by a generator, each pool kept under all that it depends on."""
+    """Return the source of paraphrases by a generator, each pool kept under all that it depends on.
+
+    A canary's records go to a server only where ``send_records`` allows it, whoever asks.
+    """
     prompt = load_prompt(config.paraphrase_prompt)
 
     def source(canary: Canary, size: int, seed: int) -> Pool:
         records = _texts(canary)
+        if not config.send_records and (server := server_of(generator)) is not None:
+            raise ConfigError(
+                f"Paraphrases would send users' records to {server.url}, and nothing allows that. Set "
+                "attack.send_records to true to allow it, or use a generator that runs in this process."
+            )
         key = stage_key(
             "paraphrases",
             layout="with similarities and counters",

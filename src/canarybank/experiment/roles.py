@@ -7,9 +7,10 @@ from canarybank.encode.load import is_vector_file
 from canarybank.errors import CohortError, ConfigError
 from canarybank.experiment.config import ATTACK_NAMES, CohortsConfig, Config
 from canarybank.experiment.embedded import embedded_canaries
+from canarybank.experiment.sending import may_send_records, refuse_sending, skipped_note
 from canarybank.users import Cohorts, CohortSizes, Users, draw_cohorts
 
-__all__ = ["canaries_of", "chosen_attacks", "cohort_sizes", "draw_roles"]
+__all__ = ["canaries_of", "chosen_attacks", "cohort_sizes", "draw_roles", "refuse_sent"]
 
 EMBEDDED = "embedded"
 
@@ -23,6 +24,7 @@ def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]
     unread = tuple(attack for attack in attacks if is_vector_file(config.encoder.name) and _writes(attack, config))
     if "available" not in config.attack.names:
         _refuse_unread(config, attacks, unread)
+        refuse_sent(config, attacks)
         return attacks, ()
     lacking = () if _has_paraphrases(config) else _paraphrasing(attacks)
     notes = []
@@ -32,10 +34,15 @@ def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]
             f"{_listed(unread)}; choose an encoder that reads texts to run them."
         )
     if left := tuple(attack for attack in lacking if attack not in unread):
-        notes.append(
-            f"Left out for want of paraphrases: {_listed(left)}; name a generator by generator.kind to run them."
-        )
+        notes.append(skipped_note([attack.name for attack in left], config))
     return tuple(attack for attack in attacks if attack not in (*unread, *lacking)), tuple(notes)
+
+
+def refuse_sent(config: Config, attacks: tuple[Attack, ...]) -> None:
+    """Refuse attacks that would send their canaries' records to a server where nobody allowed it."""
+    sent = _paraphrasing(attacks)
+    if sent and config.cohorts.fixed != (EMBEDDED,):
+        refuse_sending(config, f"The paraphrases of {_listed(sent)}", "name other attacks")
 
 
 def _writes(attack: Attack, config: Config) -> bool:
@@ -65,7 +72,8 @@ def _listed(attacks: tuple[Attack, ...]) -> str:
 
 
 def _has_paraphrases(config: Config) -> bool:
-    return config.generator.kind != "none" or config.cohorts.fixed == (EMBEDDED,)
+    written = config.generator.kind != "none" and may_send_records(config)
+    return written or config.cohorts.fixed == (EMBEDDED,)
 
 
 def cohort_sizes(config: CohortsConfig, users: int, sets: int) -> CohortSizes:

@@ -22,7 +22,7 @@ from canarybank.encode import CachedEncoder, VectorCache, load_encoder
 from canarybank.engine import Engine, Threads
 from canarybank.errors import StoreError
 from canarybank.experiment.admitted import People, admit_users
-from canarybank.experiment.candidates import gather_candidates
+from canarybank.experiment.candidates import bank_labels, gather_candidates
 from canarybank.experiment.commitment import Commitment, commit, differing_keys
 from canarybank.experiment.config import Config, EncoderConfig
 from canarybank.experiment.designs import Case, Studio, prepare_cached
@@ -32,10 +32,12 @@ from canarybank.experiment.origins import Resolved
 from canarybank.experiment.pools import Pools
 from canarybank.experiment.results import Results, SetupRecord, attack_record, headline_canary
 from canarybank.experiment.roles import canaries_of, chosen_attacks, draw_roles
+from canarybank.experiment.sending import may_send_records, sending_recorded
 from canarybank.experiment.shards import ShardLog, play
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.experiment.writers import build_generator, cached_generator
 from canarybank.experiment.written import pool_record
+from canarybank.generate import Generator
 from canarybank.mechanism import Bank, Mechanism, epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.store import canonical_json, parse_json
@@ -67,9 +69,9 @@ def run_audit(
     with opened_run(resolved, Path(folder), command) as run:
         if run.is_finished:
             return run
-        config = resolved.config
-        work = _Work(config, engine or Threads(config.run.workers), progress, StageCache())
-        ready = work.freeze()
+        work = _work(resolved, engine, progress)
+        with sending_recorded(run, work.config, work.generator):
+            ready = work.freeze()
         commitment = _committed(run, work.commitment(ready))
         if committed is not None:
             committed(commitment.hash)
@@ -84,8 +86,7 @@ def run_audit(
 
 def frozen_audit(resolved: Resolved, *, engine: Engine | None = None, progress: Progress = SILENT) -> "Ready":
     """Return everything that stands before the evaluation; what a run made before is taken from the caches."""
-    config = resolved.config
-    return _Work(config, engine or Threads(config.run.workers), progress, StageCache()).freeze()
+    return _work(resolved, engine, progress).freeze()
 
 
 def mechanism_of(config: Config) -> Mechanism:
@@ -132,24 +133,23 @@ class _Work:
     engine: Engine
     progress: Progress
     cache: StageCache
+    generator: Generator | None
 
     def freeze(self) -> Ready:
         """Walk from users to frozen rules."""
-        config, progress = self.config, self.progress
+        config, progress, generator = self.config, self.progress, self.generator
         attacks, left_out = chosen_attacks(config)
+        if config.bank.source == "generate":
+            bank_labels(config.bank, config.users)  # before users are read: what is not declared cannot be generated
         people = admit_users(config.users, config.cohorts, self.cache, progress)
         encoder = cached_encoder(config.encoder, progress)
         cohorts = draw_roles(config.cohorts, people.users, attacks).encoded(encoder.encode)
-        made = build_generator(config.generator)
-        generator = None if made is None else cached_generator(made)
-        built_in = config.users.source == "chitchat"
-        candidates = gather_candidates(
-            config.bank, people.users, generator, self.cache, built_in=built_in, progress=progress
-        )
+        candidates = gather_candidates(config.bank, config.users, generator, self.cache, progress=progress)
         vectors = encoder.encode(candidates.texts)
         bank = Bank(vectors, candidates.texts).reserve(config.attack.probes, config.cohorts.seed)
         prepared = prepare_cached(cohorts, bank, mechanism_of(config), self.cache)
-        pools = Pools.of(config.attack, encoder, generator, self.cache, progress)
+        writer = generator if may_send_records(config) else None
+        pools = Pools.of(config.attack, encoder, writer, self.cache, progress)
         chosen = {attack: canaries_of(attack, cohorts, config.cohorts, encoder.encode) for attack in attacks}
         cases = self._cases(prepared, chosen, pools)
         notes = (*people.notes, *candidates.notes, *left_out)
@@ -244,6 +244,13 @@ class _Work:
             bank_counters=dict(ready.bank_counters),
             probes=len(prepared.bank.reserved),
         )
+
+
+def _work(resolved: Resolved, engine: Engine | None, progress: Progress) -> _Work:
+    config = resolved.config
+    made = build_generator(config)
+    generator = None if made is None else cached_generator(made)
+    return _Work(config, engine or Threads(config.run.workers), progress, StageCache(), generator)
 
 
 def _notes(cases: Sequence[Case]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from canarybank.errors import ConfigError
-from canarybank.experiment.config import GeneratorConfig
+from canarybank.experiment.config import Config, GeneratorConfig
 from canarybank.generate import (
     CachedGenerator,
     Ceiling,
@@ -18,8 +18,9 @@ from canarybank.store import cache_root
 __all__ = ["build_generator", "cached_generator", "response_file"]
 
 
-def build_generator(config: GeneratorConfig) -> Generator | None:
+def build_generator(whole: Config) -> Generator | None:
     """Return the generator that a configuration names, or None; no model is loaded before its first request."""
+    config = whole.generator
     model = config.model or ""
     match config.kind:
         case "none":
@@ -39,6 +40,7 @@ def build_generator(config: GeneratorConfig) -> Generator | None:
         ceiling=_ceiling(config),
         prefill=config.prefill,
         revision=config.revision,
+        send_records=whole.attack.send_records,
     )
 
 

@@ -12,9 +12,10 @@ from canarybank.generate.llamacpp import LlamaCppGenerator
 from canarybank.generate.openai import OpenAIGenerator
 from canarybank.generate.paraphrase import Paraphrases, make_paraphrases, paraphrase_plan, trigram_similarity
 from canarybank.generate.prompts import Prompt, load_prompt, prompt_names
-from canarybank.generate.protocol import Generator, Request, Response, in_order
+from canarybank.generate.protocol import Generator, Request, Response, in_order, server_of
 from canarybank.generate.retry import Retry
 from canarybank.generate.scripted import ScriptedGenerator
+from canarybank.generate.server import Server
 
 __all__ = [
     "BankStatistics",
@@ -36,6 +37,7 @@ __all__ = [
     "ResponseCache",
     "Retry",
     "ScriptedGenerator",
+    "Server",
     "Spending",
     "Strip",
     "bank_plan",
@@ -48,5 +50,6 @@ __all__ = [
     "outcome_text",
     "paraphrase_plan",
     "prompt_names",
+    "server_of",
     "trigram_similarity",
 ]

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from canarybank.errors import DataError, StoreError
-from canarybank.generate.protocol import Generator, Request, Response
+from canarybank.generate.protocol import Generator, Request, Response, server_of
+from canarybank.generate.server import Server
 from canarybank.store import Log, canonical_json, file_errors, parse_json, write_atomic
 
 __all__ = ["CachedGenerator", "ResponseCache"]
@@ -99,6 +100,11 @@ class CachedGenerator:
     def fingerprint(self) -> str:
         """Return the fingerprint of the generator behind the cache."""
         return self._generator.fingerprint
+
+    @property
+    def server(self) -> Server | None:
+        """Return the server of the generator behind the cache."""
+        return server_of(self._generator)
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         """Answer what the cache holds, ask for the rest once each, and keep every answer before it is passed on."""

@@ -68,6 +68,10 @@ class HFGenerator:
             self._fingerprint = hash_json(["transformers", _content(Path(self._source), self._revision), self._min_p])
         return self._fingerprint
 
+    @property
+    def server(self) -> None:
+        """Return None: nothing leaves this process."""
+
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         """Answer the requests batch by batch, those of like length together."""
         model, tokenizer = self._model()

@@ -48,6 +48,10 @@ class LlamaCppGenerator:
             self._fingerprint = hash_json(["llamacpp", hash_file(self._path)])
         return self._fingerprint
 
+    @property
+    def server(self) -> None:
+        """Return None: nothing leaves this process."""
+
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         """Answer the requests, several at once, each as soon as it is written."""
         server = self._loaded()

@@ -8,7 +8,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from canarybank.errors import ConfigError, GenerationError, InputError, MissingError
 from canarybank.generate.budget import Ceiling, Spending, worst_case
@@ -16,6 +15,7 @@ from canarybank.generate.protocol import Request, Response
 from canarybank.generate.reply import UNREADABLE, read_reply
 from canarybank.generate.retry import Retry, retry_after
 from canarybank.generate.secret import Secret
+from canarybank.generate.server import Server
 from canarybank.store import hash_json
 
 __all__ = ["KEY_VARIABLE", "OpenAIGenerator"]
@@ -23,6 +23,7 @@ __all__ = ["KEY_VARIABLE", "OpenAIGenerator"]
 KEY_VARIABLE = "OPENAI_API_KEY"
 _RETRIED = frozenset({408, 409, 425, 429})
 _SERVER_FAULT = 500
+_REDIRECTS = range(300, 400)
 _SHOWN = 300
 _SHOWN_BODY = 200
 _MEBIBYTE = 2**20
@@ -51,6 +52,9 @@ class OpenAIGenerator:
     ``ceiling`` is checked against the worst case of a request before it is sent. The key is read from the
     environment variable ``key_variable``, or passed in memory; it reaches no log, cache, error or repr.
 
+    Requests go to ``base_url`` alone, or to OpenAI's own server where it is left out; redirects are not followed.
+    Requests that hold users' records are refused unless ``send_records`` allows them. ``server`` counts what was sent.
+
     ``prefill`` says that the server continues a last message of the assistant, as llama.cpp's and vLLM's do;
     otherwise a request's opening is asked for in words. ``limit`` is what the server calls the most tokens of an
     answer (``max_completion_tokens`` on some). ``revision`` marks a model that changed under its name.
@@ -72,13 +76,14 @@ class OpenAIGenerator:
         prefill: bool = False,
         limit: str = "max_tokens",
         revision: str = "",
+        send_records: bool = False,
     ) -> None:
         if concurrency < 1:
             raise InputError(f"At least one request must be in flight, not {concurrency}.")
         if not deadline > 0:
             raise InputError(f"The deadline must be a positive number of seconds, but it is {deadline}.")
         self._model, self._revision, self._prefill, self._limit = model, revision, prefill, limit
-        self._base_url = _checked_url(base_url)
+        self._server, self._send_records = Server.at(base_url), send_records
         self._key = Secret.from_environment(key_variable) if api_key is None else Secret(api_key, key_variable)
         if base_url is None and not self._key.reveal():
             raise ConfigError(
@@ -90,7 +95,7 @@ class OpenAIGenerator:
         self.spending = Spending(ceiling)
 
     def __repr__(self) -> str:
-        return f"OpenAIGenerator({self._model!r}, {self._base_url!r})"
+        return f"OpenAIGenerator({self._model!r}, {self._server.url!r})"
 
     @property
     def name(self) -> str:
@@ -102,8 +107,14 @@ class OpenAIGenerator:
         """Return a fingerprint of the model's name and revision, and of how openings are asked for."""
         return hash_json(["openai", self._model, self._revision, self._prefill])
 
+    @property
+    def server(self) -> Server:
+        """Return the server that requests are sent to, and what was sent so far."""
+        return self._server
+
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         """Answer the requests as their answers arrive; after a failure those in flight are still passed on."""
+        self._refuse_records(requests)
         answers: queue.SimpleQueue[tuple[int, Response] | Exception | None] = queue.SimpleQueue()
         worker = _Worker(self._run(requests, answers), answers)
         try:
@@ -113,6 +124,15 @@ class OpenAIGenerator:
                 yield answer
         finally:
             worker.stop()
+
+    def _refuse_records(self, requests: Sequence[Request]) -> None:
+        """Refuse, before anything is sent, requests that hold users' records where these may not be sent."""
+        if not self._send_records and (held := sum(bool(request.records) for request in requests)):
+            raise ConfigError(
+                f"{held} of {len(requests)} requests to {self._server.url} hold users' records, and nothing allows "
+                "sending them. Set attack.send_records to true to allow it (in Python, send_records=True), or use a "
+                "generator that runs in this process."
+            )
 
     async def _run(self, requests: Sequence[Request], answers: queue.SimpleQueue[Any]) -> None:
         waiting = iter(enumerate(requests))
@@ -143,10 +163,12 @@ class OpenAIGenerator:
             ) from None
         return openai.AsyncOpenAI(
             api_key=self._key.reveal() or "none",
-            base_url=self._base_url,
+            base_url=self._server.url,
             timeout=self._deadline,
             max_retries=0,
-            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [_bounded]}),
+            http_client=openai.DefaultAsyncHttpxClient(
+                event_hooks={"response": [_bounded]}, follow_redirects=False, mounts=self._server.direct
+            ),
         )
 
     async def _answered(self, client: Any, request: Request, settled: asyncio.Condition) -> Response:
@@ -192,6 +214,7 @@ class OpenAIGenerator:
     async def _attempt(self, client: Any, request: Request) -> Response:
         import openai
 
+        self._server.count(request.records)
         try:
             async with asyncio.timeout(self._deadline):
                 raw = await client.chat.completions.with_raw_response.create(
@@ -222,6 +245,11 @@ class OpenAIGenerator:
         status = int(error.status_code)
         again = status in _RETRIED or status >= _SERVER_FAULT
         reason = f"it said {status}: {self._said(error, status)}"
+        if target := error.response.headers.get("location") if status in _REDIRECTS else None:
+            reason = (
+                f"it redirects to {self._key.hide(target)[:_SHOWN]!r} ({status}), and requests go to no address but "
+                "generator.base_url; set it to that address if you trust it"
+            )
         after = retry_after(error.response.headers.get("retry-after"))
         if again and after is not None and after > self._retry.patience:
             reason += f", and asks to wait {after:,.0f} seconds, while {self._retry.patience:,.0f} are waited at most"
@@ -287,20 +315,3 @@ async def _counted(read: Callable[..., AsyncIterator[bytes]], *arguments: Any, *
         if length > _LONGEST_BODY:
             raise _FloodError(f"it sent more than {_LONGEST_BODY // _MEBIBYTE} MiB, which is no answer")
         yield part
-
-
-def _checked_url(base_url: str | None) -> str | None:
-    if base_url is None:
-        return None
-    try:
-        parts = urlsplit(base_url)
-        _ = parts.port
-    except ValueError:
-        raise ConfigError(
-            "The base URL cannot be read; it must be like http://host:port/v1, with a port of at most 65535."
-        ) from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ConfigError("The base URL must be like http://host:port/v1; it lacks http(s) or a host.")
-    if parts.username or parts.password or parts.query:
-        raise ConfigError("The base URL holds a user, a password or a query; keys belong in an environment variable.")
-    return base_url

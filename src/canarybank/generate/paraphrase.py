@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,8 @@ def paraphrase_plan(
 
     def request(slot: int, attempt: int) -> Request:
         record = " ".join(records[slot].replace('"', "'").split()) or "..."
-        return template.request({"record": record}, seed=seed, path=("paraphrase", slot, attempt))
+        asked = template.request({"record": record}, seed=seed, path=("paraphrase", slot, attempt))
+        return replace(asked, records=(records[slot],))
 
     return Plan(len(records), attempts, request, template, cleaning or PARAPHRASE_CLEANING, check, "paraphrases")
 

@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol, Self
 
 from canarybank.errors import DataError, InputError
+from canarybank.generate.server import Server
 from canarybank.store import hash_json
 
-__all__ = ["Generator", "Request", "Response", "in_order"]
+__all__ = ["Generator", "Request", "Response", "in_order", "server_of"]
 
 _KEY_DIGITS = 32
 _LARGEST_SEED = 2**32
@@ -18,7 +19,8 @@ class Request:
     """One question to a generator, with everything that decides the answer's law.
 
     ``opening`` holds words that the answer begins with: a back end that can continue an answer does so, another
-    is asked for it in the prompt. ``label`` says what the answer is for and reaches no model.
+    is asked for it in the prompt. ``label`` says what the answer is for and reaches no model. ``records`` holds the
+    users' records that stand in the prompt: a generator sends such a request only where that is allowed.
     """
 
     prompt: str
@@ -29,6 +31,7 @@ class Request:
     system: str | None = None
     opening: str = ""
     top_p: float = 0.95
+    records: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.prompt.strip():
@@ -45,7 +48,7 @@ class Request:
     def key(self, fingerprint: str) -> str:
         """Return the name of this request's answer by that model: equal for equal prompts and parameters."""
         parameters = asdict(self)
-        del parameters["label"]
+        del parameters["label"], parameters["records"]
         return hash_json([fingerprint, parameters])[:_KEY_DIGITS]
 
     def messages(self, *, prefill: bool = True) -> list[dict[str, str]]:
@@ -103,6 +106,10 @@ class Generator(Protocol):
     def fingerprint(self) -> str:
         """Return the name of the law of the answers."""
 
+    @property
+    def server(self) -> Server | None:
+        """Return the server that requests are sent to, or None where the model runs in this process."""
+
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         """Answer every request once, as (index, response), each as soon as it is there and in any order.
 
@@ -115,3 +122,9 @@ def in_order(generator: Generator, requests: Sequence[Request]) -> list[Response
     """Answer every request and return the responses in the order of the requests."""
     answers = dict(generator.generate(requests))
     return [answers[i] for i in range(len(requests))]
+
+
+def server_of(generator: Generator) -> Server | None:
+    """Return the server of a generator; one that does not say where its requests go counts as a server."""
+    found: Server | None = getattr(generator, "server", Server("a server that the generator does not name"))
+    return found

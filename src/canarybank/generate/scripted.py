@@ -38,6 +38,10 @@ class ScriptedGenerator:
         """Return a fingerprint of the name: two scripts that differ should be named differently."""
         return hash_json(["scripted", self._name])
 
+    @property
+    def server(self) -> None:
+        """Return None: nothing leaves this process."""
+
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         """Answer every request from the script, in order."""
         for index, request in enumerate(requests):

@@ -14,7 +14,7 @@ from canarybank.report.paper import render_pieces, write_pieces
 from canarybank.report.summary import summarise_run
 from canarybank.report.verdict import Tone, Verdict, verdict
 from canarybank.report.write import PAGE, write_report
-from canarybank.report.written import written_lines
+from canarybank.report.written import generator_line, written_lines
 
 __all__ = [
     "PAGE",
@@ -22,6 +22,7 @@ __all__ = [
     "Verdict",
     "evolution_headline",
     "gate_markdown",
+    "generator_line",
     "junit",
     "latex_tables",
     "render_evolution",

@@ -5,11 +5,13 @@ from typing import Any
 
 from canarybank.experiment.evolution import EvolutionRun
 from canarybank.experiment.evolution_results import EvolutionResults, PrefixRecord
+from canarybank.experiment.manifest import Manifest
 from canarybank.report.evolution_figures import epsilon_figure, utility_figure
 from canarybank.report.numbers import epsilon
 from canarybank.report.page import page_of
 from canarybank.report.rows import write_csv, write_parquet
 from canarybank.report.text import clean, label
+from canarybank.report.written import generator_line
 from canarybank.store import write_atomic
 
 __all__ = ["evolution_headline", "render_evolution", "summarise_evolution", "write_evolution"]
@@ -71,7 +73,7 @@ def summarise_evolution(run: EvolutionRun) -> dict[str, Any]:
         "insecure_seed": results.insecure_seed,
         "stopped": None if results.stopped is None else clean(results.stopped, 600),
         "mechanism": plain["mechanism"],
-        "facts": _facts(results, manifest.config),
+        "facts": _facts(results, manifest),
         "rounds": plain["rounds"],
         "utility": plain["utility"],
         "plain": plain["plain"],
@@ -123,14 +125,15 @@ def _shown(prefix: PrefixRecord | None) -> dict[str, Any]:
     }
 
 
-def _facts(results: EvolutionResults, config: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts(results: EvolutionResults, manifest: Manifest) -> list[tuple[str, str]]:
     mechanism, evolve = results.mechanism, results.evolve
-    source = clean(Path(str(config.get("users.source", "?"))).name, 120)
+    source = clean(Path(str(manifest.config.get("users.source", "?"))).name, 120)
     stays = f"{evolve.keep:,}" if evolve.keep is not None else f"{100 * evolve.share:g}% of the entries"
     facts = [
         ("Users", f"{source}; {results.voters:,} could take part in a round"),
         ("Rounds", f"{len(results.rounds)} of {evolve.rounds}; {stays} stay after each"),
         ("Feedback", f"{evolve.feedback}, by {clean(results.generator, 80)}"),
+        *(("Generator", line) for line in [generator_line(manifest)] if line),
         ("Encoder", clean(results.encoder, 80)),
         ("Mechanism", f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:.4g}"),
         ("Delta", _delta(results)),

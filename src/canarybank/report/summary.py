@@ -13,7 +13,7 @@ from canarybank.report.numbers import rule_upper
 from canarybank.report.statements import assumptions, limits
 from canarybank.report.text import clean, label
 from canarybank.report.verdict import strongest, verdict
-from canarybank.report.written import written_lines
+from canarybank.report.written import generator_line, written_lines
 from canarybank.store import hash_file
 
 __all__ = ["summarise_run"]
@@ -57,6 +57,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("Encoder", f"{clean(setup.encoder, 80)}, {setup.dimension:,} dimensions"),
         ("Bank", f"{setup.bank:,} entries, {setup.probes:,} positions for probes"),
         *((name.capitalize(), line) for name, line in written_lines(results).items()),
+        *(("Generator", line) for line in [generator_line(run.manifest)] if line),
         ("Mechanism", f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:g}"),
         ("Delta", f"{mechanism.delta:g}, add or remove one user, one release"),
         ("Trials", f"{audit.trials:,} of each hypothesis of each canary"),

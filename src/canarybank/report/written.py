@@ -2,11 +2,12 @@
 
 from collections import Counter
 
+from canarybank.experiment.manifest import GeneratorRecord, Manifest
 from canarybank.experiment.results import PoolRecord, Results
 from canarybank.generate.counters import outcome_text
 from canarybank.report.text import clean
 
-__all__ = ["written_lines"]
+__all__ = ["generator_line", "written_lines"]
 
 _REASONS = 3
 _LIMIT = 600
@@ -20,6 +21,25 @@ def written_lines(results: Results) -> dict[str, str]:
     if pools := _pools(results):
         lines["paraphrases"] = "; ".join(filter(None, (_similar(pools), _answered(pools))))
     return {name: clean(line, _LIMIT) for name, line in lines.items()}
+
+
+def generator_line(manifest: Manifest) -> str | None:
+    """Say which generators a run asked, where its requests went and what was in them; None where that is unknown."""
+    return "; ".join(map(_asked, manifest.generators)) or None
+
+
+def _asked(record: GeneratorRecord) -> str:
+    name = clean(record.model, 80)
+    if record.server is None:
+        return f"{name}, in the run's own process: nothing was sent"
+    proxy = f" through the proxy {clean(record.proxy, 120)}" if record.proxy else ""
+    to = f"{name} at {clean(record.server, 200)}{proxy}"
+    if record.requests is None:
+        return f"{to}: no request held a user's record"
+    held = f"{record.requests_with_records:,} of them with a user's record ({record.records:,} different ones)"
+    return (
+        f"{to}: {record.requests:,} requests sent, {held if record.requests_with_records else 'no user record in them'}"
+    )
 
 
 def _pools(results: Results) -> list[PoolRecord]:

@@ -10,6 +10,7 @@ from canarybank.experiment.reproduce.piece import Cell, Piece, cell
 from canarybank.experiment.reproduce.published import UNPUBLISHED
 from canarybank.experiment.reproduce.recipe import BUILT_IN, Order, arm_a
 from canarybank.experiment.reproduce.tables import Played, notes_of, run_cells, setup_facts
+from canarybank.experiment.sending import may_send_records, skipped_note
 from canarybank.experiment.sweep import Axis, Point, grid, run_sweep
 from canarybank.experiment.variants import filled, is_default, varied
 
@@ -106,12 +107,13 @@ def _base(order: Order) -> Resolved:
 
 
 def _writes(order: Order) -> bool:
-    """Say whether there are paraphrases: a generator writes them, and the built-in users bring theirs."""
+    """Say whether there are paraphrases: a generator may write them, and the built-in users bring theirs."""
     config = order.resolved.config
-    return config.generator.kind != "none" or (config.users.source == BUILT_IN and order.data is None)
+    written = config.generator.kind != "none" and may_send_records(config)
+    return written or (config.users.source == BUILT_IN and order.data is None)
 
 
 def _left_out(order: Order) -> tuple[str, ...]:
     if _writes(order) or not is_default(order.resolved, "attack.names"):
         return ()
-    return (f"Left out for want of paraphrases: {_WRITTEN}; name a generator by generator.kind to run it.",)
+    return (skipped_note([_WRITTEN], order.resolved.config),)

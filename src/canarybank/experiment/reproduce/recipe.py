@@ -18,6 +18,7 @@ from canarybank.experiment.presets import PRESETS
 from canarybank.experiment.reproduce.published import DATASETS, THEORY
 from canarybank.experiment.results import SetupRecord
 from canarybank.experiment.roles import chosen_attacks, cohort_sizes, draw_roles
+from canarybank.experiment.sending import may_send_records, refuse_sending
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.experiment.variants import filled, is_default, varied
 from canarybank.generate.bank import bank_plan
@@ -175,7 +176,8 @@ def _own(config: Config) -> dict[str, Any]:
     """Return what depends on whether the users are the built-in ones: they have a light encoder and paraphrases."""
     if config.users.source != BUILT_IN:
         return {"encoder.name": "minilm", "attack.names": ("available",)}
-    fixed = {"cohorts.fixed": ("embedded",)} if config.generator.kind == "none" else {}
+    shipped = config.generator.kind == "none" or not may_send_records(config)
+    fixed = {"cohorts.fixed": ("embedded",)} if shipped else {}
     return {"encoder.name": "wordllama", "attack.names": ("available",), **fixed}
 
 
@@ -226,6 +228,11 @@ def _shown_examples(resolved: Resolved, order: Order) -> Resolved:
             "Arm B is a bank whose generator saw public examples, and no generator is named; set --generator.kind, or "
             "give the bank's file by --bank-b."
         )
+    refuse_sending(
+        resolved.config,
+        "Arm B shows the generator records of users outside all cohorts as public examples. It",
+        "give the bank's file by --bank-b",
+    )
     size = resolved.config.bank.size if _sized(order) else _bank_size(order)
     prompt = order.prompt_b or _PROMPTS_B.get(dataset_of(resolved.config) or "")
     made = {"bank.source": "generate", "bank.size": size, "bank.prompt": prompt}
@@ -235,12 +242,11 @@ def _shown_examples(resolved: Resolved, order: Order) -> Resolved:
 def _checked(resolved: Resolved, order: Order) -> Resolved:
     """Refuse a bank that cannot be read or asked for, so that nothing is played in vain."""
     config = resolved.config
-    users = admit_users(config.users, config.cohorts, order.cache, order.progress).users
     if config.bank.source != "generate":
-        gather_candidates(config.bank, users, None, order.cache)
+        gather_candidates(config.bank, config.users, None, order.cache)
         return resolved
     prompt, examples = bank_prompt(config.bank)
-    bank_plan(config.bank.size or BANK, bank_labels(config.bank, users), prompt=prompt, examples=examples)
+    bank_plan(config.bank.size or BANK, bank_labels(config.bank, config.users), prompt=prompt, examples=examples)
     return resolved
 
 
