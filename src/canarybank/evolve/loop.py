@@ -27,7 +27,15 @@ from canarybank.evolve.selection import Keep
 from canarybank.generate import CachedGenerator, CandidateBank, Generator, ResponseCache
 from canarybank.mechanism import Bank, Mechanism
 from canarybank.progress import SILENT, Progress, Stage
-from canarybank.store import canonical_json, hash_array, lock_folder, parse_json, read_json, write_json
+from canarybank.store import (
+    canonical_json,
+    hash_array,
+    lock_folder,
+    parse_json,
+    read_checked,
+    write_checked,
+    write_json,
+)
 from canarybank.users import Users
 
 __all__ = ["Run", "evolve"]
@@ -250,8 +258,8 @@ def _declare(path: Path, declaration: dict[str, Any]) -> None:
     """Write down what a run does, or hold a resumed run to what was written."""
     plain = parse_json(canonical_json(declaration), path)
     if not path.exists():
-        write_json(path, plain)
-    elif changed := differences(read_json(path), plain):
+        write_checked(path, plain)
+    elif changed := differences(read_checked(path, or_unmarked=True), plain):
         raise ConfigError(
             f"The run in {str(path.parent)!r} was started with other settings: {'; '.join(changed)}. "
             "Restore them to resume it, or start a new run in another folder."
