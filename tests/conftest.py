@@ -89,7 +89,7 @@ def pytest_terminal_summary(terminalreporter):
     if totals:
         terminalreporter.section("counted")
     for name, numbers in sorted(totals.items()):
-        terminalreporter.line(f"{name}: {', '.join(f'{n:,} {word}' for word, n in numbers.items())}")
+        terminalreporter.line(f"{name}: {', '.join(f'{n:,} {word.replace("_", " ")}' for word, n in numbers.items())}")
 
 
 @pytest.fixture(scope="session")

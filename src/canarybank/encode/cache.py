@@ -36,8 +36,8 @@ class VectorCache:
 
     def shelf(self, encoder: Encoder) -> Shelf:
         """Return the shelf of an encoder."""
-        tighten(self.folder)
-        return Shelf(self.folder / encoder.fingerprint[:32], encoder.name, encoder.fingerprint, encoder.dimension)
+        folder = tighten(tighten(self.folder) / encoder.fingerprint[:32])
+        return Shelf(folder, encoder.name, encoder.fingerprint, encoder.dimension)
 
     def usage(self) -> tuple[ShelfUsage, ...]:
         """Return what each encoder's vectors take on disk, largest first."""
