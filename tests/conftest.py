@@ -89,7 +89,8 @@ def pytest_terminal_summary(terminalreporter):
     if totals:
         terminalreporter.section("counted")
     for name, numbers in sorted(totals.items()):
-        terminalreporter.line(f"{name}: {', '.join(f'{n:,} {word.replace("_", " ")}' for word, n in numbers.items())}")
+        words = ", ".join(f"{number:,} {word.replace('_', ' ')}" for word, number in numbers.items())
+        terminalreporter.line(f"{name}: {words}")
 
 
 @pytest.fixture(scope="session")
