@@ -27,7 +27,15 @@ from canarybank.evolve.selection import Keep
 from canarybank.generate import CachedGenerator, CandidateBank, Generator, ResponseCache
 from canarybank.mechanism import Account, Bank, Mechanism
 from canarybank.progress import SILENT, Progress, Stage
-from canarybank.store import canonical_json, hash_array, lock_folder, parse_json, read_json, write_json
+from canarybank.store import (
+    canonical_json,
+    hash_array,
+    lock_folder,
+    parse_json,
+    read_checked,
+    write_checked,
+    write_json,
+)
 from canarybank.users import Users
 
 __all__ = ["ACCOUNT", "Run", "evolve"]
@@ -288,9 +296,9 @@ def _declare(path: Path, declaration: dict[str, Any]) -> None:
     """Write down what a run does, or hold a resumed run to what was written."""
     plain = parse_json(canonical_json(declaration), path)
     if not path.exists():
-        write_json(path, plain)
+        write_checked(path, plain)
         return
-    declared = read_json(path)
+    declared = read_checked(path, or_unmarked=True)
     if declared.get("version") != plain["version"]:
         raise ConfigError(
             f"The run in {str(path.parent)!r} has layout {declared.get('version')!r}, and this version of canarybank "
@@ -307,5 +315,5 @@ def _declare(path: Path, declaration: dict[str, Any]) -> None:
 def _kept_id(path: Path, fresh: str) -> str:
     """Return the id by which a budget account knows the run in a folder; the first call writes it down."""
     if not path.exists():
-        write_json(path, {"run": fresh})
-    return str(read_json(path)["run"])
+        write_checked(path, {"run": fresh})
+    return str(read_checked(path)["run"])

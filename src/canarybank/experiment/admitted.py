@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,9 @@ from canarybank.users import (
     Source,
     Users,
     admit,
-    load_users,
-    save_users,
+    pack_users,
     source,
+    unpack_users,
 )
 
 __all__ = ["People", "admission", "admit_users", "users_key", "users_source"]
@@ -62,7 +61,7 @@ def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, 
     def report_of() -> dict[str, Any]:
         return (made or [_admit(given, rule, progress)])[0].report.as_dict()
 
-    users = cache.file("users", key, "parquet", make, load_users, _save)
+    users = cache.packed("users", key, make, pack_users, unpack_users)
     report = cache.document("users", key, report_of)
     if config.cap is not None or given.format.name in ADMISSIONS:
         return _noted(People(users, report), rule.cap, cohorts)
@@ -123,10 +122,6 @@ def users_key(given: Source, rule: Admission) -> str:
 def _shape(value: Any) -> dict[str, Any]:
     """Return the fields of a format, which is a dataclass."""
     return asdict(value)
-
-
-def _save(path: Path, users: Users) -> None:
-    save_users(users, path)
 
 
 def _columns(config: UsersConfig) -> Columns | None:

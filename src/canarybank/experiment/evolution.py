@@ -51,7 +51,7 @@ from canarybank.experiment.sending import sending_recorded
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.mechanism import Account
 from canarybank.progress import SILENT, Progress
-from canarybank.store import read_json, write_atomic
+from canarybank.store import read_checked, write_atomic
 
 __all__ = ["EVOLUTION", "PLAIN", "EvolutionRun", "run_evolution"]
 
@@ -198,7 +198,7 @@ class _Work:
         path, folder = self.scene.plan.account, self.folder / EVOLUTION
         if path is None or not self.scene.plan.is_real:
             return None
-        return account_record(Account(path), str(read_json(folder / ACCOUNT)["run"]))
+        return account_record(Account(path), str(read_checked(folder / ACCOUNT)["run"]))
 
     def _tell(self, name: str, done: Round) -> None:
         if self.told is not None:

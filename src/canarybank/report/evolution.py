@@ -12,7 +12,7 @@ from canarybank.report.page import page_of
 from canarybank.report.rows import write_csv, write_parquet
 from canarybank.report.text import clean, label
 from canarybank.report.written import generator_line
-from canarybank.store import write_atomic
+from canarybank.store import PRIVATE, SHAREABLE, write_atomic
 
 __all__ = ["evolution_headline", "render_evolution", "summarise_evolution", "write_evolution"]
 
@@ -20,17 +20,21 @@ PAGE = "report.html"
 _COMMAND = 2000
 
 
-def write_evolution(run: EvolutionRun, folder: Path | str | None = None) -> tuple[Path, ...]:
+def write_evolution(
+    run: EvolutionRun, folder: Path | str | None = None, *, shareable: bool = False
+) -> tuple[Path, ...]:
     """Write the page and the table of rounds of a finished evolution; return their paths, the page first.
 
-    They go into the run's own folder unless another is given. The same run gives the same bytes.
+    They go into the run's own folder unless another is given. The same run gives the same bytes. Only their owner may
+    read them, unless they are made shareable.
     """
+    mode = SHAREABLE if shareable else PRIVATE
     target = run.folder if folder is None else Path(folder)
     rows = round_rows(run.results)
-    write_atomic(target / PAGE, render_evolution(run))
+    write_atomic(target / PAGE, render_evolution(run), mode=mode)
     if rows:
-        write_csv(rows, target / "rounds.csv")
-        write_parquet(rows, target / "rounds.parquet")
+        write_csv(rows, target / "rounds.csv", mode=mode)
+        write_parquet(rows, target / "rounds.parquet", mode=mode)
     return tuple(target / name for name in (PAGE, *(("rounds.csv", "rounds.parquet") if rows else ())))
 
 

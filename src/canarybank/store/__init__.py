@@ -3,13 +3,20 @@
 Locks and the log need a POSIX system, for they stand on ``flock``; everything else works anywhere.
 """
 
-from canarybank.store.documents import canonical_json, parse_json, read_json, write_json
+from canarybank.store.documents import canonical_json, parse_json, read_checked, read_json, write_checked, write_json
 from canarybank.store.files import (
+    BY_UMASK,
+    PRIVATE,
+    SHAREABLE,
     atomic_writer,
+    discard,
     file_errors,
+    go_on_without,
     make_folder,
+    private_folder,
     set_aside,
     sweep_temporaries,
+    tighten,
     write_atomic,
 )
 from canarybank.store.hashes import (
@@ -28,6 +35,9 @@ from canarybank.store.pruning import StoredFile, prune_files, stored_files, swee
 from canarybank.store.segments import Segment, write_segment
 
 __all__ = [
+    "BY_UMASK",
+    "PRIVATE",
+    "SHAREABLE",
     "Holder",
     "Log",
     "LogContents",
@@ -37,7 +47,9 @@ __all__ = [
     "atomic_writer",
     "cache_root",
     "canonical_json",
+    "discard",
     "file_errors",
+    "go_on_without",
     "hash_array",
     "hash_bytes",
     "hash_file",
@@ -47,13 +59,17 @@ __all__ = [
     "lock_folder",
     "make_folder",
     "parse_json",
+    "private_folder",
     "prune_files",
+    "read_checked",
     "read_json",
     "set_aside",
     "stored_files",
     "sweep_folders",
     "sweep_temporaries",
+    "tighten",
     "write_atomic",
+    "write_checked",
     "write_json",
     "write_segment",
 ]
