@@ -11,7 +11,7 @@ from typing import Any
 
 from canarybank.errors import DataError, StoreError
 from canarybank.generate.protocol import Generator, Request, Response
-from canarybank.store import Log, canonical_json, file_errors, parse_json, write_atomic
+from canarybank.store import Log, canonical_json, file_errors, parse_json, require_file, write_atomic
 
 __all__ = ["CachedGenerator", "ResponseCache"]
 
@@ -129,13 +129,14 @@ class CachedGenerator:
 
 
 def _exported(path: Path) -> Iterator[tuple[str, Response]]:
+    require_file(path)
     with file_errors(path, "read"):
         data = path.read_bytes()
     try:
         lines = gzip.decompress(data).decode().splitlines()
     except (EOFError, OSError, ValueError, zlib.error) as error:
         raise DataError(f"{str(path)!r} is no exported response cache ({error}); export it anew.") from None
-    header = parse_json(lines[0] if lines else "null", path)
+    header = parse_json(lines[0] if lines else "null", path, given=True)
     if not isinstance(header, dict) or header.get("format") != _HEADER or header.get("version") != _VERSION:
         raise DataError(f"{str(path)!r} is no exported response cache of version {_VERSION}; export it anew.")
     if header.get("responses") != len(lines) - 1:

@@ -8,6 +8,7 @@ from canarybank.store.files import (
     atomic_writer,
     file_errors,
     make_folder,
+    require_file,
     set_aside,
     sweep_temporaries,
     write_atomic,
@@ -24,6 +25,7 @@ from canarybank.store.hashes import (
 from canarybank.store.locations import cache_root
 from canarybank.store.locks import Holder, lock_folder
 from canarybank.store.log import Log, LogContents
+from canarybank.store.parquet import check_parquet, parquet_errors
 from canarybank.store.pruning import StoredFile, prune_files, stored_files, sweep_folders
 from canarybank.store.segments import Segment, write_segment
 
@@ -37,6 +39,7 @@ __all__ = [
     "atomic_writer",
     "cache_root",
     "canonical_json",
+    "check_parquet",
     "file_errors",
     "hash_array",
     "hash_bytes",
@@ -46,9 +49,11 @@ __all__ = [
     "hash_text",
     "lock_folder",
     "make_folder",
+    "parquet_errors",
     "parse_json",
     "prune_files",
     "read_json",
+    "require_file",
     "set_aside",
     "stored_files",
     "sweep_folders",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from canarybank.errors import InputError, StoreError
+from canarybank.errors import DataError, InputError, StoreError
 from canarybank.store.files import file_errors, write_atomic
 
 __all__ = ["canonical_json", "parse_json", "read_json", "write_json"]
@@ -26,11 +26,13 @@ def canonical_json(value: Any, *, indent: int | None = None) -> str:
         raise InputError(f"This value has no canonical JSON form: {error}; write plain finite values only.") from error
 
 
-def parse_json(text: str | bytes, source: Path | str) -> Any:
-    """Parse JSON that came from some source, or say where it is broken."""
+def parse_json(text: str | bytes, source: Path | str, *, given: bool = False) -> Any:
+    """Parse JSON that came from some source, or say where it is broken; ``given`` is what a user wrote, not we."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
+        if given:
+            raise DataError(f"{str(source)!r} is not JSON ({error}); mend it or write it again.") from error
         raise StoreError(
             f"{str(source)!r} is not JSON ({error}); it was altered or cut short, so restore it or delete it."
         ) from error

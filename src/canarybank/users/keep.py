@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from canarybank.errors import DataError
-from canarybank.store import atomic_writer
+from canarybank.store import atomic_writer, parquet_errors
 from canarybank.users.files import opened
 from canarybank.users.records import Users
 
@@ -36,10 +36,8 @@ def load_users(path: str | Path) -> Users:
     path = Path(path)
     with opened(path):
         pass
-    try:
+    with parquet_errors(path, "admit the users again"):
         frame = pl.read_parquet(path, glob=False)
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path} cannot be read as Parquet ({error}); admit the users again.") from error
     if [*frame.columns, "label"][:3] != ["user", "text", "label"] or set(frame.dtypes) != {pl.String}:
         raise DataError(f"{path} has columns {frame.columns}, not those of saved users; admit the users again.")
     names = frame["user"].to_list()
