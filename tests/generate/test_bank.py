@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from canarybank.errors import DataError, GenerationError, InputError, StoreError
+from canarybank.errors import DataError, GenerationError, InputError
 from canarybank.generate import CandidateBank, Prompt, ScriptedGenerator, bank_plan, load_prompt, make_bank
 
 NOUNS = [

@@ -3,7 +3,7 @@
 Locks and the log need a POSIX system, for they stand on ``flock``; everything else works anywhere.
 """
 
-from canarybank.store.documents import canonical_json, parse_json, read_json, write_json
+from canarybank.store.documents import canonical_json, inert_cell, parse_json, read_json, write_json
 from canarybank.store.files import (
     atomic_writer,
     file_errors,
@@ -47,6 +47,7 @@ __all__ = [
     "hash_folder",
     "hash_json",
     "hash_text",
+    "inert_cell",
     "lock_folder",
     "make_folder",
     "parquet_errors",

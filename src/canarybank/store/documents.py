@@ -9,7 +9,10 @@ import numpy as np
 from canarybank.errors import DataError, InputError, StoreError
 from canarybank.store.files import file_errors, write_atomic
 
-__all__ = ["canonical_json", "parse_json", "read_json", "write_json"]
+__all__ = ["canonical_json", "inert_cell", "parse_json", "read_json", "write_json"]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a cell begins that a spreadsheet takes for a formula."""
 
 
 def canonical_json(value: Any, *, indent: int | None = None) -> str:
@@ -48,6 +51,11 @@ def read_json(path: Path | str) -> Any:
 def write_json(path: Path | str, value: Any, *, indent: int | None = 2, durable: bool = True) -> None:
     """Write a value as a canonical JSON document, whole or not at all, ending in a newline."""
     write_atomic(path, canonical_json(value, indent=indent) + "\n", durable=durable)
+
+
+def inert_cell(value: Any) -> Any:
+    """Return a cell of a CSV file so that a spreadsheet takes it for text: one that it would run gets an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _plain(value: object) -> object:
