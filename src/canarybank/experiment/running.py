@@ -148,7 +148,7 @@ class _Work:
         )
         vectors = encoder.encode(candidates.texts)
         bank = Bank(vectors, candidates.texts).reserve(config.attack.probes, config.cohorts.seed)
-        prepared = prepare_cached(cohorts, bank, mechanism_of(config), self.cache)
+        prepared = prepare_cached(cohorts, bank, mechanism_of(config), self.cache, progress)
         pools = Pools.of(config.attack, encoder, generator, self.cache, progress)
         chosen = {attack: canaries_of(attack, cohorts, config.cohorts, encoder.encode) for attack in attacks}
         cases = self._cases(prepared, chosen, pools)

@@ -209,7 +209,7 @@ def _checked_encoding(encoding: str) -> str:
     except (LookupError, ValueError) as error:
         raise InputError(f"There is no encoding {encoding!r}; use utf-8 or latin-1, for example.") from error
     try:
-        is_ascii = _PROBE.encode().decode(known) == _PROBE and _PROBE.encode(known) == _PROBE.encode()
+        is_ascii = _PROBE.encode(known) == _PROBE.encode() and _PROBE.encode().decode(known) == _PROBE
     except (LookupError, ValueError, TypeError):  # base64, rot13, undefined: codecs of something other than text
         is_ascii = False
     if not is_ascii:
