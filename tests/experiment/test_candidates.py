@@ -59,9 +59,9 @@ def test_another_column_may_be_named(tmp_path):
         ("a.csv", b'text\n"' + b"x\n" * 99_999, r"quote opened on line 2 of .* is not closed by .* the quote twice"),
         ("a.csv", b"text,text\none,two\n", r"2 columns named 'text'; rename"),
         ("a.csv", b"text" + b"x" * 140_000 + b"\n", r"row on line 1 of .* cannot be read: field larger"),
-        ("a.csv", b"", "no line that names its columns"),
+        ("a.csv", b"", "is empty"),
         ("a.xls", b"text\n", "does not tell its format"),
-        ("a.parquet", b"text\n", "no parquet file"),
+        ("a.parquet", b"text\n", "cannot be read as Parquet"),
     ],
 )
 def test_a_file_that_is_no_bank_is_named(tmp_path, name, content, message):

@@ -10,7 +10,7 @@ from canarybank.errors import ColumnError, ConfigError, DataError
 from canarybank.experiment.config import CohortsConfig, UsersConfig
 from canarybank.experiment.stage_cache import StageCache, stage_key
 from canarybank.progress import SILENT, Progress
-from canarybank.store import hash_file
+from canarybank.store import hash_file, require_file
 from canarybank.users import (
     ADMISSIONS,
     Admission,
@@ -113,8 +113,8 @@ def users_key(given: Source, rule: Admission) -> str:
     """Return the content address of the admitted users: the file's bytes, how it is read, and who is admitted."""
     chosen = asdict(rule) | {"labels": sorted(rule.labels) if rule.labels else None}
     shape = {name: str(value) for name, value in _shape(given.format).items()}
-    if not given.built_in and not given.path.is_file():
-        raise DataError(f"There is no file of users {str(given.path)!r}; check users.source.")
+    if not given.built_in:
+        require_file(given.path, "file of users")
     content = "chitchat-dataset 0.9.0" if given.built_in else hash_file(given.path)
     return stage_key("users", reading=_READING, content=content, format=shape, strict=given.strict, admission=chosen)
 

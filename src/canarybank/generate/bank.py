@@ -68,7 +68,7 @@ class CandidateBank:
         """Read a bank from parquet: a column text, and label where there is one."""
         frame, metadata = read_table(path)
         texts, labels = text_column(frame, "text", path), label_column(frame, path)
-        provenance = parse_json(metadata.get(_METADATA, "{}"), path)
+        provenance = parse_json(metadata.get(_METADATA, "{}"), path, given=True)
         if not isinstance(provenance, dict):
             raise DataError(
                 f"The metadata {_METADATA!r} of {str(path)!r} is {provenance!r:.60}, not a JSON object that tells how "

@@ -12,7 +12,16 @@ from typing import Any
 from canarybank.errors import DataError, StoreError
 from canarybank.generate.protocol import Generator, Request, Response, server_of
 from canarybank.generate.server import Server
-from canarybank.store import Log, LogContents, canonical_json, file_errors, parse_json, set_aside, write_atomic
+from canarybank.store import (
+    Log,
+    LogContents,
+    canonical_json,
+    file_errors,
+    parse_json,
+    require_file,
+    set_aside,
+    write_atomic,
+)
 
 __all__ = ["CachedGenerator", "ResponseCache"]
 
@@ -150,13 +159,14 @@ def _contents(log: Log) -> LogContents:
 
 
 def _exported(path: Path) -> Iterator[tuple[str, Response]]:
+    require_file(path)
     with file_errors(path, "read"):
         data = path.read_bytes()
     try:
         lines = gzip.decompress(data).decode().splitlines()
     except (EOFError, OSError, ValueError, zlib.error) as error:
         raise DataError(f"{str(path)!r} is no exported response cache ({error}); export it anew.") from None
-    header = parse_json(lines[0] if lines else "null", path)
+    header = parse_json(lines[0] if lines else "null", path, given=True)
     if not isinstance(header, dict) or header.get("format") != _HEADER or header.get("version") != _VERSION:
         raise DataError(f"{str(path)!r} is no exported response cache of version {_VERSION}; export it anew.")
     if header.get("responses") != len(lines) - 1:

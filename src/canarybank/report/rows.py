@@ -8,11 +8,10 @@ from canarybank.experiment.results import AttackRecord, CanaryRecord, Results
 from canarybank.mechanism import Mechanism
 from canarybank.report.numbers import rule_upper
 from canarybank.report.text import label
-from canarybank.store import PRIVATE, write_atomic
+from canarybank.store import PRIVATE, inert_cell, write_atomic
 
 __all__ = ["result_rows", "write_csv", "write_parquet"]
 
-_FORMULA = ("=", "+", "-", "@")
 
 
 def result_rows(results: Results) -> list[dict[str, Any]]:
@@ -28,7 +27,7 @@ def write_csv(rows: list[dict[str, Any]], path: Path, *, mode: int | None = PRIV
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _inert(value) for name, value in row.items()} for row in rows)
+    writer.writerows({name: inert_cell(value) for name, value in row.items()} for row in rows)
     write_atomic(path, text.getvalue(), mode=mode)
 
 
@@ -76,5 +75,3 @@ def _number(value: float | None) -> float:
     return float("inf") if value is None else value
 
 
-def _inert(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

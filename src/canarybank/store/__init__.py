@@ -3,7 +3,15 @@
 Locks and the log need a POSIX system, for they stand on ``flock``; everything else works anywhere.
 """
 
-from canarybank.store.documents import canonical_json, parse_json, read_checked, read_json, write_checked, write_json
+from canarybank.store.documents import (
+    canonical_json,
+    inert_cell,
+    parse_json,
+    read_checked,
+    read_json,
+    write_checked,
+    write_json,
+)
 from canarybank.store.files import (
     BY_UMASK,
     PRIVATE,
@@ -14,6 +22,7 @@ from canarybank.store.files import (
     go_on_without,
     make_folder,
     private_folder,
+    require_file,
     set_aside,
     sweep_temporaries,
     tighten,
@@ -31,6 +40,7 @@ from canarybank.store.hashes import (
 from canarybank.store.locations import cache_root
 from canarybank.store.locks import Holder, lock_folder
 from canarybank.store.log import Log, LogContents
+from canarybank.store.parquet import check_parquet, parquet_errors
 from canarybank.store.pruning import StoredFile, prune_files, stored_files, sweep_folders
 from canarybank.store.segments import Segment, write_segment
 
@@ -47,6 +57,7 @@ __all__ = [
     "atomic_writer",
     "cache_root",
     "canonical_json",
+    "check_parquet",
     "discard",
     "file_errors",
     "go_on_without",
@@ -56,13 +67,16 @@ __all__ = [
     "hash_folder",
     "hash_json",
     "hash_text",
+    "inert_cell",
     "lock_folder",
     "make_folder",
+    "parquet_errors",
     "parse_json",
     "private_folder",
     "prune_files",
     "read_checked",
     "read_json",
+    "require_file",
     "set_aside",
     "stored_files",
     "sweep_folders",

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from canarybank.errors import InputError, StoreError
+from canarybank.errors import DataError, InputError, StoreError
 from canarybank.store.files import file_errors, write_atomic
 
-__all__ = ["canonical_json", "parse_json", "read_checked", "read_json", "write_checked", "write_json"]
+__all__ = ["canonical_json", "inert_cell", "parse_json", "read_checked", "read_json", "write_checked", "write_json"]
 
 _CHECKSUM = "sha256"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a cell begins that a spreadsheet takes for a formula."""
 
 
 def canonical_json(value: Any, *, indent: int | None = None) -> str:
@@ -30,11 +32,13 @@ def canonical_json(value: Any, *, indent: int | None = None) -> str:
         raise InputError(f"This value has no canonical JSON form: {error}; write plain finite values only.") from error
 
 
-def parse_json(text: str | bytes, source: Path | str) -> Any:
-    """Parse JSON that came from some source, or say where it is broken."""
+def parse_json(text: str | bytes, source: Path | str, *, given: bool = False) -> Any:
+    """Parse JSON that came from some source, or say where it is broken; ``given`` is what a user wrote, not we."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
+        if given:
+            raise DataError(f"{str(source)!r} is not JSON ({error}); mend it or write it again.") from error
         raise StoreError(
             f"{str(source)!r} is not JSON ({error}); it was altered or cut short, so restore it or delete it."
         ) from error
@@ -72,6 +76,11 @@ def read_checked(path: Path | str, *, or_unmarked: bool = False) -> dict[str, An
 
 def _checksum(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(dict(value)).encode()).hexdigest()
+
+
+def inert_cell(value: Any) -> Any:
+    """Return a cell of a CSV file so that a spreadsheet takes it for text: one that it would run gets an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _plain(value: object) -> object:

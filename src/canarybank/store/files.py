@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from canarybank.errors import StoreError
+from canarybank.errors import DataError, StoreError
 
 __all__ = [
     "BY_UMASK",
@@ -36,6 +36,7 @@ __all__ = [
     "make_folder",
     "open_private",
     "private_folder",
+    "require_file",
     "set_aside",
     "sweep_temporaries",
     "sync_folder",
@@ -73,15 +74,47 @@ _REASONS = {
     errno.EIO: "the disk reports a fault; check the disk",
 }
 
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
 
 @contextlib.contextmanager
 def file_errors(path: Path | str, doing: str = "write") -> Iterator[None]:
-    """Turn an operating system's error inside the context into a StoreError that says what to do."""
+    """Turn an operating system's error inside the context into a StoreError that says what to do.
+
+    What is to be read must be a regular file: a device may have no end, and a pipe may never begin.
+    """
     try:
+        if doing == "read" and (kind := _other_kind(path)):
+            raise StoreError(f"Cannot read {os.fspath(path)!r}: it is {kind}, not a regular file; move it away.")
         yield
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, f"the system says {error.strerror or error}; check the disk and folder")
         raise StoreError(f"Cannot {doing} {os.fspath(path)!r}: {reason}.") from error
+
+
+def require_file(path: Path | str, what: str = "file") -> None:
+    """Refuse an input that is not there or is no regular file: a folder, device, pipe or socket."""
+    if kind := _other_kind(path):
+        raise DataError(f"{os.fspath(path)!r} is {kind}, not a regular file; name a file, or save it to one first.")
+    if not Path(path).exists():
+        raise DataError(f"There is no {what} {os.fspath(path)!r}; check the path.")
+
+
+def _other_kind(path: Path | str) -> str | None:
+    """Return what stands at a path where it is no regular file, and None where it is one or nothing is there."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116, of a path or a string
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISREG(mode):
+        return None
+    return next((name for is_kind, name in _KINDS if is_kind(mode)), "a special file")
 
 
 def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True, mode: int | None = PRIVATE) -> None:

@@ -5,6 +5,7 @@ import io
 import numpy as np
 
 from canarybank.errors import DataError
+from canarybank.store import parquet_errors
 from canarybank.users.records import Users
 
 __all__ = ["pack_users", "unpack_users"]
@@ -29,10 +30,8 @@ def unpack_users(data: bytes) -> Users:
     """Return the users that ``pack_users`` packed, in the same order, with the same hash."""
     import polars as pl
 
-    try:
+    with parquet_errors("the kept users", "admit them again"):
         frame = pl.read_parquet(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise DataError(f"The kept users cannot be read as Parquet ({error}); admit them again.") from error
     if [*frame.columns, "label"][:3] != ["user", "text", "label"] or set(frame.dtypes) != {pl.String}:
         raise DataError(f"The kept users have the columns {frame.columns}, not those of packed ones; admit them again.")
     names = frame["user"].to_list()
