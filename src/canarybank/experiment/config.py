@@ -107,7 +107,9 @@ class CohortsConfig(_Section):
     )
     canaries: Count = Field(default=5, description="The canaries of each attack.")
     shared: bool = Field(
-        default=False, description="Whether all attacks with real canaries have the same; if not, each draws its own."
+        default=False,
+        description="Whether all attacks on real users have the same canaries, and all nonce attacks the same nonces; "
+        "if not, each attack draws its own.",
     )
     fixed: Names = Field(
         default=(),

@@ -108,6 +108,7 @@ class Studio:
     def _design_key(self, attack: Attack, canary: Canary, pool: Pool | None) -> str:
         return stage_key(
             "design",
+            ties="by position",
             attack=[attack.canary, attack.pool, attack.selection],
             canary=[canary.id, hash_array(canary.vectors)],
             pool=None if pool is None else [hash_array(pool.vectors), pool.sources, pool.texts],
