@@ -37,10 +37,10 @@ lint: $(VENV)/.test  ## ruff, import-linter and mypy
 
 test: lint  ## lint, types and all tests
 	@tools/install-chromium || true
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 test-slow: $(VENV)/.test  ## the tests that take minutes each
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -o timeout=3600 -o faulthandler_timeout=3900
 
 bench: $(VENV)/.test  ## the literal way and ours in one process, as ratios
 	$(BIN)/python bench/run.py

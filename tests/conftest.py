@@ -1,17 +1,20 @@
 """Keep all tests offline, and hold what tests of several rooms share: a small world, and an evolution in it.
 
-Connections that would leave this machine are refused, here and in each Python started.
+``count`` is for loops that say how many cases they tried. Connections that would leave this machine are refused, here
+and in each Python started.
 """
 
 import contextlib
 import os
 import runpy
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+COUNTED = "counted"
 GUARD = Path(__file__).parent / "guard"
 WORDS = [
     "the",
@@ -56,6 +59,38 @@ if str(GUARD) not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(GUARD), os.environ.get("PYTHONPATH")]))
 if "sitecustomize" not in sys.modules or Path(sys.modules["sitecustomize"].__file__ or "").parent != GUARD:
     runpy.run_path(str(GUARD / "sitecustomize.py"))
+
+
+@pytest.fixture
+def count(request):
+    """Return a function that adds up what a loop did: ``count("caches", corruptions=400, silent=0)``.
+
+    The end of the run prints one line for each name, summed over all tests and workers: see
+    ``pytest_terminal_summary``.
+    """
+
+    def add(name: str, **numbers: int) -> None:
+        request.node.user_properties.append((COUNTED, [name, numbers]))
+
+    return add
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print what the loops counted, such as "caches: 400 corruptions, 0 silent"."""
+    totals: dict[str, Counter[str]] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call":
+                for kind, value in report.user_properties:
+                    if kind == COUNTED:
+                        name, numbers = value
+                        # Adding counters drops zeros, and a zero is what most of these lines are for.
+                        totals.setdefault(name, Counter()).update(numbers)
+    if totals:
+        terminalreporter.section("counted")
+    for name, numbers in sorted(totals.items()):
+        words = ", ".join(f"{number:,} {word.replace('_', ' ')}" for word, number in numbers.items())
+        terminalreporter.line(f"{name}: {words}")
 
 
 @pytest.fixture(scope="session")

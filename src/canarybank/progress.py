@@ -7,6 +7,7 @@ library call stays silent.
 import sys
 import threading
 import time
+import unicodedata
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-__all__ = ["SILENT", "Bars", "Lines", "Progress", "Silent", "Stage", "for_stream"]
+__all__ = ["SILENT", "Bars", "Lines", "Progress", "Silent", "Stage", "for_stream", "printable"]
 
 _LINE_EVERY_SECONDS = 5.0
 _SHORT_SECONDS = 1.0
@@ -26,6 +27,22 @@ _WIDE = 110
 _MILLION = 1_000_000
 _SLOW = 10
 """Rates below this are shown with two digits, for a whole number would say too little."""
+
+
+def printable(text: str) -> str:
+    """Return text that is safe to print: controls of the terminal and of the direction of writing are replaced.
+
+    A file's name, a user's id, a key of somebody else's file or a server's message may hold escape sequences, and a
+    terminal must not obey them.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        char
+        if char.isprintable() or char == "\n" or unicodedata.category(char) == "Zs"
+        else "\N{REPLACEMENT CHARACTER}"
+        for char in text
+    )
 
 
 class Stage(Protocol):
@@ -158,7 +175,7 @@ class _LineStage:
                 self.write("started")
 
     def write(self, text: str) -> None:
-        self._stream.write(f"{self._name}: {text}\n")
+        self._stream.write(printable(f"{self._name}: {text}") + "\n")
         self._stream.flush()
 
 
@@ -178,16 +195,21 @@ class Bars:
 
         console = Console(stderr=True)
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=_BAR_WIDTH if console.width >= _WIDE else _BAR_WIDTH // 2),
-            TextColumn("{task.fields[count]}"),
+            TextColumn("{task.fields[count]}", markup=False),
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(elapsed_when_finished=True),
-            TextColumn("{task.fields[note]}", "dim", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+            TextColumn(
+                "{task.fields[note]}",
+                "dim",
+                markup=False,
+                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+            ),
         )
         pace = _Pace(total, unit)
         with RichProgress(*columns, console=console, expand=True, get_time=time.monotonic) as bars:
-            yield _BarStage(bars, bars.add_task(name, total=total, count="", rate="", note=""), pace)
+            yield _BarStage(bars, bars.add_task(printable(name), total=total, count="", rate="", note=""), pace)
             bars.live.transient = pace.seconds < self._short
 
     @contextmanager
@@ -203,7 +225,7 @@ class _BarStage:
 
     def advance(self, done: int = 1, note: str = "") -> None:
         self._pace.done += done
-        self._note = note or self._note
+        self._note = printable(note) or self._note
         pace, of = self._pace, f"/{_brief(self._pace.total)}" if self._pace.total else ""
         count, rate = f"{_brief(pace.done)}{of} {pace.unit}".rstrip(), f"{_brief(pace.rate)}/s"
         self._bars.update(self._task, advance=done, count=count, rate=rate, note=self._note)

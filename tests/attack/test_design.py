@@ -17,8 +17,9 @@ from canarybank.attack import (
     pool_covariance,
     select_probes,
 )
+from canarybank.attack.greedy import Votes
 from canarybank.errors import CohortError, InputError
-from canarybank.mechanism import Bank, Routed, RouteTable, contributions, route
+from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, contributions, route
 from canarybank.score import LinearScore, Moments
 from canarybank.users import Auxiliary, Evaluation, Users
 
@@ -225,3 +226,46 @@ def test_what_stood_at_reserved_positions_does_not_steer_the_selection(world: An
     made = freeze(world, ATTACKS[name], bank=crowded, routed=routed)
     assert made.selected == freeze(world, ATTACKS[name]).selected
     assert made.bank.hash == freeze(world, ATTACKS[name]).bank.hash
+
+
+def crowded(case: int) -> tuple[Canary, Bank, Pool, int]:
+    """A canary, a bank and a pool that are all copies of a few vectors, so that nearly every vote is a tie."""
+    rng = np.random.default_rng([41, case])
+    stock = rng.integers(-1, 2, (5, 2)).astype(np.float32)
+    records, entries, pool = (stock[rng.integers(5, size=n)] for n in (rng.integers(1, 9), 14, rng.integers(6, 12)))
+    bank = Bank(entries).reserve(int(rng.integers(1, 6)), seed=case)
+    return Canary(records, id="canary", kind=ATTACKS["nonce"].canary), bank, Pool(pool), int(rng.integers(1, 9))
+
+
+@pytest.mark.parametrize("case", range(80))
+@pytest.mark.parametrize("objective", ["norm", "mueff"])
+def test_the_votes_that_selection_predicts_are_those_of_the_planted_bank(case: int, objective: str) -> None:
+    canary, bank, pool, k = crowded(case)
+    mechanism = Mechanism(k=k)
+    routed = Routed.build(Auxiliary(Users.from_vectors({"u": pool.vectors})), bank, k)
+    made = design(ATTACKS[f"nonce-{objective}"], canary, bank, routed, mechanism, eligible=9, pool=pool, seed=0)
+    # The literal algorithm: plant each trial set, route every record over what then stands in the bank, count votes.
+    covariance = pool_covariance(pool, routed, bank, mechanism, 9)
+    chosen: list[int] = []
+    for t in range(len(bank.reserved)):
+        held = sorted([*bank.base.tolist(), *bank.reserved[: t + 1]])
+        places = [held.index(place) for place in bank.reserved[: t + 1]]
+        scores = {}
+        for j in set(range(len(pool))) - set(chosen):
+            planted = bank.with_probes(pool.vectors[[*chosen, j]])
+            routes = route(canary.vectors, planted.vectors[held], k)
+            votes = np.bincount(routes.ravel(), minlength=len(held))[places].astype(float)
+            block = np.eye(t + 1) if objective == "norm" else covariance[np.ix_([*chosen, j], [*chosen, j])]
+            scores[j] = float(votes @ np.linalg.solve(block, votes))
+        bar = max(scores.values()) * (1 - 1e-10)
+        chosen.append(min(j for j, score in scores.items() if score >= bar))
+    assert list(made.selected) == chosen
+    table = RouteTable.build(canary.vectors, bank, k)
+    distances = ((canary.vectors[:, None].astype(float) - pool.vectors[None].astype(float)) ** 2).sum(axis=2)
+    votes = Votes(table.distances, table.positions, distances, bank.reserved)
+    for j in made.selected:
+        votes.add(j)
+    assert np.array_equal(votes.position, route(canary.vectors, made.bank, k))
+    owners = np.zeros(len(canary), dtype=np.int64)
+    predicted = contributions(votes.position, owners, 1, bank.size, mechanism.clip).toarray()[0]
+    assert np.array_equal(predicted[made.inspected], made.contribution)

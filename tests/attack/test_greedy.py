@@ -16,16 +16,13 @@ OBJECTIVES = ("norm", "mueff")
 
 
 def literal_votes(canary: Table, base: Table, pool: Table, probes: list[int], k: int) -> NDArray[np.int64]:
-    """Route every record over the base and the probes, base first and probes by pool index, and count probe votes."""
-    order = sorted(probes)
-    bank = np.concatenate([base, pool[order]]).astype(np.float64)
-    counts = dict.fromkeys(order, 0)
+    """Route every record over the base and the probes, base first and probes as selected, and count probe votes."""
+    bank = np.concatenate([base, pool[probes]]).astype(np.float64)
+    counts = np.zeros(len(bank), dtype=np.int64)
     for record in np.asarray(canary, dtype=np.float64):
         distances = ((bank - record) ** 2).sum(axis=1)
-        for entry in np.argsort(distances, kind="stable")[:k]:
-            if entry >= len(base):
-                counts[order[entry - len(base)]] += 1
-    return np.array([counts[j] for j in probes])
+        counts[np.argsort(distances, kind="stable")[:k]] += 1
+    return counts[len(base) :]
 
 
 def literal(

@@ -50,10 +50,14 @@ def test_seed_index_and_canary_each_give_other_nonces() -> None:
     others = [nonce_canary(4, encode, seed=1, index=1), nonce_canary(4, encode, seed=2, index=0)]
     assert all(not set(first.texts or ()) & set(other.texts or ()) for other in others)
     assert len({first.id, others[0].id}) == 2
+    named = nonce_canary(4, encode, seed=1, index=0, name="nonce-norm")
+    assert named.id == "nonce-norm-0"
+    assert not set(first.texts or ()) & set(named.texts or ())
     source = nonce_pool(encode)
     assert source(first, 5, 1).texts == source(first, 5, 1).texts
     assert source(first, 5, 1).texts != source(others[0], 5, 1).texts
     assert source(first, 5, 1).texts != source(first, 5, 2).texts
+    assert source(first, 5, 1).texts != source(named, 5, 1).texts
 
 
 def test_an_empty_canary_and_a_broken_encoder_are_refused() -> None:

@@ -148,5 +148,6 @@ def test_a_bank_that_is_not_there_is_plainly_named(cli, tmp_path, name):
     (tmp_path / "folder").mkdir()
     outcome = cli("bank", "show", name)
     assert outcome.code == 2
-    assert f"There is no bank file {name!r}" in outcome.err
+    said = "'folder' is a folder" if name == "folder" else f"There is no bank file {name!r}"
+    assert said in outcome.err
     assert "disk" not in outcome.err

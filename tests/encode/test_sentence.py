@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from canarybank.encode import CachedEncoder, Encoder, Precision, SentenceEncoder, VectorCache
+from canarybank.encode import CachedEncoder, Encoder, Precision, SentenceEncoder, VectorCache, half_precision
 from canarybank.encode.models import find_model
 from canarybank.encode.sentence import TOLERANCE, pick_device
 from canarybank.errors import DataError, InputError, MissingError
@@ -55,6 +55,8 @@ def test_batch_mates_move_no_coordinate_beyond_the_tolerance(encoder: SentenceEn
 def test_half_precision_stays_within_its_own_tolerance(
     encoder: SentenceEncoder, messages: list[str], precision: Precision
 ) -> None:
+    if fault := half_precision._fault(precision):
+        pytest.skip(f"this processor does not compute in {precision}: the trial {fault}")
     half = SentenceEncoder("minilm", device="cpu", precision=precision, batch_size=4)
     texts = messages[:8]
     vectors = half.encode(texts)
@@ -65,6 +67,43 @@ def test_half_precision_stays_within_its_own_tolerance(
     exact = encoder.encode(texts)
     assert 1e-5 < np.abs(vectors - exact).max() < 4 * TOLERANCE[precision]
     assert half.fingerprint != encoder.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("trial", "fault"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "was killed by SIGILL"),
+        ("while True: pass", "did not end within 1 s"),
+        ("raise RuntimeError('\"addmm_impl_cpu_\" not implemented for \\'Half\\'')", 'failed .*"addmm_impl_cpu_"'),
+        ("import sys; sys.exit(3)", "failed .exit code 3."),
+    ],
+    ids=["dies", "hangs", "fails", "exits"],
+)
+def test_half_precision_that_the_processor_cannot_run_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch, trial: str, fault: str
+) -> None:
+    half_precision._fault.cache_clear()
+    monkeypatch.setattr(half_precision, "_TRIAL", trial)
+    monkeypatch.setattr(half_precision, "_SECONDS", 1.0 if "while" in trial else 60.0)
+    try:
+        with pytest.raises(InputError, match=rf"bfloat16 cannot be used on this processor: .*{fault}.* to float32"):
+            SentenceEncoder("minilm", device="cpu", precision="bfloat16")
+    finally:
+        half_precision._fault.cache_clear()
+
+
+def test_half_precision_is_tried_once_a_process_and_float32_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    half_precision._fault.cache_clear()
+    started: list[object] = []
+    run = half_precision.subprocess.run
+    monkeypatch.setattr(half_precision, "_TRIAL", "pass")
+    monkeypatch.setattr(half_precision.subprocess, "run", lambda *a, **k: started.append(a) or run(*a, **k))
+    try:
+        for precision in (Precision.FLOAT32, Precision.FLOAT16, Precision.FLOAT16, Precision.BFLOAT16):
+            half_precision.check_half_precision(precision)
+    finally:
+        half_precision._fault.cache_clear()
+    assert len(started) == 2
 
 
 def test_routing_bound_for_moved_vectors_holds() -> None:

@@ -125,7 +125,7 @@ def test_a_bad_parquet_is_explained(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"up to 1e.300, beyond what float32 holds"):
         GivenVectors(parquet(path, text=TEXTS[:2], vector=[[1e300], [2.0]]))
     path.write_bytes(b"nonsense")
-    with pytest.raises(DataError, match="cannot be read as parquet"):
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
         GivenVectors(path)
     (tmp_path / "v.npz").write_bytes(b"nonsense")
     with pytest.raises(DataError, match="cannot be read as npz"):

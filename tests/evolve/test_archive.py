@@ -1,3 +1,5 @@
+import contextlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -58,9 +60,53 @@ def test_an_altered_hash_is_refused(tmp_path: Path) -> None:
     archive = FolderArchive(tmp_path)
     archive.put_bank(0, published())
     path = tmp_path / "rounds/000/bank.json"
-    path.write_text(path.read_text().replace(published().bank.hash, "0" * 64))
-    with pytest.raises(StoreError, match="has not the hash"):
+    whole = path.read_text()
+    path.write_text(whole.replace(published().bank.hash, "0" * 64))
+    with pytest.raises(StoreError, match="does not fit its checksum"):
         archive.bank(0)
+    record = json.loads(whole) | {"hash": "0" * 64}
+    del record["sha256"]
+    path.write_text(json.dumps(record))
+    with pytest.raises(StoreError, match="is not the one that was published"):
+        archive.bank(0)
+
+
+def test_what_version_0_1_0_wrote_without_a_checksum_is_still_read(tmp_path: Path) -> None:
+    archive = FolderArchive(tmp_path)
+    archive.put_bank(0, published())
+    path = tmp_path / "rounds/000/bank.json"
+    record = json.loads(path.read_text())
+    del record["sha256"]
+    path.write_text(json.dumps(record))
+    assert archive.bank(0).bank.hash == published().bank.hash
+
+
+@pytest.mark.parametrize("key", ["files", "hash", "rejected", "reserved", "round"])
+def test_no_altered_record_of_a_bank_is_taken(tmp_path: Path, key: str) -> None:
+    archive = FolderArchive(tmp_path)
+    archive.put_bank(0, published())
+    path = tmp_path / "rounds/000/bank.json"
+    record = json.loads(path.read_text())
+    for value in (None, 7, [1], {"a": 1}, "x"):
+        path.write_text(json.dumps(record | {key: value}))
+        with pytest.raises(StoreError):
+            archive.bank(0)
+    assert path.write_text(path.read_text().replace(key, key[::-1]))
+    with pytest.raises(StoreError):
+        archive.bank(0)
+
+
+@pytest.mark.parametrize("at", range(0, 128, 3))
+def test_no_byte_of_a_releases_header_crashes_its_reader(tmp_path: Path, at: int) -> None:
+    archive = FolderArchive(tmp_path)
+    archive.put_release(0, np.arange(3.0))
+    path = tmp_path / "rounds/000/release.npy"
+    whole = bytearray(path.read_bytes())
+    for byte in (0, 1, 0x20, 0x27, 0x28, 0x39, 0x7D, 0xFF):
+        whole[at] = byte
+        path.write_bytes(whole)
+        with contextlib.suppress(StoreError):
+            assert archive.release(0).ndim == 1
 
 
 def test_a_broken_release_is_refused(tmp_path: Path) -> None:

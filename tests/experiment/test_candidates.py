@@ -4,10 +4,9 @@ import pytest
 
 from canarybank.errors import CanarybankError, ConfigError, DataError
 from canarybank.experiment.candidates import bank_labels, bank_prompt, gather_candidates, read_texts
-from canarybank.experiment.config import BankConfig
+from canarybank.experiment.config import BankConfig, UsersConfig
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate import CandidateBank, ScriptedGenerator
-from canarybank.users import Users
 
 FILES = ("a.parquet", "b.parquet", "c.txt")
 TEXTS = ("one, two", "three \u2028 four", "five")
@@ -15,7 +14,7 @@ TEXTS = ("one, two", "three \u2028 four", "five")
 
 @pytest.fixture
 def users():
-    return Users(ids=("a",), owners=[0, 0], texts=("x", "y"), labels=("sad", "glad"))
+    return UsersConfig()
 
 
 @pytest.fixture
@@ -60,9 +59,9 @@ def test_another_column_may_be_named(tmp_path):
         ("a.csv", b'text\n"' + b"x\n" * 99_999, r"quote opened on line 2 of .* is not closed by .* the quote twice"),
         ("a.csv", b"text,text\none,two\n", r"2 columns named 'text'; rename"),
         ("a.csv", b"text" + b"x" * 140_000 + b"\n", r"row on line 1 of .* cannot be read: field larger"),
-        ("a.csv", b"", "no line that names its columns"),
+        ("a.csv", b"", "is empty"),
         ("a.xls", b"text\n", "does not tell its format"),
-        ("a.parquet", b"text\n", "no parquet file"),
+        ("a.parquet", b"text\n", "cannot be read as Parquet"),
     ],
 )
 def test_a_file_that_is_no_bank_is_named(tmp_path, name, content, message):
@@ -125,7 +124,10 @@ def test_a_file_gives_its_first_entries(tmp_path, users, cache):
 def test_the_embedded_bank_for_other_users_is_noted(users, cache, monkeypatch):
     monkeypatch.setattr("canarybank.experiment.candidates.embedded_bank", lambda: CandidateBank(TEXTS, ("",) * 3))
     assert gather_candidates(BankConfig(), users, None, cache).notes == ()
-    assert "these users are others" in gather_candidates(BankConfig(), users, None, cache, built_in=False).notes[0]
+    assert (
+        "these users are others"
+        in gather_candidates(BankConfig(), UsersConfig(source="mine.csv"), None, cache).notes[0]
+    )
 
 
 def test_the_embedded_bank_may_be_cut_to_some_labels(users, cache):
@@ -180,7 +182,11 @@ def test_the_embedded_bank_has_its_counters(users, cache):
 def test_generating_needs_a_generator_and_labels(users, cache):
     with pytest.raises(ConfigError, match=r"set generator\.kind"):
         gather_candidates(BankConfig(source="generate"), users, None, cache)
-    assert bank_labels(BankConfig(), users) == ("glad", "sad")
-    unlabelled = Users(ids=("a",), owners=[0], texts=("x",))
-    with pytest.raises(ConfigError, match=r"bank\.labels"):
-        bank_labels(BankConfig(), unlabelled)
+    with pytest.raises(ConfigError, match=r"no labels are declared\. Set bank\.labels"):
+        bank_labels(BankConfig(), UsersConfig(label="topic"))
+
+
+def test_labels_are_those_that_the_configuration_declares():
+    allowed = UsersConfig(label="topic", labels=("sad", "glad"))
+    assert bank_labels(BankConfig(), allowed) == ("sad", "glad")
+    assert bank_labels(BankConfig(labels=("cats",)), allowed) == ("cats",)

@@ -21,7 +21,7 @@ def test_it_holds_what_decides_a_claim(finished):
     assert len({canary.bank_hash for canary in nonce.canaries}) == 2
     assert {canary.bank_hash for canary in commitment.attacks[0].canaries} == {commitment.bank_hash}
     assert len({canary.score_hash for attack in commitment.attacks for canary in attack.canaries}) == 4
-    assert nonce.ledger.entries == (("nonce-norm/nonce-0", 0.025), ("nonce-norm/nonce-1", 0.025))
+    assert nonce.ledger.entries == (("nonce-norm/nonce-norm-0", 0.025), ("nonce-norm/nonce-norm-1", 0.025))
     assert commitment.gate.entries == (("ordinary", 0.025), ("nonce-norm", 0.025))
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from canarybank.attack import ATTACKS
+from canarybank.attack import ATTACKS, nonce_pool
 from canarybank.encode import HashingEncoder
 from canarybank.errors import CohortError, ConfigError
 from canarybank.experiment import resolve
@@ -130,3 +130,31 @@ def test_the_evaluation_cohort_shapes_no_nonce_canary(users):
     other = replace(cohorts, evaluation=Evaluation(longer))
     before, after = (canaries_of(ATTACKS["nonce"], each, config, encode) for each in (cohorts, other))
     assert [canary.texts for canary in before] == [canary.texts for canary in after]
+
+
+def nonces_of(users, *, seed=0, **changes):
+    config = CohortsConfig(canaries=2, seed=seed, **changes)
+    cohorts, encode = draw_roles(config, users, ALL), HashingEncoder().encode
+    return {a.name: canaries_of(a, cohorts, config, encode) for a in ALL if a.canary == "nonce"}
+
+
+def test_each_nonce_attack_draws_canaries_and_pools_of_its_own(users):
+    found, pool = nonces_of(users), nonce_pool(HashingEncoder().encode)
+    canaries = [canary for group in found.values() for canary in group]
+    assert len({canary.id for canary in canaries}) == len({canary.texts for canary in canaries}) == 6
+    assert len({pool(canary, 5, 0).texts for canary in canaries}) == 6
+
+
+def test_shared_nonces_are_the_same_for_all_nonce_attacks(users):
+    found = nonces_of(users, shared=True)
+    assert len({tuple(canary.texts for canary in group) for group in found.values()}) == 1
+    assert len({tuple(canary.id for canary in group) for group in found.values()}) == 1
+
+
+@pytest.mark.parametrize("fixed", [(), ("u01", "u03")])
+def test_a_nonce_canary_has_as_many_records_as_a_real_one(fixed):
+    # One user of three has the four records of a canary: by seed, the auxiliary users have none of them.
+    people = Users.from_vectors({f"u{i:02d}": np.eye(8)[: 4 if i in {1, 3, 5} else 2] for i in range(24)})
+    for seed in range(6):
+        found = nonces_of(people, seed=seed, fixed=fixed, shared=True)
+        assert {len(canary) for group in found.values() for canary in group} == {4}

@@ -1,13 +1,17 @@
 import pytest
 
 from canarybank.errors import ConfigError, MissingError
-from canarybank.experiment.config import GeneratorConfig
+from canarybank.experiment.config import AttackConfig, Config, GeneratorConfig
 from canarybank.experiment.writers import build_generator, cached_generator, response_file
 from canarybank.generate import LlamaCppGenerator, OpenAIGenerator, Request, ScriptedGenerator
 
 
+def built(**section):
+    return build_generator(Config(generator=GeneratorConfig(**section)))
+
+
 def test_no_generator_is_none():
-    assert build_generator(GeneratorConfig()) is None
+    assert built() is None
 
 
 def test_a_server_is_built_from_its_section_without_its_key_showing(monkeypatch):
@@ -21,7 +25,7 @@ def test_a_server_is_built_from_its_section_without_its_key_showing(monkeypatch)
         prompt_price=1.0,
         max_tokens=50,
     )
-    made = build_generator(config)
+    made = build_generator(Config(generator=config))
     assert isinstance(made, OpenAIGenerator)
     assert (made.spending.ceiling.tokens, made.spending.ceiling.cost) == (50, 2.0)
     assert "hunter2" not in repr(made) + repr(config) + config.model_dump_json()
@@ -29,18 +33,18 @@ def test_a_server_is_built_from_its_section_without_its_key_showing(monkeypatch)
 
 def test_a_cost_ceiling_needs_prices():
     with pytest.raises(ConfigError, match=r"generator\.prompt_price"):
-        build_generator(GeneratorConfig(kind="openai", model="m", base_url="http://localhost:1/v1", max_cost=1.0))
+        built(kind="openai", model="m", base_url="http://localhost:1/v1", max_cost=1.0)
 
 
 def test_a_gguf_file_that_is_not_here_is_named(tmp_path):
     with pytest.raises(MissingError, match="no GGUF file"):
-        build_generator(GeneratorConfig(kind="llamacpp", model=str(tmp_path / "x.gguf")))
-    assert build_generator(GeneratorConfig(kind="transformers", model="some/model")).name == "some/model"
+        built(kind="llamacpp", model=str(tmp_path / "x.gguf"))
+    assert built(kind="transformers", model="some/model").name == "some/model"
 
 
 @pytest.mark.models
 def test_smollm2_is_built_without_loading_it():
-    assert isinstance(build_generator(GeneratorConfig(kind="smollm2")), LlamaCppGenerator)
+    assert isinstance(built(kind="smollm2"), LlamaCppGenerator)
 
 
 def test_answers_are_kept_for_the_next_process(fresh_cache):

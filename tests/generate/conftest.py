@@ -100,13 +100,17 @@ class Behave:
 
 
 class LoopbackServer:
-    """A real HTTP server that answers by a script and counts what reaches it."""
+    """A real HTTP server that answers by a script and keeps what reaches it.
+
+    ``traffic`` holds each request in full: its line, headers and body, the body also with its escapes resolved.
+    """
 
     def __init__(self) -> None:
         self.script: list[Behaviour] = []
         self.usual: Behaviour = Behave.well
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.traffic: list[str] = []
         self.in_flight = 0
         self.most_in_flight = 0
         self._lock = threading.Lock()
@@ -119,7 +123,11 @@ class LoopbackServer:
                 pass
 
             def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                asked = json.loads(body)
+                outer.traffic.append(
+                    f"{self.requestline}\n{self.headers}\n{body}\n{json.dumps(asked, ensure_ascii=False)}"
+                )
                 behave = outer._enter(asked, self.headers.get("Authorization"))
                 try:
                     behave(self, asked)
@@ -172,6 +180,14 @@ class LoopbackServer:
 
 @pytest.fixture
 def server() -> Iterator[LoopbackServer]:
+    running = LoopbackServer()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[LoopbackServer]:
+    """Return a second server, which nothing should reach."""
     running = LoopbackServer()
     yield running
     running.close()

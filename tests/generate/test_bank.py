@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from canarybank.errors import DataError, GenerationError, InputError, StoreError
+from canarybank.errors import DataError, GenerationError, InputError
 from canarybank.generate import CandidateBank, Prompt, ScriptedGenerator, bank_plan, load_prompt, make_bank
 
 NOUNS = [
@@ -129,10 +129,10 @@ def test_a_bank_survives_parquet_with_its_provenance(tmp_path):
 
 def test_a_file_that_is_no_bank_is_refused(tmp_path):
     path = tmp_path / "x.parquet"
-    with pytest.raises(StoreError, match="Cannot read"):
+    with pytest.raises(DataError, match="There is no file"):
         CandidateBank.read(path)
     path.write_bytes(b"junk" * 10)
-    with pytest.raises(DataError, match="no parquet file"):
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
         CandidateBank.read(path)
     pl.DataFrame({"words": ["a"]}).write_parquet(path)
     with pytest.raises(DataError, match="no column 'text'"):

@@ -394,7 +394,7 @@ def test_a_real_server_writes_a_bank_and_a_pool_once(server, tmp_path):
     records = ["I just checked the leaderboard.", "we could set up a meeting place tomorrow"]
 
     def write():
-        generator = OpenAIGenerator("smollm2", server.url, concurrency=2, prefill=True)
+        generator = OpenAIGenerator("smollm2", server.url, concurrency=2, prefill=True, send_records=True)
         cached = CachedGenerator(generator, ResponseCache(path))
         bank = make_bank(cached, 4, ["coffee", "rain"], prompt="bank-chat", seed=1, cleaning=Cleaning(longest=40))
         return bank, make_paraphrases(cached, records, 2, seed=1, minimum=0.2)

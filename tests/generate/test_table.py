@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from canarybank.errors import DataError, StoreError
+from canarybank.errors import DataError
 from canarybank.generate.table import label_column, read_table, text_column
 
 
@@ -15,10 +15,10 @@ def test_a_name_is_no_pattern(tmp_path, name):
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
-    with pytest.raises(StoreError, match="Cannot read"):
+    with pytest.raises(DataError, match="There is no file"):
         read_table(tmp_path / "none.parquet")
     (tmp_path / "x.parquet").write_bytes(b"junk" * 10)
-    with pytest.raises(DataError, match="no parquet file"):
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
         read_table(tmp_path / "x.parquet")
 
 

@@ -1,8 +1,24 @@
+import re
+from importlib.resources import files
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from matplotlib import get_data_path
+from matplotlib.ft2font import FT2Font, LoadFlags
 
-from canarybank.report.svg import Canvas, Frame, decades, linear, log, nice_ticks
+from canarybank.report.svg import (
+    BOLD_TEXT,
+    TEXT_SIZES,
+    Canvas,
+    Frame,
+    decades,
+    linear,
+    log,
+    nice_ticks,
+    shortened,
+    text_width,
+)
 
 
 @pytest.mark.parametrize(
@@ -70,3 +86,47 @@ def test_axes_name_both_directions():
     Frame(10, 5, 90, 40).axes(drawing, scale, linear(0, 1, 40, 5), "along", "up")
     texts = [text.text for text in ET.fromstring(drawing.markup()).findall("text")]  # noqa: S314, our own markup
     assert {"along", "up", "0", "1"} <= set(texts)
+
+
+@pytest.mark.parametrize(("css", "name"), [("key", "DejaVuSans.ttf"), ("row-name", "DejaVuSans-Bold.ttf")])
+def test_a_text_is_no_wider_in_the_widest_default_font_than_we_reckon(css, name):
+    font = FT2Font(str(Path(get_data_path()) / "fonts" / "ttf" / name))
+    for code in (*range(32, 127), *map(ord, "éßØ€–—…−×⁻¹²³Ωжفصक")):
+        if font.get_char_index(code):
+            advance = font.load_char(code, flags=LoadFlags.NO_SCALE).horiAdvance / font.units_per_EM
+            assert advance * TEXT_SIZES[css] <= text_width(chr(code), css) + 1e-9, chr(code)
+    assert text_width("漢", css) > TEXT_SIZES[css]
+
+
+def test_sizes_and_weights_of_text_are_those_of_the_style_sheet():
+    style = files("canarybank.report").joinpath("style.css").read_text()
+    sizes, bold = {"": float(re.search(r"^svg text { font: (\d+)px", style, re.MULTILINE)[1])}, set()
+    for names, rule in re.findall(r"^(svg \.[^{]*){([^}]*)}", style, re.MULTILINE):
+        for name in re.findall(r"\.([\w-]+)", names):
+            if size := re.search(r"font-size: ([\d.]+)px", rule):
+                sizes[name] = float(size[1])
+            if weight := re.search(r"font-weight: (\d+)", rule):
+                assert int(weight[1]) > 500
+                bold.add(name)
+    assert sizes == TEXT_SIZES
+    assert bold == BOLD_TEXT
+
+
+@pytest.mark.parametrize(
+    "text", ["", "short", "a longer text than there is room for", "漢字" * 30, "😀" * 30, "e\u0301" * 90]
+)
+def test_a_shortened_text_fits_and_one_that_fits_is_left_alone(text):
+    short = shortened(text, 100, "entry-name")
+    assert text_width(short, "entry-name") <= 100
+    assert (short == text) == (text_width(text, "entry-name") <= 100)
+    assert text.startswith(short.removesuffix("…"))
+
+
+def test_a_legend_stays_in_its_drawing():
+    drawing = Canvas("k", 300, 50, "A title", "What it shows")
+    drawn = []
+    drawing.keys(200, 18, [(10, drawn.append, "first key"), (10, drawn.append, "second")])
+    texts = ET.fromstring(drawing.markup()).findall("text")  # noqa: S314, our own markup
+    ends = [float(text.get("x")) + text_width(text.text, "key") for text in texts]
+    assert [text.text for text in texts] == ["first key", "second"]
+    assert 0 <= drawn[0] < ends[0] < drawn[1] < ends[1] <= 300

@@ -37,7 +37,7 @@ def test_arrays_and_meta_come_back_read_only(tmp_path: Path, arrays: dict[str, n
     assert segment.size == (tmp_path / "s").stat().st_size
     with pytest.raises(ValueError, match="read-only"):
         segment["keys"][0] = 1
-    with pytest.raises(KeyError):
+    with pytest.raises(StoreError, match="it holds no absent"):
         segment["absent"]
 
 

@@ -188,7 +188,7 @@ def test_a_locked_zip_member(tmp_path: Path) -> None:
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no file"):
         _lines(tmp_path / "a.csv")
-    with pytest.raises(DataError, match="is a directory"):
+    with pytest.raises(DataError, match="is a folder"):
         _lines(tmp_path)
     (tmp_path / "empty.csv").touch()
     with pytest.raises(DataError, match="is empty"):

@@ -1,3 +1,4 @@
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -6,47 +7,39 @@ import numpy as np
 import polars as pl
 import pytest
 
-from canarybank.errors import DataError, InputError, StoreError
-from canarybank.users import Columns, Users, admit, load_users, read, save_users
+from canarybank.errors import DataError, InputError
+from canarybank.users import Columns, Users, admit, pack_users, read, unpack_users
 
 
-def test_users_come_back_with_the_same_hash(tmp_path: Path, people: Callable[..., Users]) -> None:
+def test_users_come_back_with_the_same_hash(people: Callable[..., Users]) -> None:
     users = people([3, 1, 2]).take([2, 0, 1])
     for one in (users, replace(users, labels=None)):
-        save_users(one, tmp_path / "users.parquet")
-        assert load_users(tmp_path / "users.parquet").hash == one.hash
+        assert unpack_users(pack_users(one)).hash == one.hash
 
 
-def test_vectors_stay_out(tmp_path: Path, people: Callable[..., Users]) -> None:
+def test_vectors_stay_out(people: Callable[..., Users]) -> None:
     users = people([1, 2])
-    save_users(users.with_vectors(np.ones((3, 2))), tmp_path / "u.parquet")
-    assert load_users(tmp_path / "u.parquet").hash == users.hash
+    assert unpack_users(pack_users(users.with_vectors(np.ones((3, 2))))).hash == users.hash
 
 
-def test_the_file_is_a_source_like_any_other(tmp_path: Path, people: Callable[..., Users]) -> None:
+def test_the_bytes_are_a_source_like_any_other(tmp_path: Path, people: Callable[..., Users]) -> None:
     users = people([3, 2])
-    save_users(users, tmp_path / "users.parquet")
+    (tmp_path / "users.parquet").write_bytes(pack_users(users))
     rows = list(read(tmp_path / "users.parquet", columns=Columns(label="label")))
     assert [row.text for row in rows] == list(users.texts)
     assert len(admit(tmp_path / "users.parquet").users) == 2
-    assert list(tmp_path.iterdir()) == [tmp_path / "users.parquet"]
 
 
-def test_texts_are_needed(tmp_path: Path, people: Callable[..., Users]) -> None:
+def test_texts_are_needed(people: Callable[..., Users]) -> None:
     with pytest.raises(InputError, match="no texts"):
-        save_users(replace(people([1]), texts=None), tmp_path / "u.parquet")
+        pack_users(replace(people([1]), texts=None))
 
 
-def test_what_cannot_be_loaded(tmp_path: Path, write: Callable[..., Path]) -> None:
-    with pytest.raises(DataError, match="no file"):
-        load_users(tmp_path / "none.parquet")
-    with pytest.raises(DataError, match="cannot be read as Parquet"):
-        load_users(write("a.parquet", "junk"))
-    pl.DataFrame({"who": ["a"], "text": ["b"]}).write_parquet(tmp_path / "b.parquet")
-    with pytest.raises(DataError, match=r"columns \['who', 'text'\], not those of saved users"):
-        load_users(tmp_path / "b.parquet")
-
-
-def test_what_cannot_be_written(people: Callable[..., Users], write: Callable[..., Path]) -> None:
-    with pytest.raises(StoreError, match="Cannot"):
-        save_users(people([1]), write("file", "x") / "u.parquet")
+def test_what_cannot_be_unpacked() -> None:
+    for junk in (b"", b"junk"):
+        with pytest.raises(DataError, match="cannot be read as Parquet"):
+            unpack_users(junk)
+    other = io.BytesIO()
+    pl.DataFrame({"who": ["a"], "text": ["b"]}).write_parquet(other)
+    with pytest.raises(DataError, match=r"columns \['who', 'text'\], not those of packed ones"):
+        unpack_users(other.getvalue())

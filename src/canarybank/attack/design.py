@@ -160,8 +160,9 @@ def _select(
     return select_routed(
         canary.vectors,
         table.distances[:, : mechanism.k],
+        table.positions[:, : mechanism.k],
         pool.vectors,
-        count=count,
+        bank.reserved,
         objective=objective,
         covariance=covariance,
     )

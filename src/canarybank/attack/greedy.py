@@ -6,6 +6,8 @@ route only by pushing out its last entry, so the votes of all trial sets follow 
 covariance of a trial set borders that of the selected set by one row, so its inverse follows from a Schur complement.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -36,7 +38,7 @@ def select_probes(
     In each round the score of a candidate is the objective of the selected probes with that candidate added. For
     ``norm`` scores are integers and the lowest pool index among the maxima wins; for ``mueff`` the lowest pool index
     whose score is at least ``(1 - 1e-10)`` times the maximum. At equal distance a record votes for base entries before
-    probes, and for probes in the order of their pool indices.
+    probes, and for probes in the order of their selection, as in a bank whose probes follow its base.
 
     Args:
         canary: The canary's record vectors, one a row.
@@ -48,81 +50,92 @@ def select_probes(
         covariance: The frozen covariance of the background over all of the pool, needed by ``"mueff"`` alone.
     """
     records, entries = check_vectors(canary, "canary record"), check_vectors(base, "base entry")
+    _require_count(count, len(check_vectors(pool, "pool entry")))
     near = _distances(records, entries, route(records, entries, k))
-    return select_routed(records, near, pool, count=count, objective=objective, covariance=covariance)
+    positions, places = np.full(near.shape, BASE), range(count)
+    return select_routed(records, near, positions, pool, places, objective=objective, covariance=covariance)
 
 
 def select_routed(
     canary: ArrayLike,
     near: Floats,
+    positions: NDArray[np.int64],
     pool: ArrayLike,
+    places: Sequence[int],
     *,
-    count: int,
     objective: Objective | str,
     covariance: ArrayLike | None = None,
 ) -> list[int]:
-    """Select as ``select_probes`` does, for records that are routed: ``near`` has their distances, (records, k).
+    """Select as ``select_probes`` does, one probe for each place, for records that are routed over a bank's base.
 
-    They are the squared distances of each record from its k nearest base entries, nearest first.
+    ``near`` and ``positions`` (records, k) are the squared distances and bank positions of each record's k nearest base
+    entries, nearest first; the t-th probe will stand at ``places[t]``. At equal distance a record votes for the lower
+    position, as the bank will have it: so the votes that selection counts are those that the planted bank gets.
     """
     records, candidates = check_vectors(canary, "canary record"), check_vectors(pool, "pool entry")
     check_dimensions(records, candidates, "pool entries")
-    _require_count(count, len(candidates))
+    _require_count(len(places), len(candidates))
     score = scoring(objective, covariance, len(candidates))
     everyone = np.broadcast_to(np.arange(len(candidates)), (len(records), len(candidates)))
-    votes = _Votes(near, _distances(records, candidates, everyone))
-    for _ in range(count):
+    votes = Votes(near, positions, _distances(records, candidates, everyone), places)
+    for _ in places:
         winner = score.winner(score.scores(*votes.trials()), votes.free)
         votes.add(winner)
         score.add(winner)
     return votes.selected
 
 
-class _Votes:
+class Votes:
     """The routes of the canary's records over the base and the selected probes.
 
-    An entry of a route is a distance and a label: the pool index of a probe, or ``BASE``. Routes are sorted by
-    distance, then label, which puts base entries before probes and probes in the order of the pool.
+    An entry of a route is a distance and a position; routes are sorted by distance, then position. ``order`` tells the
+    position of the t-th probe from those of base entries: it is t for the one and ``BASE`` for the others.
     """
 
-    def __init__(self, base: Floats, pool: Floats) -> None:
+    def __init__(self, near: Floats, positions: NDArray[np.int64], pool: Floats, places: Sequence[int]) -> None:
         self.pool = pool
-        self.route = base.copy()
-        self.label = np.full(base.shape, BASE)
+        self.places = places
+        self.route = near.copy()
+        self.position = positions.copy()
         self.selected: list[int] = []
         self.free = np.ones(pool.shape[1], dtype=bool)
-        self.slot = np.full(pool.shape[1] + 1, BASE)
+        self.order = np.full(max(int(positions.max()), *places, 0) + 2, BASE)
 
     def trials(self) -> tuple[Floats, Floats]:
         """Return the votes in every trial set: the candidate's own (M,), and those the selected keep (t, M)."""
         enters = self._enters().astype(np.float64)
-        selected = np.array(self.selected, dtype=np.int64)
-        held = np.bincount(self.label[self.label != BASE], minlength=len(self.free))[selected]
-        return enters.sum(axis=0), held[:, None] - self._pushed_out(enters)
+        probes = self.order[self.position]
+        held = np.bincount(probes[probes != BASE], minlength=len(self.selected))
+        return enters.sum(axis=0), held[:, None] - self._pushed_out(enters, probes[:, -1])
 
-    def _pushed_out(self, enters: Floats) -> Floats:
+    def _pushed_out(self, enters: Floats, last: NDArray[np.int64]) -> Floats:
         """Return how many votes each selected probe loses to each candidate, by the last entry of every route."""
-        order = np.argsort(self.label[:, -1])
-        labels, starts = np.unique(self.label[order, -1], return_index=True)
+        order = np.argsort(last)
+        probes, starts = np.unique(last[order], return_index=True)
         pushed = np.zeros((len(self.selected) + 1, len(self.free)))
-        pushed[self.slot[labels]] = np.add.reduceat(enters[order], starts, axis=0)
+        pushed[probes] = np.add.reduceat(enters[order], starts, axis=0)
         return pushed[:-1]
 
     def add(self, candidate: int) -> None:
         """Merge a probe into the routes that it enters."""
-        rows = self._enters()[:, candidate]
+        rows, place = self._enters()[:, candidate], self._next
         route = np.column_stack([self.route[rows], self.pool[rows, candidate]])
-        label = np.column_stack([self.label[rows], np.full(len(route), candidate)])
-        order = np.lexsort((label, route), axis=-1)[:, :-1]
+        position = np.column_stack([self.position[rows], np.full(len(route), place)])
+        order = np.lexsort((position, route), axis=-1)[:, :-1]
         self.route[rows] = np.take_along_axis(route, order, axis=1)
-        self.label[rows] = np.take_along_axis(label, order, axis=1)
-        self.slot[candidate] = len(self.selected)
+        self.position[rows] = np.take_along_axis(position, order, axis=1)
+        self.order[place] = len(self.selected)
         self.selected.append(candidate)
         self.free[candidate] = False
 
+    @property
+    def _next(self) -> int:
+        """Return the position that the next probe will stand at."""
+        return self.places[len(self.selected)]
+
     def _enters(self) -> NDArray[np.bool_]:
-        last, label = self.route[:, -1:], self.label[:, -1:]
-        enters: NDArray[np.bool_] = (self.pool < last) | ((self.pool == last) & (np.arange(len(self.free)) < label))
+        last, lower = self.route[:, -1:], self._next < self.position[:, -1:]
+        enters: NDArray[np.bool_] = (self.pool < last) | ((self.pool == last) & lower)
         return enters
 
 

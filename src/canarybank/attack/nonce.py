@@ -33,10 +33,13 @@ def nonces(count: int, rng: np.random.Generator) -> tuple[str, ...]:
     return tuple("".join(NONCE_ALPHABET[i] for i in row) for row in drawn)
 
 
-def nonce_canary(records: int, encode: Encode, seed: int, index: int = 0) -> Canary:
-    """Return the synthetic user at an index under a seed, whose records are fresh nonces."""
-    texts = nonces(records, stream(seed, "nonce", "canary", index))
-    return Canary(vectors=_encoded(encode, texts), texts=texts, id=f"nonce-{index}", kind=CanaryKind.NONCE)
+def nonce_canary(records: int, encode: Encode, seed: int, index: int = 0, name: str = "nonce") -> Canary:
+    """Return the synthetic user at an index under a seed and a name, whose records are fresh nonces.
+
+    The name is that of the attack: attacks of different names get different nonces, and so do their pools.
+    """
+    texts = nonces(records, stream(seed, name, "canary", index))
+    return Canary(vectors=_encoded(encode, texts), texts=texts, id=f"{name}-{index}", kind=CanaryKind.NONCE)
 
 
 def nonce_pool(encode: Encode) -> PoolSource:

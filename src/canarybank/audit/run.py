@@ -197,11 +197,9 @@ def _canaries(
     attack: Attack, cohorts: Cohorts, asked: int | None, number: int, encode: Encode | None, seed: int
 ) -> list[Canary]:
     if attack.canary is CanaryKind.NONCE:
-        # As many records as the auxiliary users have: the evaluation users must influence no choice.
-        records = int(cohorts.auxiliary.users.counts.max())
         if encode is None:
             raise InputError("A nonce canary needs an encoder of nonces; give encode=.")
-        return [nonce_canary(records, encode, seed, index) for index in range(number)]
+        return [nonce_canary(cohorts.canary_records, encode, seed, index, attack.name) for index in range(number)]
     if attack.name not in cohorts.canaries:
         raise CohortError(
             f"The cohorts hold no canaries for the attack {attack.name!r}; draw them with attacks=[{attack.name!r}]."

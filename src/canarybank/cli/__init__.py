@@ -3,11 +3,27 @@
 import sys
 from collections.abc import Sequence
 
+from canarybank.cli.interrupts import leave_at_once, restore
+
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name, by default those of this process, and return its exit code."""
-    from canarybank.cli.program import run
+    leave_at_once()
+    try:
+        from canarybank.cli.program import run
 
-    return run(sys.argv[1:] if arguments is None else list(arguments))
+        return run(sys.argv[1:] if arguments is None else list(arguments))
+    finally:
+        restore()
+        if arguments is None:
+            _end_silently()
+
+
+def _end_silently() -> None:
+    """Let a late Ctrl-C end the process without a word: what was asked for is done and said."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)

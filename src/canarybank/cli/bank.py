@@ -1,7 +1,7 @@
 """Make a bank with a generator, or look at one."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,25 +74,27 @@ def make(
 
 @command.command(name="show")
 def show(
-    bank: Annotated[str, Parameter(help="A file that `canarybank bank` wrote, or embedded.")] = "embedded",
+    bank: Annotated[
+        str, Parameter(help="A file that `canarybank bank` wrote, or another one of texts, or embedded.")
+    ] = "embedded",
     /,
     *,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Show what a bank holds: its size, hash, labels, lengths, variety, a sample, and how it came to be."""
+    from canarybank.experiment.candidates import read_bank
     from canarybank.experiment.embedded import embedded_bank
-    from canarybank.generate import CandidateBank
 
-    if bank != "embedded" and not Path(bank).is_file():
+    if bank != "embedded" and not Path(bank).exists():
         raise DataError(
             f"There is no bank file {bank!r}; check the path, make one by `canarybank bank`, or say embedded for the "
             "one that is built in."
         )
-    made = embedded_bank() if bank == "embedded" else CandidateBank.read(bank)
-    _show(made, bank, "bank show", output)
+    made, notes = (embedded_bank(), ()) if bank == "embedded" else read_bank(Path(bank))
+    _show(made, bank, "bank show", output, notes)
 
 
-def _show(bank: "CandidateBank", name: str, command: str, output: Output) -> None:
+def _show(bank: "CandidateBank", name: str, command: str, output: Output, notes: Sequence[str] = ()) -> None:
     from canarybank.generate import describe_bank
 
     labels, found = Counter(label for label in bank.labels if label), describe_bank(bank, sample=SHOWN)
@@ -105,6 +107,7 @@ def _show(bank: "CandidateBank", name: str, command: str, output: Output) -> Non
         "words": dict(found.words),
         "distinct": [found.distinct_1, found.distinct_2, found.distinct_3],
         "sample": list(found.sample),
+        "notes": list(notes),
     }
     listed = ", ".join(f"{label} ({count:,})" for label, count in labels.most_common(LABELS_SHOWN))
     more = f" and {len(labels) - LABELS_SHOWN} more" if len(labels) > LABELS_SHOWN else ""
@@ -115,6 +118,7 @@ def _show(bank: "CandidateBank", name: str, command: str, output: Output) -> Non
         f"{share:.0%} of {kind}"
         for kind, share in zip(("words", "pairs", "triples"), document["distinct"], strict=True)
     )
+    lines |= {"notes": " ".join(notes)} if notes else {}
     lines |= {f"sample {number}": text for number, text in enumerate(found.sample, start=1)}
     output.result(command, document, paragraph(f"{name}: {len(bank):,} entries", "bold"), facts(lines))
 

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("config", "Show, start or describe a configuration."),
         ("plan", "Say what a run would do, cost and could certify at most."),
         ("epsilon", "State the exact epsilon of a mechanism."),
+        ("budget", "Show or open the budget account of a population."),
         ("ceiling", "State what a perfect attack certifies with so many trials."),
         ("selftest", "Check the bounds on this machine, for your own settings."),
     ),

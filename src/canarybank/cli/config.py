@@ -47,12 +47,12 @@ def init(
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Write a commented configuration file to start from."""
-    from canarybank.store import write_atomic
+    from canarybank.store import BY_UMASK, write_atomic
 
     text = starter(preset)
     if path.exists() and not force:
         raise ConfigError(f"There is already a file {str(path)!r}; name another one, or replace it by --force.")
-    write_atomic(path, text)
+    write_atomic(path, text, mode=BY_UMASK)
     output.result("config init", {"path": str(path)}, paragraph(f"Wrote {path}; edit it, then: canarybank plan {path}"))
 
 

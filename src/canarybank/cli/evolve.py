@@ -28,6 +28,8 @@ COMMON_KEYS = (
     "evolve.epsilon",
     "evolve.users",
     "evolve.budget",
+    "evolve.account",
+    "evolve.noise",
     "evolve.reference",
     "evolve.audit",
     "evolve.insecure_seed",
@@ -141,10 +143,14 @@ def _shown(results: "EvolutionResults", rounds: int) -> list[str]:
 
 
 def _stands_on(results: "EvolutionResults") -> dict[str, str]:
+    from canarybank.report.evolution import account_text, delta_text
+
     mechanism, audit, worth = results.mechanism, results.audit, results.utility
+    slack = results.rounds[-1].slack if results.rounds else 0.0
     lines = {
-        "epsilon": f"of all releases so far at delta {mechanism.delta:g}, add or remove one user; from the privacy "
-        "loss distribution, and added up round by round",
+        "epsilon": f"of all releases so far at {delta_text(mechanism.delta, slack)}, add or remove one user; from the "
+        "privacy loss distribution, and added up round by round",
+        "covers": account_text(results),
         "mechanism": f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:g}"
         + ("" if results.voters is None else f"; {results.voters:,} users"),
     }

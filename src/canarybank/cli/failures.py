@@ -7,7 +7,9 @@
 3    something is missing; the message says what to install
 4    a run is incomplete, in use or altered
 70   a bug of canarybank: never mistaken for a failed gate
-130  interrupted; the message says how to resume
+129  the terminal was closed (SIGHUP); what was done is kept
+130  interrupted (Ctrl-C); the message says how to resume
+143  terminated (SIGTERM); likewise
 ===  =====================================================================
 """
 
@@ -33,7 +35,7 @@ def exit_code(error: BaseException) -> int:
         return USAGE
     if _missing_package(error):
         return MISSING
-    return INCOMPLETE if isinstance(error, OSError) else BUG
+    return INCOMPLETE if isinstance(error, OSError | MemoryError) else BUG
 
 
 def sentence(error: BaseException) -> str:
@@ -47,6 +49,11 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, OSError):
         at = f" at {error.filename!r}" if error.filename else ""
         return f"The operating system refused{at}: {error.strerror or error}."
+    if isinstance(error, MemoryError):
+        return (
+            "There is not enough memory on this machine; what was done is kept. `canarybank plan` says how much a run "
+            "takes: use fewer users, records or trials, or a machine with more memory."
+        )
     return (
         f"This is a bug of canarybank: {type(error).__name__}: {error}. Run the command again with --traceback, and "
         "report what it prints."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from canarybank import __version__
-from canarybank.progress import Progress, for_stream
+from canarybank.progress import Progress, for_stream, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -99,7 +99,7 @@ def paragraph(text: str, style: str = "") -> "RenderableType":
     """Return text as it is, with no markup in it."""
     from rich.text import Text
 
-    return Text(_printable(text), style=style)
+    return Text(printable(text), style=style)
 
 
 def _console(is_terminal: bool, *, stderr: bool = False) -> "Console":  # noqa: FBT001, which of two widths
@@ -111,8 +111,3 @@ def _console(is_terminal: bool, *, stderr: bool = False) -> "Console":  # noqa: 
 
 def _safe(value: object) -> "RenderableType":
     return paragraph(str(value))
-
-
-def _printable(text: str) -> str:
-    # A user's id or a model's text may hold escape sequences; a terminal must not obey them.
-    return "".join(char if char.isprintable() or char in "\n " else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -17,38 +17,50 @@ def command(
     out: Annotated[
         Path | None, Parameter(help="Write it into another folder, and leave the run untouched.", metavar="PATH")
     ] = None,
+    shareable: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="With --out: let everybody on this machine read the page and tables. It is your decision: an audit's "
+            "figures are statistics of users without noise, so its page is not differentially private.",
+        ),
+    ] = False,
     show: Annotated[bool, Parameter(name="--open", negative="", show_default=False, help="Open the page.")] = False,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Write the report of a finished run again: the page, the summary, the tables.
 
-    The same results give the same bytes.
+    The same results give the same bytes. Only you can read what is written, unless you make it shareable.
     """
     from canarybank.cli.runner import open_page
+    from canarybank.errors import ConfigError
     from canarybank.experiment.folder import is_evolution
 
-    page = (_evolution if is_evolution(run) else _audit)(run, out, output)
+    if shareable and out is None:
+        raise ConfigError("A run's own folder stays private; name another folder by --out to make a report shareable.")
+    page = (_evolution if is_evolution(run) else _audit)(run, out, output, shareable=shareable)
     if show:
         open_page(page)
 
 
-def _audit(run: Path, out: Path | None, output: Output) -> Path:
+def _audit(run: Path, out: Path | None, output: Output, *, shareable: bool) -> Path:
     from canarybank.cli.runner import print_run, published
     from canarybank.experiment import Run
     from canarybank.report import write_report
 
     opened = Run.open(run)
-    page = published(opened) if out is None else write_report(opened, out)[0]
+    page = published(opened) if out is None else write_report(opened, out, shareable=shareable)[0]
     print_run("report", opened, page, output)
     return page
 
 
-def _evolution(run: Path, out: Path | None, output: Output) -> Path:
+def _evolution(run: Path, out: Path | None, output: Output, *, shareable: bool) -> Path:
     from canarybank.cli.evolve import print_evolution, published_evolution
     from canarybank.experiment import EvolutionRun
     from canarybank.report import write_evolution
 
     opened = EvolutionRun.open(run)
-    page = published_evolution(opened) if out is None else write_evolution(opened, out)[0]
+    page = published_evolution(opened) if out is None else write_evolution(opened, out, shareable=shareable)[0]
     print_evolution("report", opened, page, output)
     return page

@@ -11,7 +11,7 @@ from pathlib import Path
 from canarybank.encode.protocol import Encoder
 from canarybank.encode.shelf import CORRUPT, SEGMENT_SUFFIX, Shelf
 from canarybank.errors import StoreError
-from canarybank.store import Segment, cache_root, prune_files, stored_files, sweep_folders
+from canarybank.store import Segment, cache_root, prune_files, stored_files, sweep_folders, tighten
 
 __all__ = ["ShelfUsage", "VectorCache"]
 
@@ -36,7 +36,8 @@ class VectorCache:
 
     def shelf(self, encoder: Encoder) -> Shelf:
         """Return the shelf of an encoder."""
-        return Shelf(self.folder / encoder.fingerprint[:32], encoder.name, encoder.fingerprint, encoder.dimension)
+        folder = tighten(tighten(self.folder) / encoder.fingerprint[:32])
+        return Shelf(folder, encoder.name, encoder.fingerprint, encoder.dimension)
 
     def usage(self) -> tuple[ShelfUsage, ...]:
         """Return what each encoder's vectors take on disk, largest first."""
@@ -69,6 +70,7 @@ def _usage(folder: Path) -> ShelfUsage:
             meta = Segment(segment.path).meta
         except StoreError:
             continue
-        encoder, fingerprint, vectors = meta["encoder"], meta["fingerprint"], vectors + meta["rows"]
+        if isinstance(meta, dict) and {"encoder", "fingerprint", "rows"} <= meta.keys():
+            encoder, fingerprint, vectors = meta["encoder"], meta["fingerprint"], vectors + meta["rows"]
     size = sum(file.size for file in (*segments, *corrupt))
     return ShelfUsage(encoder, fingerprint, vectors, len(segments), size, len(corrupt))

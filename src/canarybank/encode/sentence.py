@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from canarybank.encode.half_precision import check_half_precision
 from canarybank.encode.models import find_model, model_hashes
 from canarybank.encode.protocol import Precision, Vectors, check_texts, readable, unit_vectors
 from canarybank.errors import DataError, InputError, MissingError
@@ -55,6 +56,8 @@ class SentenceEncoder:
         folder = find_model(model)
         self.name = model
         self.device = pick_device(device)
+        if self.device == "cpu":
+            check_half_precision(self.precision)
         self.batch_size = batch_size or _BATCH.get(self.device, _ACCELERATOR_BATCH)
         self.block = _CALL_BATCHES * self.batch_size
         self._model = _load(model, folder, self.device, self.precision)

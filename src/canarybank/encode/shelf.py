@@ -3,24 +3,28 @@
 A shelf is a set of segments: immutable files that hold the sha256 of some texts and the vectors of those texts, each
 written whole under a name that nobody else uses. So there is nothing to lock. A reader maps the segments that it
 finds; a killed writer leaves at most a temporary; two processes that encode the same text leave two rows for it,
-of which the segment that sorts first, the older, is read. Each segment carries checksums; one that does not fit
-is renamed to ``*.corrupt``, and its texts are absent again. A segment's time of change is when it was last used.
+of which the segment that sorts first, the older, is read. Each segment carries checksums and the encoder's
+fingerprint; one that does not fit is renamed to ``*.corrupt``, and its texts are absent again. Where nothing can be
+written, vectors stay in memory. A segment's time of change is when it was last used.
 """
 
 import contextlib
 import hashlib
+import math
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.encode.protocol import Vectors
 from canarybank.errors import InputError, StoreError
-from canarybank.store import Segment, set_aside, sweep_temporaries, write_segment
+from canarybank.store import Segment, go_on_without, private_folder, set_aside, sweep_temporaries, write_segment
 
 __all__ = ["CORRUPT", "SEGMENT_SUFFIX", "Shelf", "text_keys"]
 
@@ -40,6 +44,18 @@ def text_keys(texts: Sequence[str]) -> list[bytes]:
         return [sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
 
 
+@dataclass(frozen=True)
+class _Unwritten:
+    """Vectors that could not be written, in the place of their segment."""
+
+    path: Path
+    arrays: Mapping[str, NDArray[Any]]
+    size: float = math.inf
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.arrays[name]
+
+
 class Shelf:
     """One encoder's cached vectors, for one thread of this process."""
 
@@ -47,7 +63,7 @@ class Shelf:
         self.folder, self.dimension = folder, dimension
         self._meta = {"encoder": encoder, "fingerprint": fingerprint, "dimension": dimension}
         self._index: dict[bytes, int] = {}
-        self._segments: list[Segment] = []
+        self._segments: list[Segment | _Unwritten] = []
         self._starts: list[int] = [0]
         self._seen: set[str] = set()
         self._used: set[int] = set()
@@ -60,7 +76,7 @@ class Shelf:
         """Take in the segments that other processes have added."""
         try:
             paths = sorted(path for path in self.folder.iterdir() if path.suffix == SEGMENT_SUFFIX)
-        except FileNotFoundError:
+        except OSError:  # there is no such folder, or nothing in it can be read
             return
         for path in paths:
             if path.name not in self._seen:
@@ -94,14 +110,20 @@ class Shelf:
         return gathered if is_whole else None
 
     def put(self, keys: Sequence[bytes], vectors: Vectors) -> None:
-        """Write the vectors of these keys to the disk as a segment, and take it in."""
+        """Write the vectors of these keys to the disk as a segment, and take it in; keep them where that fails."""
         if vectors.shape != (len(keys), self.dimension) or vectors.dtype != np.float32:
             raise InputError(
                 f"The encoder {self._meta['encoder']!r} gave {vectors.dtype} {vectors.shape} for {len(keys)} texts; "
                 f"it must give float32 {(len(keys), self.dimension)}."
             )
-        sweep_temporaries(self.folder)
-        self._take_in(self._write(np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, _KEY_BYTES), vectors))
+        rows = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, _KEY_BYTES)
+        try:
+            private_folder(self.folder)
+            sweep_temporaries(self.folder)
+            self._take_in(self._write(rows, vectors))
+        except StoreError:
+            go_on_without(self.folder)
+            self._add(_Unwritten(self.folder, {"keys": rows, "vectors": vectors}))
 
     def compact(self) -> None:
         """Join the small segments into one where there are many; what this process has taken in stays valid.
@@ -122,7 +144,10 @@ class Shelf:
             keys = np.concatenate([self._segments[number]["keys"][rows] for number, rows in read])
             vectors = np.concatenate([self._segments[number]["vectors"][rows] for number, rows in read])
             oldest = min(int(self._segments[number].path.name.partition("-")[0]) for number in sound)
-            self._seen.add(self._write(keys, vectors, oldest).name)
+            try:
+                self._seen.add(self._write(keys, vectors, oldest).name)
+            except StoreError:  # they stay apart
+                return
         for number in sound:
             with contextlib.suppress(OSError):
                 self._segments[number].path.unlink()
@@ -143,16 +168,19 @@ class Shelf:
         self._seen.add(path.name)
         try:
             segment = Segment(path)
-            keys = segment["keys"].tobytes()
+            rows = len(segment["keys"])
         except StoreError as error:
             # Another process may have joined or pruned the segment since it was listed.
             if not isinstance(error.__cause__, FileNotFoundError):
-                set_aside(path, CORRUPT)
+                _drop(path)
             return
-        if segment.meta["fingerprint"] != self._meta["fingerprint"]:
-            set_aside(path, CORRUPT)
-            return
-        start = self._starts[-1]
+        if segment.meta == {**self._meta, "rows": rows}:
+            self._add(segment)
+        else:
+            _drop(path)
+
+    def _add(self, segment: Segment | _Unwritten) -> None:
+        keys, start = segment["keys"].tobytes(), self._starts[-1]
         for row, place in enumerate(range(0, len(keys), _KEY_BYTES), start=start):
             self._index.setdefault(keys[place : place + _KEY_BYTES], row)
         self._segments.append(segment)
@@ -163,7 +191,7 @@ class Shelf:
         try:
             vectors: Vectors = segment["vectors"]
         except StoreError:
-            set_aside(segment.path, CORRUPT)
+            _drop(segment.path)
             start, stop = self._starts[number], self._starts[number + 1]
             self._index = {key: row for key, row in self._index.items() if not start <= row < stop}
             return None
@@ -173,3 +201,9 @@ class Shelf:
             with contextlib.suppress(OSError):
                 os.utime(segment.path)
         return vectors
+
+
+def _drop(path: Path) -> None:
+    # In a cache that can only be read, a broken segment stays; it is passed over.
+    with contextlib.suppress(StoreError):
+        set_aside(path, CORRUPT)

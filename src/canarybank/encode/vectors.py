@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from canarybank.encode.protocol import Vectors, check_texts, unit_vectors
 from canarybank.errors import DataError
-from canarybank.store import hash_file, hash_json, hash_text
+from canarybank.store import check_parquet, hash_file, hash_json, hash_text, parquet_errors, require_file
 
 __all__ = ["GivenVectors"]
 
@@ -29,6 +29,8 @@ _TABLE_AXES = 2
 _DIGEST_BYTES = 32
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SINGLE = np.finfo(np.float32)
+_ODD = (KeyError, NotImplementedError, RuntimeError, SyntaxError, MemoryError, OverflowError)
+"""What numpy and zipfile raise as well at headers that were damaged."""
 
 
 class GivenVectors:
@@ -36,8 +38,7 @@ class GivenVectors:
 
     def __init__(self, path: Path | str) -> None:
         path = Path(path).expanduser()
-        if not path.is_file():
-            raise DataError(f"There is no file of vectors at {str(path)!r}; check the path.")
+        require_file(path, "file of vectors")
         keys, rows = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_npz(path)
         rows = _checked(path, keys, rows)
         self.name = f"vectors:{path.name}"
@@ -78,7 +79,7 @@ def _read_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             held = {name: file[name] for name in ("vectors", "texts", "sha256") if name in file.files}
             names = file.files
-    except (OSError, TypeError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, TypeError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, *_ODD) as error:
         raise DataError(
             f"{str(path)!r} cannot be read as npz ({error}); save plain arrays by numpy.savez, texts as strings."
         ) from error
@@ -105,10 +106,9 @@ def _whole_bytes(values: NDArray[Any]) -> list[Any]:
 def _read_parquet(path: Path) -> tuple[list[str], NDArray[Any]]:
     import polars as pl
 
-    try:
+    check_parquet(path)
+    with parquet_errors(path):
         frame = pl.read_parquet(path, glob=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{str(path)!r} cannot be read as parquet ({error}).") from error
     if "vector" not in frame.columns or not {"text", "sha256"} & set(frame.columns):
         raise DataError(f"{str(path)!r} needs the columns 'vector' and 'text' or 'sha256'; it has {frame.columns}.")
     column = "text" if "text" in frame.columns else "sha256"
@@ -121,13 +121,13 @@ def _read_parquet(path: Path) -> tuple[list[str], NDArray[Any]]:
     number = pl.Float32 if kind.inner == pl.Float32 else pl.Float64
     try:
         rows = frame["vector"].cast(pl.Array(number, width)).to_numpy()
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise DataError(f"The vectors of {str(path)!r} are not lists of {width} numbers each ({error}).") from error
     if column == "sha256" and frame[column].dtype == pl.Binary:
         return _hexadecimal(path, frame[column].to_list()), rows
     try:
         values = frame[column].cast(pl.String).to_list()
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise DataError(
             f"The column {column!r} of {str(path)!r} must hold strings, but it is of type {frame[column].dtype} "
             f"({error}); write it as strings."

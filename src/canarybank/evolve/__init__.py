@@ -17,11 +17,12 @@ from canarybank.evolve.multiround import (
     judge_rounds,
 )
 from canarybank.evolve.neighbours import Coverage, precision_recall
+from canarybank.evolve.noise import NOISES, Noise, find_noise
 from canarybank.evolve.offspring import Offspring, Taking, offspring
 from canarybank.evolve.plan import Plan
 from canarybank.evolve.population import Candidate, Population
 from canarybank.evolve.prefixes import Claims, Prefix, Rule, freeze_prefixes, judge_prefix, judge_prefixes
-from canarybank.evolve.randomness import Randomness, SystemEntropy, round_randomness, snapped
+from canarybank.evolve.randomness import Randomness, SystemEntropy, snapped
 from canarybank.evolve.reference import Reference, hold_out, require_apart
 from canarybank.evolve.result import Evolution, Round
 from canarybank.evolve.selection import Keep, top
@@ -33,6 +34,7 @@ from canarybank.evolve.variety import Variety, variety
 
 __all__ = [
     "CONDITIONAL",
+    "NOISES",
     "NOT_PRIVATE",
     "Archive",
     "Ask",
@@ -54,6 +56,7 @@ __all__ = [
     "Mauve",
     "MemoryArchive",
     "MultiRound",
+    "Noise",
     "Offspring",
     "ParaphraseKept",
     "Plan",
@@ -82,6 +85,7 @@ __all__ = [
     "count_prefixes",
     "evolve",
     "evolve_audit",
+    "find_noise",
     "follow",
     "freeze_prefixes",
     "freeze_rounds",
@@ -93,7 +97,6 @@ __all__ = [
     "offspring",
     "precision_recall",
     "require_apart",
-    "round_randomness",
     "snapped",
     "split",
     "top",

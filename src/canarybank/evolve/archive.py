@@ -3,7 +3,8 @@
 The folder of a run::
 
     run.json                 what was declared: parameters, fingerprints, the first bank's hash; never changed
-    ledger.log               the account of releases
+    ledger.log               the list of releases and what they spend
+    account.json             the id by which the budget account knows this run, where it has one
     responses.log            the generator's answers, so that nothing is asked twice
     rounds/000/bank.npy      the bank's vectors, probes included, in bank order
     rounds/000/bank.jsonl    the candidates with their lineage, in bank order, probes left out
@@ -37,10 +38,10 @@ from canarybank.store import (
     file_errors,
     hash_file,
     parse_json,
-    read_json,
+    read_checked,
     sweep_temporaries,
     write_atomic,
-    write_json,
+    write_checked,
 )
 
 __all__ = ["Archive", "FolderArchive", "MemoryArchive", "Published"]
@@ -120,12 +121,17 @@ class FolderArchive:
         place = self._place(round_number)
         if not (place / "bank.json").exists():
             return None
-        record = read_json(place / "bank.json")
-        if altered := altered_files(place, record["files"]):
+        record = read_checked(place / "bank.json", or_unmarked=True)
+        try:
+            altered = altered_files(place, record["files"])
+            published = None if altered else _read_bank(place, tuple(record["reserved"]), record["rejected"])
+            expected = (round_number, record["hash"])
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"The bank in {str(place)!r} cannot be read ({error}); restore its files.") from error
+        if published is None:
             raise StoreError(f"In {str(place)!r} files were changed since they were written: {altered}; restore them.")
-        published = _read_bank(place, tuple(record["reserved"]), record["rejected"])
-        if published.bank.hash != record["hash"]:
-            raise StoreError(f"The bank in {str(place)!r} has not the hash that was published; restore its files.")
+        if (record.get("round"), published.bank.hash) != expected:
+            raise StoreError(f"The bank in {str(place)!r} is not the one that was published; restore its files.")
         return published
 
     def put_bank(self, round_number: int, published: Published) -> None:
@@ -140,14 +146,17 @@ class FolderArchive:
         record = {"round": round_number, "hash": bank.hash, "size": bank.size, "reserved": list(bank.reserved)}
         files = {name: hash_file(place / name) for name in names}
         rejected = dict(published.rejected)
-        write_json(place / "bank.json", {**record, "rejected": rejected, "files": files, **self._stamp})
+        write_checked(place / "bank.json", {**record, "rejected": rejected, "files": files, **self._stamp})
 
     def release(self, round_number: int) -> Floats | None:
         """Return a round's release, or None where none is durable."""
         path = self._release_path(round_number)
         if not path.exists():
             return None
-        return np.asarray(_read_npy(path), dtype=np.float64)
+        release = _read_npy(path)
+        if release.ndim != 1 or release.dtype.kind not in "fi":
+            raise StoreError(f"{str(path)!r} is not what a round releases; restore it from a copy.")
+        return np.asarray(release, dtype=np.float64)
 
     def put_release(self, round_number: int, release: Floats) -> None:
         """Write a round's release, durably; what a killed process left of an earlier draw goes first.
@@ -189,10 +198,13 @@ def _npy(array: NDArray[Any]) -> bytes:
 
 
 def _read_npy(path: Path) -> NDArray[Any]:
+    array: NDArray[Any]
     try:
         with file_errors(path, "read"):
-            array: NDArray[Any] = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
-    except ValueError as error:
+            array = np.lib.format.read_array(io.BytesIO(path.read_bytes()), allow_pickle=False)
+    except StoreError:
+        raise
+    except Exception as error:  # the header is parsed as Python, so its damage raises whatever Python can
         raise StoreError(f"{str(path)!r} is no numpy array ({error}); restore it from a copy.") from error
     return array
 

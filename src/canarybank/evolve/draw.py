@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canarybank.errors import InputError
+from canarybank.evolve.noise import find_noise
 from canarybank.evolve.plan import Plan
-from canarybank.evolve.randomness import Randomness, round_randomness, snapped
+from canarybank.evolve.randomness import Randomness, SystemEntropy, snapped
 from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route, whole_contributions
 from canarybank.mechanism.mechanism import whole
+from canarybank.seeds import stream
 from canarybank.users import Users
 
 __all__ = ["DrawnReleases", "Releaser", "ReleaserFactory", "Voters"]
@@ -43,16 +45,24 @@ class Voters:
         # Texts and labels stay behind: votes need vectors only, and every record votes over the whole bank.
         object.__setattr__(self, "users", Users(self.users.ids, owners, vectors=vectors))
 
-    def release(self, bank: Bank, mechanism: Mechanism, randomness: Randomness) -> NDArray[np.float64]:
-        """Return sum over users of I_u c_u + Z over the whole bank, rounded by ``snapped``.
+    def release(self, bank: Bank, mechanism: Mechanism, noise: str = "discrete") -> NDArray[np.float64]:
+        """Draw a real release: sum over users of I_u c_u + Z over the whole bank, on ``Grid.of(mechanism)``.
 
-        I_u ~ Bernoulli(q) and Z ~ N(0, (sigma·clip)² I), all independent; c_u is the user's contribution, of norm at
-        most clip over all that is released, whatever the labels. Only users with I_u = 1 are routed.
+        I_u ~ Bernoulli(q), exactly; c_u is the user's contribution on the grid, of norm at most clip over all that is
+        released, whatever the labels; Z is Gaussian noise of standard deviation sigma·clip, drawn as ``noise`` says and
+        added in whole numbers. All come from the operating system and are independent. Only users with I_u = 1 are
+        routed.
         """
+        grid, sampler = Grid.of(mechanism), find_noise(noise)
+        participants = np.flatnonzero(SystemEntropy().coins(mechanism.q, len(self.users)))
+        return grid.values(sampler.add(self.histogram(participants, bank, mechanism), grid.scale))
+
+    def simulate(self, bank: Bank, mechanism: Mechanism, randomness: Randomness) -> NDArray[np.float64]:
+        """Draw a simulated release: the same law in float64, from randomness that can be repeated, rounded."""
         self.check(bank)
-        taking_part = np.flatnonzero(randomness.random(len(self.users)) < mechanism.q)
+        participants = np.flatnonzero(randomness.random(len(self.users)) < mechanism.q)
         noise = mechanism.noise * randomness.standard_normal(bank.size)
-        return snapped(self._votes(taking_part, bank, mechanism) + noise, mechanism.noise)
+        return snapped(self._votes(participants, bank, mechanism) + noise, mechanism.noise)
 
     def check(self, bank: Bank) -> None:
         """Refuse a bank that these records cannot vote on."""
@@ -77,10 +87,10 @@ class Voters:
         table = whole_contributions(routes, present.owners, len(present), bank.size, Grid.of(mechanism))
         return np.asarray(table.sum(axis=0), dtype=np.int64)
 
-    def _votes(self, taking_part: NDArray[np.int64], bank: Bank, mechanism: Mechanism) -> NDArray[np.float64]:
-        if len(taking_part) == 0:
+    def _votes(self, participants: NDArray[np.int64], bank: Bank, mechanism: Mechanism) -> NDArray[np.float64]:
+        if len(participants) == 0:
             return np.zeros(bank.size)
-        present = self.users.take(taking_part)
+        present = self.users.take(participants)
         routes = route(present.require_vectors(), bank, mechanism.k)
         table = contributions(routes, present.owners, len(present), bank.size, mechanism.clip)
         return np.asarray(table.sum(axis=0), dtype=np.float64)
@@ -88,15 +98,17 @@ class Voters:
 
 @dataclass(frozen=True, eq=False)
 class DrawnReleases:
-    """Draw a run's releases from its voters."""
+    """Draw a run's releases from its voters: real ones, or those of a simulation with an insecure seed."""
 
     voters: Voters
     plan: Plan
 
     def release(self, round_number: int, bank: Bank) -> NDArray[np.float64]:
         """Draw a round's release over its bank."""
-        randomness = round_randomness(round_number, self.plan.insecure_seed)
-        return self.voters.release(bank, self.plan.mechanism, randomness)
+        plan = self.plan
+        if plan.insecure_seed is None:
+            return self.voters.release(bank, plan.mechanism, plan.noise)
+        return self.voters.simulate(bank, plan.mechanism, stream(plan.insecure_seed, "evolve", "release", round_number))
 
 
 ReleaserFactory = Callable[[Voters, Plan], Releaser]

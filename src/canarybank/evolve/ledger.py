@@ -1,9 +1,9 @@
-"""Keep account of every release before it is made, and stop before the budget is passed.
+"""Write down every release before it is made, and stop before the budget is passed.
 
-A ledger opens with a declaration: the mechanism, the budget, and the seed where the run is an insecure one. Then each
-release has two records: an entry, written before anything is drawn, and its seal, the hash of the release, written
-once the release is durable. An entry without a seal and without a durable release was never seen by anyone, so it is
-drawn anew under the same entry; an entry with a seal is never drawn again.
+A ledger opens with a declaration: the mechanism, how noise is drawn, the budget, and the seed where the run is an
+insecure one. Then each release has two records: an entry, written before anything is drawn, and its seal, the hash of
+the release, written once the release is durable. An entry without a seal and without a durable release was never seen
+by anyone, so it is drawn anew under the same entry; an entry with a seal is never drawn again.
 """
 
 import math
@@ -14,12 +14,12 @@ from typing import Any
 
 from canarybank.errors import BudgetError, ConfigError, InputError, StoreError
 from canarybank.evolve.differences import differences
-from canarybank.mechanism import Mechanism, composition_bound, epsilon
+from canarybank.mechanism import Mechanism, composition_bound, delta_slack, epsilon
 from canarybank.store import Log
 
 __all__ = ["Entry", "Ledger", "Spent"]
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,41 +27,54 @@ class Spent:
     """What a number of releases of one mechanism spend together, for adding or removing one user.
 
     ``epsilon`` is exact up to its accountant's discretisation, from the privacy loss distribution; ``bound`` is what
-    adding up the rounds one by one proves.
+    adding up the rounds one by one proves. Both are computed at ``delta`` for ideal noise; ``slack`` is what the
+    noise's arithmetic adds, so that the releases are (epsilon, delta + slack)-private.
     """
 
     releases: int
     epsilon: float
     bound: float
     delta: float
+    slack: float = 0.0
 
     @classmethod
-    def by(cls, mechanism: Mechanism, releases: int) -> "Spent":
-        """Return what so many releases of a mechanism spend; none spend nothing."""
+    def by(cls, mechanism: Mechanism, releases: int, variation: float = 0.0) -> "Spent":
+        """Return what so many releases of a mechanism spend, at this total variation from ideal ones; none is free."""
         if releases == 0:
             return cls(0, 0.0, 0.0, mechanism.delta)
-        return cls(releases, epsilon(mechanism, releases), composition_bound(mechanism, releases), mechanism.delta)
+        spent = epsilon(mechanism, releases)
+        bound = composition_bound(mechanism, releases)
+        return cls(releases, spent, bound, mechanism.delta, delta_slack(spent, variation))
+
+    @property
+    def at_delta(self) -> str:
+        """Say at which delta: that of the ideal noise, and the slack on top."""
+        return f"delta {self.delta:g}{f' + {self.slack:.2g}' if self.slack else ''}"
 
     def __str__(self) -> str:
         return (
-            f"epsilon {self.epsilon:.4f} at delta {self.delta:g} after {self.releases} releases, for adding or "
+            f"epsilon {self.epsilon:.4f} at {self.at_delta} after {self.releases} releases, for adding or "
             f"removing one user (from the privacy loss distribution; adding up rounds: {self.bound:.4f})"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One release in the account: its round, the bank it is over, the mechanism, the total with it, and its seal."""
+    """One release in the ledger: its round, the bank it is over, the mechanism, the total with it, and its seal.
+
+    ``variation`` bounds the release's distance from an ideal one, in total variation.
+    """
 
     round: int
     bank: str
     mechanism: Mechanism
     spent: Spent
+    variation: float = 0.0
     seal: str | None = None
 
 
 class Ledger:
-    """The account of a run's releases, in a file that only grows, or in memory without a path."""
+    """The list of a run's releases, in a file that only grows, or in memory without a path."""
 
     def __init__(
         self,
@@ -69,6 +82,7 @@ class Ledger:
         *,
         budget: float | None = None,
         insecure_seed: int | None = None,
+        noise: str = "discrete",
         path: Path | str | None = None,
     ) -> None:
         if budget is not None and not 0 < budget < math.inf:
@@ -79,6 +93,7 @@ class Ledger:
         declaration = {
             "version": VERSION,
             "mechanism": asdict(mechanism),
+            "noise": noise,
             "budget": budget,
             "insecure_seed": insecure_seed,
         }
@@ -98,16 +113,21 @@ class Ledger:
         """Return a round's entry, or None where it has none yet."""
         return self._entries[round_number] if round_number < len(self._entries) else None
 
-    def record(self, round_number: int, bank: str) -> Entry:
+    def next_spent(self, variation: float = 0.0) -> Spent:
+        """Return the total with one more release, or refuse it where it would pass the budget."""
+        total = variation + sum(entry.variation for entry in self._entries)
+        after = Spent.by(self.mechanism, len(self._entries) + 1, total)
+        if self.budget is not None and after.epsilon > self.budget:
+            raise BudgetError(self._refusal(after))
+        return after
+
+    def record(self, round_number: int, bank: str, variation: float = 0.0) -> Entry:
         """Enter a release that is about to be made, durably, or refuse it where it would pass the budget."""
         if round_number != len(self._entries):
             raise StoreError(
                 f"Round {round_number} cannot be entered after {len(self._entries)} entries; every round has one."
             )
-        after = Spent.by(self.mechanism, len(self._entries) + 1)
-        if self.budget is not None and after.epsilon > self.budget:
-            raise BudgetError(self._refusal(after))
-        entry = Entry(round_number, bank, self.mechanism, after)
+        entry = Entry(round_number, bank, self.mechanism, self.next_spent(variation), variation)
         self._append({"kind": "entry", **asdict(entry)})
         self._entries.append(entry)
         return entry
@@ -122,8 +142,9 @@ class Ledger:
     def _refusal(self, after: Spent) -> str:
         return (
             f"Release {after.releases} would bring epsilon to {after.epsilon:.6f} at delta {after.delta:g}, past the "
-            f"declared budget of {self.budget:g}; it was not made. {after.releases - 1} releases are made and stay; "
-            "a new run with more noise or fewer rounds fits the budget."
+            f"declared budget of {self.budget:g}; it was not made. {after.releases - 1} releases are made and stay "
+            "spent: another run over the same people spends on top of them. To keep one budget over all runs, open an "
+            "account with `canarybank budget open` and name it as evolve.account."
         )
 
     def _append(self, record: Mapping[str, Any]) -> None:
@@ -135,6 +156,12 @@ class Ledger:
         if not records:
             self._append(declaration)
             return
+        if records[0].get("version") != VERSION:
+            raise ConfigError(
+                f"This run's ledger has layout {records[0].get('version')!r}, and this version of canarybank writes "
+                f"layout {VERSION}, which states what the noise's arithmetic adds to delta. Finish the run with the "
+                "version that began it, or start a new run in another folder; what was released stays spent."
+            )
         if changed := differences(records[0], declaration):
             raise ConfigError(
                 "This run's ledger was opened with other privacy parameters, and they never change within a run: "
@@ -147,7 +174,8 @@ class Ledger:
         try:
             if record["kind"] == "entry" and record["round"] == len(self._entries):
                 spent = Spent(**record["spent"])
-                self._entries.append(Entry(record["round"], record["bank"], self.mechanism, spent))
+                variation = float(record["variation"])
+                self._entries.append(Entry(record["round"], record["bank"], self.mechanism, spent, variation))
                 return
             if record["kind"] == "seal" and self._entries[record["round"]].seal is None:
                 self._entries[record["round"]] = replace(self._entries[record["round"]], seal=str(record["release"]))

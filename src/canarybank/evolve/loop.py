@@ -1,7 +1,8 @@
 """Run Private Evolution: publish, release, keep, give feedback, generate, and again."""
 
 import contextlib
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -24,13 +25,23 @@ from canarybank.evolve.population import Population, encoded
 from canarybank.evolve.result import Evolution, Round
 from canarybank.evolve.selection import Keep
 from canarybank.generate import CachedGenerator, CandidateBank, Generator, ResponseCache
-from canarybank.mechanism import Bank, Mechanism
+from canarybank.mechanism import Account, Bank, Mechanism
 from canarybank.progress import SILENT, Progress, Stage
-from canarybank.store import canonical_json, hash_array, lock_folder, parse_json, read_json, write_json
+from canarybank.store import (
+    canonical_json,
+    hash_array,
+    lock_folder,
+    parse_json,
+    read_checked,
+    write_checked,
+    write_json,
+)
 from canarybank.users import Users
 
-__all__ = ["Run", "evolve"]
+__all__ = ["ACCOUNT", "Run", "evolve"]
 
+ACCOUNT = "account.json"
+"""The file in a run's folder that holds the id by which the budget account knows the run."""
 DEFAULT = Plan(Mechanism(), 1)
 Start = Population | Bank | CandidateBank | Sequence[str]
 
@@ -51,6 +62,8 @@ def evolve(
     budget: float | None = None,
     seed: int = 0,
     insecure_seed: int | None = None,
+    noise: str = DEFAULT.noise,
+    account: Path | str | None = None,
     probes: Probes | None = None,
     folder: Path | str | None = None,
     progress: Progress = SILENT,
@@ -61,11 +74,11 @@ def evolve(
     without, a bank (what stands at its reserved positions are the probes), or a population with lineage. ``Plan``
     says what the further choices mean.
     With a folder every step is durable before the next begins, and the same call resumes a run that ended early;
-    a resume never repeats a release. Together the releases are (epsilon, delta)-private for adding or removing one
-    user, with the epsilon of ``Evolution.spent``; a release that would pass ``budget`` is not made, and
-    ``BudgetError`` is raised.
+    a resume never repeats a release. Together the releases are (epsilon, delta + slack)-private for adding or removing
+    one user, by ``Evolution.spent``; a release that would pass ``budget``, or that ``account`` cannot pay, is not made,
+    and ``BudgetError`` is raised. Without an account other runs over the same people add to that epsilon.
     """
-    plan = Plan(mechanism, rounds, keep, new, feedback, taking, cap, budget, seed, insecure_seed)
+    plan = Plan(mechanism, rounds, keep, new, feedback, taking, cap, budget, seed, insecure_seed, noise, account)
     with Run(users, start, plan, encoder, generator, probes=probes, folder=folder, progress=progress) as run:
         return run.finish()
 
@@ -90,6 +103,10 @@ class Run:
         releaser: Releaser | None = None,
     ) -> None:
         self.plan, self.folder = plan, None if folder is None else Path(folder)
+        plan.variation(1)  # refuses what cannot be drawn before anything is read or spent
+        self._account = Account(plan.account) if plan.is_real and plan.account is not None else None
+        if self._account is not None:
+            self._account.require(plan.mechanism)
         voters = Voters(users, plan.cap)
         self._releaser: Releaser = releaser or DrawnReleases(voters, plan)
         self._encoder, self._progress = encoder, progress
@@ -113,7 +130,7 @@ class Run:
 
     @property
     def ledger(self) -> Ledger:
-        """Return the account of this run's releases."""
+        """Return the list of this run's releases."""
         return self._ledger
 
     @property
@@ -136,10 +153,9 @@ class Run:
         number = self._done
         published = self._bank(number)
         _, new = self.plan.sizes(len(published.population), len(published.probes or ()))
-        entry = self._entered(number, published.bank)
+        entry, release = self._released(number, published.bank)
         spent = f"epsilon {entry.spent.epsilon:.4f} (adding up rounds: {entry.spent.bound:.4f})"
-        name = f"round {number + 1} of {self.plan.rounds}, {spent} at delta {entry.spent.delta:g}"
-        release = self._released(entry, published.bank)  # before the stage, which shows how long it takes
+        name = f"round {number + 1} of {self.plan.rounds}, {spent} at {entry.spent.at_delta}"
         with self._progress.stage(name, new, "texts") as stage:
             done = Round.of(number, published, release, self.plan.keep, entry.spent)
             self._archive.put_bank(number + 1, self._next(done, published, new, stage))
@@ -155,7 +171,9 @@ class Run:
         return result
 
     def _open(self, first: Published, generator: Generator) -> None:
-        declaration = self.plan.declaration(first, self._encoder, generator)
+        opening = None if self._account is None else self._account.opening.hash
+        declaration = self.plan.declaration(first, self._encoder, generator, opening)
+        self._id = secrets.token_hex(16)
         path: dict[str, Path | None] = {"ledger": None, "responses": None}
         self._archive: Archive = MemoryArchive()
         if self.folder is not None:
@@ -163,8 +181,16 @@ class Run:
             _declare(self.folder / "run.json", declaration)
             path = {name: self.folder / f"{name}.log" for name in path}
             self._archive = FolderArchive(self.folder, self.plan.insecure_seed)
+            if self._account is not None:
+                self._id = _kept_id(self.folder / ACCOUNT, self._id)
         plan = self.plan
-        self._ledger = Ledger(plan.mechanism, budget=plan.budget, insecure_seed=plan.insecure_seed, path=path["ledger"])
+        self._ledger = Ledger(
+            plan.mechanism,
+            budget=plan.budget,
+            insecure_seed=plan.insecure_seed,
+            noise=plan.sampler,
+            path=path["ledger"],
+        )
         self._generator = CachedGenerator(generator, ResponseCache(path["responses"]))
         if self._archive.bank(0) is None:
             self._archive.put_bank(0, first)
@@ -174,6 +200,15 @@ class Run:
                 f"{self._done} rounds are complete, but the ledger does not account for the release of each; "
                 "restore the ledger from a copy: without it nobody knows what was spent."
             )
+        with self._held_account() as account:
+            if account is not None:
+                for entry in self._ledger.entries[: self._done]:
+                    account.debit(self._id, entry.round, entry.bank, entry.variation, entry.seal)
+
+    @contextlib.contextmanager
+    def _held_account(self) -> Iterator[Account | None]:
+        with contextlib.nullcontext() if self._account is None else self._account.held():
+            yield self._account
 
     def _bank(self, number: int) -> Published:
         published = self._archive.bank(number)
@@ -183,27 +218,33 @@ class Run:
             )
         return published
 
-    def _entered(self, number: int, bank: Bank) -> Entry:
-        """Return the round's entry in the ledger, made now where there is none, or refuse what cannot be entered."""
-        entry = self._ledger.entry(number)
-        if entry is None and self._archive.release(number) is not None:
-            raise StoreError(f"Round {number} has a release that the ledger does not know; restore the ledger.")
-        if entry is None:
-            entry = self._ledger.record(number, bank.hash)
-        if entry.bank != bank.hash:
-            raise StoreError(f"The ledger's entry of round {number} is over another bank; restore the round's files.")
-        return entry
+    def _released(self, number: int, bank: Bank) -> tuple[Entry, NDArray[np.float64]]:
+        """Return a round's entry and release: those that are durable, or what is paid for, entered and drawn now.
 
-    def _released(self, entry: Entry, bank: Bank) -> NDArray[np.float64]:
-        """Return the release under an entry: the durable one, or one drawn now, made durable and then sealed."""
-        release = self._archive.release(entry.round)
-        if release is None:
-            release = self._drawn(entry, bank)
-        if entry.seal is None:
-            entry = self._ledger.seal(entry.round, hash_array(release))
-        if entry.seal != hash_array(release):
-            raise StoreError(f"The release of round {entry.round} is not the one in the ledger; restore its file.")
-        return release
+        The account is held from the debit to the seal, so that no other process draws under the same debit.
+        """
+        with self._held_account() as account:
+            release, entry = self._archive.release(number), self._ledger.entry(number)
+            variation = self.plan.variation(bank.size)
+            if entry is None and release is not None:
+                raise StoreError(f"Round {number} has a release that the ledger does not know; restore the ledger.")
+            if entry is None:
+                self._ledger.next_spent(variation)
+            if account is not None:
+                account.debit(self._id, number, bank.hash, variation, None if release is None else hash_array(release))
+            entry = entry or self._ledger.record(number, bank.hash, variation)
+            if entry.bank != bank.hash:
+                raise StoreError(
+                    f"The ledger's entry of round {number} is over another bank; restore the round's files."
+                )
+            release = self._drawn(entry, bank) if release is None else release
+            if entry.seal is None:
+                entry = self._ledger.seal(number, hash_array(release))
+            if entry.seal != hash_array(release):
+                raise StoreError(f"The release of round {number} is not the one in the ledger; restore its file.")
+            if account is not None:
+                account.seal(self._id, number, hash_array(release))
+            return entry, release
 
     def _drawn(self, entry: Entry, bank: Bank) -> NDArray[np.float64]:
         if entry.seal is not None:
@@ -232,6 +273,7 @@ class Run:
             "epsilon": spent.epsilon,
             "epsilon_by_adding_up_rounds": spent.bound,
             "delta": spent.delta,
+            "slack": spent.slack,
             "neighbours": "adding or removing one user",
             "population": files,
             "insecure_seed": self.plan.insecure_seed,
@@ -254,9 +296,24 @@ def _declare(path: Path, declaration: dict[str, Any]) -> None:
     """Write down what a run does, or hold a resumed run to what was written."""
     plain = parse_json(canonical_json(declaration), path)
     if not path.exists():
-        write_json(path, plain)
-    elif changed := differences(read_json(path), plain):
+        write_checked(path, plain)
+        return
+    declared = read_checked(path, or_unmarked=True)
+    if declared.get("version") != plain["version"]:
+        raise ConfigError(
+            f"The run in {str(path.parent)!r} has layout {declared.get('version')!r}, and this version of canarybank "
+            f"writes layout {plain['version']}. Finish it with the version that began it, or start a new run in "
+            "another folder; what was released stays spent."
+        )
+    if changed := differences(declared, plain):
         raise ConfigError(
             f"The run in {str(path.parent)!r} was started with other settings: {'; '.join(changed)}. "
             "Restore them to resume it, or start a new run in another folder."
         )
+
+
+def _kept_id(path: Path, fresh: str) -> str:
+    """Return the id by which a budget account knows the run in a folder; the first call writes it down."""
+    if not path.exists():
+        write_checked(path, {"run": fresh})
+    return str(read_checked(path)["run"])

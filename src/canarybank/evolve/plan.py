@@ -1,21 +1,23 @@
 """Hold what a run is asked to do, and state it so that a resume can be held to it."""
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from canarybank.encode import Encoder
 from canarybank.errors import InputError
 from canarybank.evolve.archive import Published
 from canarybank.evolve.feedback import Feedback, InContext, describe
+from canarybank.evolve.noise import find_noise
 from canarybank.evolve.offspring import Taking
 from canarybank.evolve.selection import Keep
 from canarybank.generate import Generator
-from canarybank.mechanism import Mechanism
+from canarybank.mechanism import Grid, Mechanism
 from canarybank.mechanism.mechanism import whole
 
 __all__ = ["Plan"]
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,9 @@ class Plan:
 
     Every user votes with at most ``cap`` records. ``new`` candidates are generated a round; None keeps the population's
     size. ``budget`` is the epsilon that the run stays within, at the mechanism's delta. ``seed`` draws public choices
-    only: examples and prompts. ``insecure_seed`` makes releases repeatable, and worthless for privacy.
+    only: examples and prompts. ``insecure_seed`` makes releases repeatable, and worthless for privacy. ``noise`` says
+    how a real run draws its noise (see ``canarybank.evolve.noise``), and ``account`` is the file of the budget account
+    that pays for its releases; a simulation uses neither: it draws in float64 and debits nothing.
     """
 
     mechanism: Mechanism
@@ -37,6 +41,8 @@ class Plan:
     budget: float | None = None
     seed: int = 0
     insecure_seed: int | None = None
+    noise: str = "discrete"
+    account: Path | str | None = None
 
     def __post_init__(self) -> None:
         whole("rounds", self.rounds)
@@ -46,6 +52,23 @@ class Plan:
         for name in ("seed", "insecure_seed"):
             if getattr(self, name) is not None and getattr(self, name) < 0:
                 raise InputError(f"A seed must be a whole number of at least 0, but {name} is {getattr(self, name)}.")
+
+    @property
+    def is_real(self) -> bool:
+        """Say whether releases are drawn from secret randomness, and so are private and to be paid for."""
+        return self.insecure_seed is None
+
+    @property
+    def sampler(self) -> str:
+        """Return the name of what draws the noise: ``noise``, or ``simulated`` where the run is a simulation."""
+        return self.noise if self.is_real else "simulated"
+
+    def variation(self, entries: int) -> float:
+        """Return the total variation between a release over so many entries and an ideal one.
+
+        A real run that cannot be drawn is refused here, for want of a package or of room in 64 bits.
+        """
+        return find_noise(self.noise).variation(Grid.of(self.mechanism), entries) if self.is_real else 0.0
 
     def sizes(self, candidates: int, probes: int) -> tuple[int, int]:
         """Return how many of a bank's candidates stay, and how many new ones join them."""
@@ -68,8 +91,13 @@ class Plan:
                 raise InputError(f"k is {self.mechanism.k}, but the bank of round {number} has {size} entries only.")
             candidates = sum(self.sizes(candidates, probes))
 
-    def declaration(self, first: Published, encoder: Encoder, generator: Generator) -> dict[str, Any]:
-        """Return everything that decides what the run does, as plain JSON values; tries may change in a resume."""
+    def declaration(
+        self, first: Published, encoder: Encoder, generator: Generator, account: str | None = None
+    ) -> dict[str, Any]:
+        """Return everything that decides what the run does, as plain JSON values; tries may change in a resume.
+
+        ``account`` is the hash of the account's opening, where the run has one.
+        """
         taking = asdict(self.taking) | {"cleaning": self.taking.cleaning.to_json()}
         del taking["tries"]
         names = ("rounds", "new", "cap", "budget", "seed", "insecure_seed")
@@ -83,4 +111,6 @@ class Plan:
             "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint},
             "generator": {"name": generator.name, "fingerprint": generator.fingerprint},
             "first_bank": first.bank.hash,
+            "noise": self.sampler,
+            "account": account,
         }

@@ -5,25 +5,21 @@ straight from the operating system's cryptographic generator, value by value, wi
 guessed; a statistical generator such as PCG64, even one seeded well, could be run backwards from its output.
 A seeded run exists for tests and simulated audits: it is asked for as ``insecure_seed`` and every output says so.
 
-What remains is arithmetic. The Gaussian is sampled and added in float64, and the lowest bits of such a sum are
-known to betray its parts. ``snapped`` therefore rounds each release to a grid far coarser than float64's
-and far finer than the noise: the result is then the rounding of an exact Gaussian release except with a
-probability of the order of (bank size + users) · 1e-11 a release, which comes on top of delta. The Gaussian ends at 9.1
-standard deviations. How long a release takes depends on how many records took part, and is hidden from nobody who
-can time it.
+Coins are exact: Bernoulli(q) for the very float q. ``canarybank.evolve.noise`` says how the noise is drawn, and bounds
+what arithmetic adds to delta. How long a release takes depends on how many records took part, and is hidden from nobody
+who can time it.
 """
 
 import math
 import os
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from canarybank.seeds import stream
-
-__all__ = ["Randomness", "SystemEntropy", "round_randomness", "snapped"]
+__all__ = ["Randomness", "SystemEntropy", "snapped"]
 
 Floats = NDArray[np.float64]
 
@@ -31,7 +27,7 @@ GRID_BITS = 12
 
 
 class Randomness(Protocol):
-    """What a release draws from; ``numpy.random.Generator`` is one, for simulations."""
+    """What a simulated release draws from: a ``numpy.random.Generator``, for one."""
 
     def random(self, size: Any) -> Floats:
         """Draw independent values, uniform on [0, 1)."""
@@ -43,9 +39,20 @@ class Randomness(Protocol):
 class SystemEntropy:
     """Draw every value from the operating system; nothing is seeded, kept or repeatable."""
 
-    def random(self, size: int) -> Floats:
-        """Draw independent values, uniform on the multiples of 2^-53 in [0, 1)."""
-        return (_words(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    def coins(self, q: float | Fraction, size: int) -> NDArray[np.bool_]:
+        """Draw independent coins that are True with probability q, exactly.
+
+        A coin is U < q for U uniform on [0, 1), of which as many bits are drawn as decide: 64, and 64 more for each
+        coin whose first 64 are those of q, where q has further ones.
+        """
+        if q >= 1:
+            return np.ones(size, dtype=np.bool_)
+        first, rest = divmod(Fraction(q) * 2**64, 1)
+        words = _words(size)
+        coins = words < np.uint64(first)
+        if rest and (open_ones := np.flatnonzero(words == np.uint64(first))).size:
+            coins[open_ones] = self.coins(rest, len(open_ones))
+        return coins
 
     def standard_normal(self, size: int) -> Floats:
         """Draw independent standard Gaussian values, by inversion of 63 bits and a sign.
@@ -59,17 +66,10 @@ class SystemEntropy:
         return np.where(words & np.uint64(1), magnitudes, -magnitudes)
 
 
-def round_randomness(round_number: int, insecure_seed: int | None = None) -> Randomness:
-    """Return what round ``round_number`` draws from: the operating system, unless a seed was asked for."""
-    if insecure_seed is None:
-        return SystemEntropy()
-    return stream(insecure_seed, "evolve", "release", round_number)
-
-
 def snapped(release: Floats, noise: float) -> Floats:
-    """Round a release to the grid of the largest power of two that is at most noise · 2^-12.
+    """Round a simulated release to the grid of the largest power of two that is at most noise · 2^-12.
 
-    It is post-processing, so it costs no privacy; the grid is a power of two, so the rounding is exact.
+    The grid is a power of two, so the rounding is exact.
     """
     step = 2.0 ** (math.floor(math.log2(noise)) - GRID_BITS)
     return np.rint(release / step) * step + 0.0

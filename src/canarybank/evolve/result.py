@@ -13,7 +13,7 @@ from canarybank.evolve.population import Population
 from canarybank.evolve.selection import Keep, top
 from canarybank.evolve.tables import write_population
 from canarybank.mechanism import Bank, Mechanism
-from canarybank.store import hash_array, read_json
+from canarybank.store import hash_array, read_checked
 
 __all__ = ["Evolution", "Round"]
 
@@ -94,11 +94,14 @@ class Evolution:
         folder = Path(folder)
         if not (folder / "ledger.log").exists():
             raise IncompleteError(f"There is no run in {str(folder)!r}: it has no ledger; check the path.")
-        declared = read_json(folder / "run.json")
-        seed = declared["insecure_seed"]
-        mechanism = Mechanism(**declared["mechanism"])
-        ledger = Ledger(mechanism, budget=declared["budget"], insecure_seed=seed, path=folder / "ledger.log")
-        return cls.gather(FolderArchive(folder, seed), ledger, Keep(**declared["keep"]), seed, folder)
+        declared = read_checked(folder / "run.json", or_unmarked=True)
+        try:
+            seed, budget, keep = declared["insecure_seed"], declared["budget"], Keep(**declared["keep"])
+            mechanism, noise = Mechanism(**declared["mechanism"]), declared.get("noise", "discrete")
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"run.json in {str(folder)!r} declares no run ({error!r}); restore it.") from error
+        ledger = Ledger(mechanism, budget=budget, insecure_seed=seed, noise=noise, path=folder / "ledger.log")
+        return cls.gather(FolderArchive(folder, seed), ledger, keep, seed, folder)
 
     def write(self, folder: Path | str) -> tuple[Path, ...]:
         """Write the population with its lineage as parquet, JSON lines and CSV, and return the three paths."""

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 
 from canarybank.evolve.population import Candidate, Population
-from canarybank.store import canonical_json, parse_json, write_atomic
+from canarybank.store import canonical_json, inert_cell, parse_json, write_atomic
 
 __all__ = ["json_lines", "read_json_lines", "write_population"]
 
@@ -15,7 +15,9 @@ def write_population(
     """Write a population with its lineage as NAME.parquet, NAME.jsonl and NAME.csv, and return the three paths.
 
     The rows of a run with an insecure seed carry that seed in a column of its own. In CSV the parents are one
-    field, their ids separated by spaces.
+    field, their ids separated by spaces, and a text that a spreadsheet would run as a formula (it begins with = + - @,
+    a tab or a carriage return) has an apostrophe before it: programs read Parquet or JSON lines, which hold every text
+    as it is.
     """
     import polars as pl
 
@@ -26,7 +28,9 @@ def write_population(
     frame = pl.DataFrame(rows, schema=schema)
     parquet, csv = io.BytesIO(), io.BytesIO()
     frame.write_parquet(parquet)
-    frame.with_columns(pl.col("parents").list.join(" ")).write_csv(csv)
+    shown = [{**row, "parents": " ".join(row["parents"])} for row in rows]
+    inert = [{name: inert_cell(value) for name, value in row.items()} for row in shown]
+    pl.DataFrame(inert, schema={**schema, "parents": pl.String()}).write_csv(csv)
     lines = "".join(map(_line, rows)).encode()
     contents = {"parquet": parquet.getvalue(), "jsonl": lines, "csv": csv.getvalue()}
     paths = {Path(folder) / f"{name}.{kind}": data for kind, data in contents.items()}

@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from canarybank.errors import ColumnError, ConfigError, DataError
+from canarybank.errors import ColumnError, ConfigError
 from canarybank.experiment.config import CohortsConfig, UsersConfig
 from canarybank.experiment.real_run import hidden
 from canarybank.experiment.stage_cache import StageCache, stage_key
 from canarybank.progress import SILENT, Progress
-from canarybank.store import hash_file
+from canarybank.store import hash_file, require_file
 from canarybank.users import (
     ADMISSIONS,
     Admission,
@@ -22,9 +21,9 @@ from canarybank.users import (
     Source,
     Users,
     admit,
-    load_users,
-    save_users,
+    pack_users,
     source,
+    unpack_users,
 )
 from canarybank.users.admission import require_label_column
 from canarybank.users.files import require_encoding
@@ -65,7 +64,7 @@ def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, 
     def report_of() -> dict[str, Any]:
         return (made or [_admit(given, rule, progress)])[0].report.as_dict()
 
-    users = cache.file("users", key, "parquet", make, load_users, _save)
+    users = cache.packed("users", key, make, pack_users, unpack_users)
     report = cache.document("users", key, report_of)
     if config.cap is not None or given.format.name in ADMISSIONS:
         return _noted(People(users, report), rule.cap, cohorts)
@@ -84,7 +83,7 @@ def admit_voters(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache,
         require_encoding(encoding)
     key = users_key(given, rule)
     with hidden("reading users", progress):
-        return cache.file("users", key, "parquet", lambda: _admit(given, rule, SILENT).users, load_users, _save)
+        return cache.packed("users", key, lambda: _admit(given, rule, SILENT).users, pack_users, unpack_users)
 
 
 def _admit(given: Source, rule: Admission, progress: Progress) -> Admitted:
@@ -133,8 +132,8 @@ def users_key(given: Source, rule: Admission) -> str:
     """Return the content address of the admitted users: the file's bytes, how it is read, and who is admitted."""
     chosen = asdict(rule) | {"labels": sorted(rule.labels) if rule.labels else None}
     shape = {name: str(value) for name, value in _shape(given.format).items()}
-    if not given.built_in and not given.path.is_file():
-        raise DataError(f"There is no file of users {str(given.path)!r}; check users.source.")
+    if not given.built_in:
+        require_file(given.path, "file of users")
     content = "chitchat-dataset 0.9.0" if given.built_in else hash_file(given.path)
     how = "isolated" if given.isolated else given.strict
     return stage_key("users", reading=_READING, content=content, format=shape, strict=how, admission=chosen)
@@ -143,10 +142,6 @@ def users_key(given: Source, rule: Admission) -> str:
 def _shape(value: Any) -> dict[str, Any]:
     """Return the fields of a format, which is a dataclass."""
     return asdict(value)
-
-
-def _save(path: Path, users: Users) -> None:
-    save_users(users, path)
 
 
 def _columns(config: UsersConfig) -> Columns | None:

@@ -1,7 +1,9 @@
 """Make the stage of the bank: read, generate or take the embedded candidate texts."""
 
 import io
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,25 @@ from canarybank.experiment.written import counters_of
 from canarybank.generate import CandidateBank, Generator, Prompt, load_prompt, make_bank
 from canarybank.generate.table import read_table, text_column
 from canarybank.progress import SILENT, Progress
-from canarybank.store import file_errors, parse_json
+from canarybank.store import parse_json, require_file
 from canarybank.users.delimited import csv_column
+from canarybank.users.files import lines, opened
 
-__all__ = ["GENERATED_SIZE", "Candidates", "bank_labels", "bank_prompt", "gather_candidates", "read_texts"]
+__all__ = [
+    "GENERATED_SIZE",
+    "Candidates",
+    "TextFile",
+    "bank_labels",
+    "bank_prompt",
+    "gather_candidates",
+    "read_bank",
+    "read_text_file",
+    "read_texts",
+]
 
 GENERATED_SIZE = 8192
 BUILT_IN_USERS = "chitchat"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +100,53 @@ def bank_labels(config: BankConfig, users: UsersConfig) -> tuple[str, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """The different texts of a file, in its order, and how many entries of it were skipped."""
+
+    texts: tuple[str, ...]
+    repeated: int = 0
+    blank: int = 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say how many entries were skipped, where any were."""
+        if not self.repeated and not self.blank:
+            return ()
+        found = len(self.texts) + self.repeated + self.blank
+        return (
+            f"The bank file has {found:,} entries: {len(self.texts):,} are used, {self.repeated:,} repeated and "
+            f"{self.blank:,} blank ones are skipped.",
+        )
+
+
 def read_texts(path: Path, column: str = "text") -> tuple[str, ...]:
     """Return a file's different texts in its order: a column of parquet, csv or jsonl, or the lines of txt."""
-    if not path.is_file():
-        raise DataError(f"There is no file of texts {str(path)!r}; check the path.")
+    return read_text_file(path, column).texts
+
+
+def read_bank(path: Path, column: str = "text") -> tuple[CandidateBank, tuple[str, ...]]:
+    """Return a bank file of any format, with labels and provenance where it has some, and notes on it."""
+    read = read_text_file(path, column)
+    if path.suffix.lower() not in {".parquet", ".pq"} or column != "text":
+        return CandidateBank(read.texts, ("",) * len(read.texts)), read.notes
+    bank = CandidateBank.read(path)
+    labels = tuple(label for text, label in zip(bank.texts, bank.labels, strict=True) if text.strip())
+    return CandidateBank(read.texts, labels, provenance=bank.provenance), read.notes
+
+
+def read_text_file(path: Path, column: str = "text") -> TextFile:
+    """Return a file's different texts in its order, and how many entries of it were skipped."""
+    require_file(path, "file of texts")
     suffix = path.suffix.lower()
-    if suffix in {".parquet", ".pq"}:
-        return _some(_parquet(path, column), path)
-    with file_errors(path, "read"):
-        try:
-            content = path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path} is not UTF-8 ({error}); convert it first.") from None
-    readers = {".csv": _csv, ".jsonl": _jsonl, ".txt": _lines}
-    if suffix not in readers:
+    if suffix not in _READERS:
         raise DataError(f"The name of {path} does not tell its format; use one of .parquet, .csv, .jsonl and .txt.")
-    texts = [text for text in readers[suffix](content, column, path) if text.strip()]
-    return _some(tuple(dict.fromkeys(texts)), path)
+    found = _READERS[suffix](path, column)
+    texts = [text for text in found if text.strip()]
+    different = tuple(dict.fromkeys(texts))
+    if not different:
+        raise DataError(f"{path} holds no texts; it must hold at least one.")
+    return TextFile(different, repeated=len(texts) - len(different), blank=len(found) - len(texts))
 
 
 def _generated(
@@ -143,13 +187,10 @@ def _generated(
 
 def _read(config: BankConfig) -> Candidates:
     """Return the texts of a file; of one that `canarybank bank make` wrote, the labels and counters too."""
-    path = Path(config.source)
-    texts = _first(read_texts(path, config.text), config.size, config.source)
-    if path.suffix.lower() not in {".parquet", ".pq"} or config.text != "text":
-        return Candidates(texts)
-    bank = CandidateBank.read(path)
+    bank, notes = read_bank(Path(config.source), config.text)
+    texts = _first(bank.texts, config.size, config.source)
     labels = bank.labels[: len(texts)]
-    return Candidates(texts, labels=labels if any(labels) else None, counters=counters_of(bank.provenance))
+    return Candidates(texts, notes, labels if any(labels) else None, counters_of(bank.provenance))
 
 
 def _labelled(bank: CandidateBank, labels: Sequence[str]) -> tuple[str, ...]:
@@ -170,38 +211,61 @@ def _first(texts: Sequence[str], size: int | None, where: str) -> tuple[str, ...
     return tuple(texts[:size])
 
 
-def _some(texts: tuple[str, ...], path: Path) -> tuple[str, ...]:
-    if not texts:
-        raise DataError(f"{path} holds no texts; it must hold at least one.")
-    return texts
-
-
-def _parquet(path: Path, column: str) -> tuple[str, ...]:
+def _parquet(path: Path, column: str) -> list[str]:
     if column == "text":
-        return CandidateBank.read(path).texts
+        return list(CandidateBank.read(path).texts)
     frame, _ = read_table(path)
-    return tuple(dict.fromkeys(text_column(frame, column, path, gaps=True)))
+    texts = text_column(frame, column, path, gaps=True)
+    return texts + [""] * (len(frame) - len(texts))
 
 
-def _csv(content: str, column: str, path: Path) -> list[str]:
-    try:
-        return csv_column(io.StringIO(content), str(path), column)
-    except ColumnError as error:
-        raise DataError(f"{error.what} Set bank.text.") from None
+def _csv(path: Path, column: str) -> list[str]:
+    with _content(path) as content:
+        try:
+            return csv_column(content, str(path), column)
+        except ColumnError as error:
+            raise DataError(f"{error.what} Set bank.text.") from None
 
 
-def _jsonl(content: str, column: str, path: Path) -> list[str]:
+def _jsonl(path: Path, column: str) -> list[str]:
     texts = []
-    for number, line in enumerate(content.split("\n"), start=1):
-        if not line.strip():
-            continue
-        row = parse_json(line, f"{path}, line {number}")
-        if not isinstance(row, dict) or not isinstance(row.get(column), str):
-            raise DataError(f"Line {number} of {path} holds no text under {column!r}; set bank.text.")
-        texts.append(row[column])
+    with _content(path) as content:
+        for number, line in enumerate(content, start=1):
+            if not line.strip():
+                texts.append("")
+                continue
+            row = parse_json(line, f"{path}, line {number}", given=True)
+            if not isinstance(row, dict) or not isinstance(row.get(column), str):
+                raise DataError(f"Line {number} of {path} holds no text under {column!r}; set bank.text.")
+            texts.append(row[column])
     return texts
 
 
-def _lines(content: str, column: str, path: Path) -> list[str]:
-    del column, path
-    return content.split("\n")  # as every line end was read; splitlines() would cut at others inside a text too
+def _txt(path: Path, column: str) -> list[str]:
+    del column
+    with _content(path) as content:
+        return [line.removesuffix("\n") for line in content]
+
+
+_READERS: Mapping[str, Callable[[Path, str], list[str]]] = {
+    ".parquet": _parquet,
+    ".pq": _parquet,
+    ".csv": _csv,
+    ".jsonl": _jsonl,
+    ".txt": _txt,
+}
+
+
+@contextmanager
+def _content(path: Path) -> Iterator[Iterator[str]]:
+    """Give the lines of a file, each of which may end in any of the usual ways, and none of which may be endless."""
+    with opened(path) as file:
+        yield _line_feeds(lines(file, "utf-8", strict=False), path)
+
+
+def _line_feeds(content: Iterable[str], path: Path) -> Iterator[str]:
+    for number, line in enumerate(content, start=1):
+        if _SURROGATE.search(line):
+            raise DataError(f"Line {number} of {path} is not UTF-8; convert the file first.")
+        # splitlines() would cut at other characters inside a text too
+        yield from io.StringIO(line.replace("\r\n", "\n").replace("\r", "\n"))

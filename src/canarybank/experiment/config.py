@@ -112,7 +112,9 @@ class CohortsConfig(_Section):
     )
     canaries: Count = Field(default=5, description="The canaries of each attack.")
     shared: bool = Field(
-        default=False, description="Whether all attacks with real canaries have the same; if not, each draws its own."
+        default=False,
+        description="Whether all attacks on real users have the same canaries, and all nonce attacks the same nonces; "
+        "if not, each attack draws its own.",
     )
     fixed: Names = Field(
         default=(),
@@ -395,6 +397,16 @@ class EvolveConfig(_Section):
         default=None, description="A file of recorded answers to begin with, or the word embedded."
     )
     seed: Seed = Field(default=0, description="The seed of public choices: the reference, examples, prompts.")
+    noise: Literal["discrete", "float"] = Field(
+        default="discrete",
+        description="How a real run draws its noise: exactly, by OpenDP, or in floating point, which adds more to "
+        "delta. A simulation draws in floating point.",
+    )
+    account: str | None = Field(
+        default=None,
+        description="The file of the budget account that pays for the releases of a real run; left out, the run's "
+        "epsilon covers that run alone.",
+    )
     insecure_seed: Seed | None = Field(
         default=None,
         description="A seed of participation and noise, for tests and simulated audits: whoever has it can take the "

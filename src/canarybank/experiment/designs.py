@@ -37,9 +37,11 @@ class Case:
         return (self.attack.name, self.index)
 
 
-def prepare_cached(cohorts: Cohorts, bank: Bank, mechanism: Mechanism, cache: StageCache) -> Prepared:
+def prepare_cached(
+    cohorts: Cohorts, bank: Bank, mechanism: Mechanism, cache: StageCache, progress: Progress = SILENT
+) -> Prepared:
     """Route every cohort over the base of a bank, taking from the cache what was routed before."""
-    router = _Router(bank, mechanism.k, cache)
+    router = _Router(bank, mechanism.k, cache, progress)
     return Prepared(
         bank=bank,
         mechanism=mechanism,
@@ -56,6 +58,7 @@ class _Router:
     bank: Bank
     k: int
     cache: StageCache
+    progress: Progress = SILENT
 
     @cached_property
     def base(self) -> str:
@@ -68,7 +71,7 @@ class _Router:
         key = stage_key("routes", records=hash_array(vectors), base=self.base, k=self.k)
 
         def make() -> Mapping[str, NDArray[Any]]:
-            table = RouteTable.build(vectors, self.bank, self.k)
+            table = RouteTable.build(vectors, self.bank, self.k, self.progress)
             return {"positions": table.positions, "distances": table.distances}
 
         kept = self.cache.arrays("routes", key, make)
@@ -105,6 +108,7 @@ class Studio:
     def _design_key(self, attack: Attack, canary: Canary, pool: Pool | None) -> str:
         return stage_key(
             "design",
+            ties="by position",
             attack=[attack.canary, attack.pool, attack.selection],
             canary=[canary.id, hash_array(canary.vectors)],
             pool=None if pool is None else [hash_array(pool.vectors), pool.sources, pool.texts],

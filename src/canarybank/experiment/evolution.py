@@ -19,20 +19,23 @@ from canarybank.engine import Engine, Threads
 from canarybank.errors import BudgetError
 from canarybank.evolve import Evolution, Population, Probes, ReleaserFactory, Round, Voters
 from canarybank.evolve import Run as Rounds
+from canarybank.evolve.loop import ACCOUNT
 from canarybank.evolve.multiround import evolve_audit
 from canarybank.evolve.utility import Utility, audit_cost, utility
 from canarybank.experiment.config import Config, MechanismConfig
 from canarybank.experiment.evolution_answers import evolution_generator
 from canarybank.experiment.evolution_results import (
+    AccountRecord,
     EvolutionResults,
     MultiRoundRecord,
+    account_record,
     cost_records,
     multiround_record,
     round_records,
     statement_of,
     utility_record,
 )
-from canarybank.experiment.evolution_scene import Scene, mauve_of, require_declared, set_scene
+from canarybank.experiment.evolution_scene import Scene, mauve_of, require_declared, require_drawable, set_scene
 from canarybank.experiment.manifest import now
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.real_run import is_real, require_private
@@ -40,8 +43,9 @@ from canarybank.experiment.run_folder import RESULTS, RunFolder
 from canarybank.experiment.running import settings_of
 from canarybank.experiment.sending import sending_recorded
 from canarybank.experiment.stage_cache import StageCache
+from canarybank.mechanism import Account
 from canarybank.progress import SILENT, Progress
-from canarybank.store import write_atomic
+from canarybank.store import read_checked, write_atomic
 
 __all__ = ["EVOLUTION", "PLAIN", "EvolutionRun", "run_evolution"]
 
@@ -103,17 +107,17 @@ def run_evolution(
     """
     config = resolved.config
     require_private(config)
+    require_drawable(config.evolve)
     require_declared(config)
-    statement = statement_of(config.evolve.insecure_seed, reference=bool(config.evolve.reference))
-    with EvolutionRun.held(resolved, Path(folder), command, statement=statement) as run:
+    with EvolutionRun.held(resolved, Path(folder), command, statement=statement_of(config.evolve)) as run:
         if run.is_finished:
             return run
         cache, generator = StageCache(), evolution_generator(config)
+        engine = engine or Threads(config.run.workers)
         # What a real run sends follows from its releases; what it retried is nobody's business.
         with sending_recorded(run, config, generator, counted=not is_real(config)):
             scene = set_scene(config, cache, progress, generator)
-            workers = engine or Threads(config.run.workers)
-            results = _Work(config, scene, run.folder, workers, progress, told, releaser).results()
+            results = _Work(config, scene, run.folder, engine, progress, told, releaser).results()
         write_atomic(run.folder / RESULTS, results.text())
         # What a cache held depends on the users whose texts were in it before.
         stages = {} if is_real(config) else {"made": dict(cache.made), "found": dict(cache.found)}
@@ -143,10 +147,11 @@ class _Work:
         measured = self._measured(evolution)
         plain = self._plain(measured)
         return EvolutionResults(
-            statement=statement_of(chosen.insecure_seed, reference=scene.reference is not None),
+            statement=statement_of(chosen),
             insecure_seed=chosen.insecure_seed,
             complete=len(evolution.rounds) == chosen.rounds,
             stopped=stopped,
+            account=self._account(),
             voters=None if is_real(self.config) else len(scene.voters),
             mechanism=MechanismConfig.model_validate(asdict(evolution.mechanism)),
             evolve=chosen,
@@ -183,6 +188,12 @@ class _Work:
             except BudgetError as error:
                 return rounds.conclude(), str(error)
             return rounds.conclude(), None
+
+    def _account(self) -> AccountRecord | None:
+        path, folder = self.scene.plan.account, self.folder / EVOLUTION
+        if path is None or not self.scene.plan.is_real:
+            return None
+        return account_record(Account(path), str(read_checked(folder / ACCOUNT)["run"]))
 
     def _tell(self, name: str, done: Round) -> None:
         if self.told is not None:

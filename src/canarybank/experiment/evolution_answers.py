@@ -8,14 +8,13 @@ model must be here.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
-from canarybank.errors import ConfigError, DataError, MissingError
+from canarybank.errors import ConfigError, MissingError
 from canarybank.experiment.config import Config
 from canarybank.experiment.writers import build_generator, cached_generator
 from canarybank.generate import CachedGenerator, Generator, Request, Response, ResponseCache
-from canarybank.store import read_json
+from canarybank.store import read_json, require_file
 
 __all__ = [
     "ANSWERS_FILE",
@@ -73,8 +72,7 @@ def recorded_answers(source: str) -> tuple[ResponseCache, tuple[str, ...]]:
         with resources.as_file(_data(ANSWERS_FILE)) as path:
             answers.load(path)
         return answers, (str(embedded_facts()["fingerprint"]),)
-    if not Path(source).is_file():
-        raise DataError(f"There is no file of recorded answers {source!r}; check evolve.responses.")
+    require_file(source, "file of recorded answers")
     answers.load(source)
     return answers, ()
 

@@ -18,9 +18,11 @@ from canarybank.evolve.utility import AuditCost, Figures, Utility
 from canarybank.experiment.commitment import Record
 from canarybank.experiment.config import EvolveConfig, MechanismConfig
 from canarybank.experiment.results import BoundRecord, CountsRecord, Figure, IntervalRecord, ThresholdRecord
+from canarybank.mechanism import Account
 from canarybank.store import canonical_json
 
 __all__ = [
+    "AccountRecord",
     "CostRecord",
     "EvolutionResults",
     "FiguresRecord",
@@ -28,6 +30,7 @@ __all__ = [
     "PrefixRecord",
     "RoundRecord",
     "UtilityRecord",
+    "account_record",
     "cost_records",
     "evolution_schema",
     "multiround_record",
@@ -41,6 +44,12 @@ PRIVATE = (
     "Releases and populations here are made of noisy histograms and public text. The ledger states the epsilon of all "
     "releases together, for adding or removing one user, by its accountant and on its assumptions."
 )
+ALONE = "The epsilon covers this run alone: it names no budget account, and other runs over the same people add to it."
+ACCOUNTED = (
+    "A budget account paid for the releases; its epsilon covers all runs that name it, and no others over the same "
+    "people."
+)
+UNPAID = "A simulation debits no budget account."
 REFERENCE = (
     "The figures of utility are computed from held-out users' records without noise: they are not differentially "
     "private."
@@ -62,7 +71,22 @@ class RoundRecord(Record):
     born: int = Field(description="The candidates that joined them for the next round.")
     epsilon: Figure = Field(description="The epsilon of all releases so far, from the privacy loss distribution.")
     added_up: Figure = Field(description="The epsilon that adding up the rounds one by one proves.")
-    delta: float = Field(description="The delta at which both are stated.")
+    delta: float = Field(description="The delta at which both are stated, for ideal noise.")
+    slack: float = Field(default=0.0, description="What the noise's arithmetic adds to delta; 0 for a simulation.")
+
+
+class AccountRecord(Record):
+    """The budget account that paid for a run, as it stood when the run ended."""
+
+    population: str = Field(description="The people whose budget it is, as the operator named them.")
+    opening: str = Field(description="The sha256 of the account's opening.")
+    run: str = Field(description="The id by which the account knows this run.")
+    budget: float = Field(description="The epsilon that the account was opened with.")
+    releases: int = Field(description="The releases paid by all runs.")
+    epsilon: float = Field(description="The epsilon of all of them, from the privacy loss distribution.")
+    delta: float = Field(description="The delta at which it is stated, for ideal noise.")
+    slack: float = Field(description="What the noise's arithmetic adds to delta.")
+    left: int = Field(description="The releases that the account can still pay.")
 
 
 class FiguresRecord(Record):
@@ -149,6 +173,7 @@ class EvolutionResults(Record):
     insecure_seed: int | None = Field(description="The seed of a simulation; null for a real run.")
     complete: bool = Field(description="Whether all rounds were made.")
     stopped: str | None = Field(default=None, description="Why the run ended early.")
+    account: AccountRecord | None = Field(default=None, description="The budget account that paid for the run.")
     voters: int | None = Field(
         default=None, description="The users who could take part in a round; null for a real run, which tells no count."
     )
@@ -170,11 +195,28 @@ class EvolutionResults(Record):
         return canonical_json(self.model_dump(mode="json"), indent=2) + "\n"
 
 
-def statement_of(insecure_seed: int | None, *, reference: bool) -> str:
-    """Say what of a run carries noise, and what does not."""
-    if insecure_seed is not None:
-        return SIMULATION
-    return f"{PRIVATE} {REFERENCE}" if reference else PRIVATE
+def statement_of(config: EvolveConfig) -> str:
+    """Say what of a run carries noise, what does not, and which runs its epsilon covers."""
+    if config.insecure_seed is not None:
+        return SIMULATION if config.account is None else f"{SIMULATION} {UNPAID}"
+    covers = ALONE if config.account is None else ACCOUNTED
+    return " ".join([PRIVATE, covers, *([REFERENCE] if config.reference else [])])
+
+
+def account_record(account: Account, run: str) -> AccountRecord:
+    """Return the state of a budget account as a record, beside the run's id in it."""
+    opening = account.opening
+    return AccountRecord(
+        population=opening.population,
+        opening=opening.hash,
+        run=run,
+        budget=opening.epsilon,
+        releases=len(account.debits),
+        epsilon=account.spent,
+        delta=opening.delta,
+        slack=account.slack,
+        left=account.releases_left,
+    )
 
 
 def round_records(evolution: Evolution) -> tuple[RoundRecord, ...]:
@@ -191,6 +233,7 @@ def round_records(evolution: Evolution) -> tuple[RoundRecord, ...]:
             epsilon=each.spent.epsilon,
             added_up=each.spent.bound,
             delta=each.spent.delta,
+            slack=each.spent.slack,
         )
         for each, size in zip(evolution.rounds, sizes, strict=True)
     )

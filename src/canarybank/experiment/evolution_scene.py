@@ -7,6 +7,7 @@ from canarybank.attack import ATTACKS, Canary, Design, design
 from canarybank.encode import CachedEncoder
 from canarybank.evolve import Feedback, InContext, Keep, ParaphraseKept, Plan, Population, Probes, Taking, split
 from canarybank.evolve.mauve_score import Mauve
+from canarybank.evolve.noise import find_noise
 from canarybank.evolve.reference import Reference, hold_out, require_apart
 from canarybank.experiment.admitted import admit_users, admit_voters, users_source
 from canarybank.experiment.candidates import bank_labels, gather_candidates
@@ -18,11 +19,11 @@ from canarybank.experiment.roles import canaries_of, draw_roles, refuse_sent
 from canarybank.experiment.running import cached_encoder, mechanism_of
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate import Generator
-from canarybank.mechanism import Bank, Mechanism, Routed, affordable_rounds, q_for_users, sigma_for_epsilon
+from canarybank.mechanism import Account, Bank, Mechanism, Routed, affordable_rounds, q_for_users, sigma_for_epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.users import Cohorts, Delimited, Users
 
-__all__ = ["Scene", "mauve_of", "plan_of", "require_declared", "set_scene", "spending_mechanism"]
+__all__ = ["Scene", "mauve_of", "plan_of", "require_declared", "require_drawable", "set_scene", "spending_mechanism"]
 
 _ONE_LINE = (
     "In a real run each line of the file of users is one row: a field cannot hold a line break, and lines that cannot "
@@ -123,6 +124,14 @@ def _set_simulated(config: Config, cache: StageCache, progress: Progress, genera
     )
 
 
+def require_drawable(config: EvolveConfig) -> None:
+    """Refuse a real run, before anything is read, whose sampler or budget account is not there."""
+    if config.insecure_seed is None:
+        find_noise(config.noise)
+        if config.account is not None:
+            Account(config.account)
+
+
 def require_declared(config: Config) -> None:
     """Refuse, before users are read, what would send the generator more of them than the configuration declares."""
     if config.bank.source == "generate":
@@ -159,6 +168,8 @@ def plan_of(config: EvolveConfig, mechanism: Mechanism) -> Plan:
         budget=config.budget,
         seed=config.seed,
         insecure_seed=config.insecure_seed,
+        noise=config.noise,
+        account=config.account,
     )
 
 

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from canarybank.errors import ConfigError
+from canarybank.errors import ConfigError, DataError
 from canarybank.experiment.config import Config
 from canarybank.experiment.presets import PRESETS
+from canarybank.store import require_file
 
 __all__ = [
     "Resolved",
@@ -39,6 +40,7 @@ _PATHS = (
     "generator.model",
     "evolve.prompt",
     "evolve.responses",
+    "evolve.account",
 )
 # These mean what comes along, whatever stands beside the file; a file of such a name is written with ./ before it.
 _WORDS = frozenset(
@@ -173,7 +175,11 @@ def _preset(name: str) -> Mapping[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
+        if path.exists():
+            require_file(path)
         return tomllib.loads(path.read_text(encoding="utf-8"))
+    except DataError as error:
+        raise ConfigError(str(error)) from None
     except OSError as error:
         raise ConfigError(
             f"The configuration {str(path)!r} cannot be read ({error.strerror}); check the path."

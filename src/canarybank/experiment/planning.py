@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from canarybank.attack import ATTACKS, Attack, CanaryKind, PoolKind, nonce_pool
+from canarybank.attack import Attack, CanaryKind, PoolKind, nonce_pool
 from canarybank.audit import Ceiling, Settings, ThresholdMode, ceiling, trials_needed
 from canarybank.errors import InputError
 from canarybank.experiment.admitted import admission, admit_users, users_key, users_source
@@ -164,16 +164,16 @@ def _bank_texts(config: Config, generator: Generator | None, cache: StageCache) 
 
 def _nonces(config: Config, cohorts: Cohorts, attacks: Sequence[Attack], dimension: int) -> list[str]:
     """Return the nonces that canaries and pools will be made of, by catching them on their way to the encoder."""
-    if not any(attack.canary is CanaryKind.NONCE for attack in attacks):
-        return []
     caught: list[str] = []
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         caught.extend(texts)
         return np.ones((len(texts), dimension), dtype=np.float32)
 
-    for canary in canaries_of(ATTACKS["nonce"], cohorts, config.cohorts, encode):
-        nonce_pool(encode)(canary, config.attack.pool, config.cohorts.seed)
+    for attack in attacks:
+        if attack.canary is CanaryKind.NONCE:
+            for canary in canaries_of(attack, cohorts, config.cohorts, encode):
+                nonce_pool(encode)(canary, config.attack.pool, config.cohorts.seed)
     return caught
 
 

@@ -13,6 +13,7 @@ from canarybank.users import Cohorts, CohortSizes, Users, draw_cohorts
 __all__ = ["canaries_of", "chosen_attacks", "cohort_sizes", "draw_roles", "refuse_sent"]
 
 EMBEDDED = "embedded"
+SHARED_NONCES = "nonce"
 
 
 def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]:
@@ -108,16 +109,20 @@ def _around_fixed(config: CohortsConfig, users: Users, real: list[str]) -> Cohor
         raise CohortError(f"The fixed canary {missing[0]!r} is not among the {len(users)} admitted users.")
     rest = users.take([i for name, i in places.items() if name not in chosen])
     sizes = cohort_sizes(config, len(users), 1)
-    cohorts = draw_cohorts(rest, sizes, attacks=[], records=1, seed=config.seed)
+    cohorts = draw_cohorts(rest, sizes, attacks=[], records=int(users.counts.max()), seed=config.seed)
     canaries = users.take([places[name] for name in chosen])
     return replace(cohorts, canaries=dict.fromkeys(real, canaries))
 
 
 def canaries_of(attack: Attack, cohorts: Cohorts, config: CohortsConfig, encode: Encode) -> list[Canary]:
-    """Return an attack's canaries: real ones from the cohorts, or nonce ones with as many records as a full user."""
+    """Return an attack's canaries: real ones from the cohorts, or nonce ones with as many records as real ones have.
+
+    Each nonce attack draws nonces of its own, unless canaries are shared.
+    """
     if attack.canary is CanaryKind.NONCE:
-        # From the auxiliary users alone: what is judged may not shape a canary.
-        records = int(cohorts.auxiliary.users.counts.max())
-        return [nonce_canary(records, encode, config.seed, index) for index in range(config.canaries)]
+        name = SHARED_NONCES if config.shared else attack.name
+        return [
+            nonce_canary(cohorts.canary_records, encode, config.seed, index, name) for index in range(config.canaries)
+        ]
     drawn = cohorts.canaries[attack.name]
     return [Canary.of(drawn, index) for index in range(len(drawn))]

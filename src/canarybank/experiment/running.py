@@ -147,7 +147,7 @@ class _Work:
         candidates = gather_candidates(config.bank, config.users, generator, self.cache, progress=progress)
         vectors = encoder.encode(candidates.texts)
         bank = Bank(vectors, candidates.texts).reserve(config.attack.probes, config.cohorts.seed)
-        prepared = prepare_cached(cohorts, bank, mechanism_of(config), self.cache)
+        prepared = prepare_cached(cohorts, bank, mechanism_of(config), self.cache, progress)
         writer = generator if may_send_records(config) else None
         pools = Pools.of(config.attack, encoder, writer, self.cache, progress)
         chosen = {attack: canaries_of(attack, cohorts, config.cohorts, encoder.encode) for attack in attacks}

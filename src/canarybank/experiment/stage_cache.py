@@ -1,7 +1,8 @@
 """Keep what a stage made under the hash of all that it depends on, so that a rerun makes only what changed.
 
-The cache stands in the user's cache folder and is shared by all runs. What cannot be read back is made again. The
-folder is readable by its owner alone, for it holds the admitted users' texts.
+The cache stands in the user's cache folder and is shared by all runs. It holds the admitted users' texts, so it is
+readable by its owner alone. Each piece carries a checksum and the key it was made for; both are checked before it is
+used, and what does not fit is made again. Where the cache cannot be written, a run says so once and goes on.
 """
 
 import contextlib
@@ -15,18 +16,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from canarybank.errors import DataError, StoreError
+from canarybank.errors import StoreError
 from canarybank.store import (
     Segment,
     cache_root,
-    file_errors,
+    discard,
+    go_on_without,
     hash_json,
-    make_folder,
+    private_folder,
     prune_files,
-    read_json,
+    read_checked,
     stored_files,
     sweep_folders,
-    write_json,
+    write_checked,
     write_segment,
 )
 
@@ -34,7 +36,7 @@ __all__ = ["StageCache", "StageUsage", "stage_key"]
 
 Made = TypeVar("Made")
 Arrays = dict[str, NDArray[Any]]
-_FORMAT = 1
+_FORMAT = 2
 
 
 def stage_key(stage: str, **inputs: Any) -> str:
@@ -65,31 +67,58 @@ class StageCache:
 
     def document(self, stage: str, key: str, make: Callable[[], Any]) -> Any:
         """Return the JSON document under a key, making and keeping it where there is none."""
+        about = {"stage": stage, "key": key}
 
         def read(path: Path) -> Any:
-            kept = read_json(path)
-            if not isinstance(kept, dict) or kept.get("sha256") != hash_json(kept.get("value")):
-                raise StoreError(f"The checksum of {str(path)!r} does not fit; delete it, and it will be made again.")
-            return kept["value"]
+            kept = read_checked(path)
+            value = kept.pop("value")
+            _check(path, kept, about)
+            return value
 
         def write(path: Path, value: Any) -> None:
-            write_json(path, {"sha256": hash_json(value), "value": value}, indent=None, durable=False)
+            write_checked(path, {**about, "value": value}, indent=None, durable=False)
 
-        return self.file(stage, key, "json", make, read, write)
+        return self._kept(stage, key, "json", make, read, write)
 
     def arrays(self, stage: str, key: str, make: Callable[[], Mapping[str, NDArray[Any]]]) -> Arrays:
         """Return the named arrays under a key, making and keeping them where there are none."""
+        about = {"stage": stage, "key": key}
 
         def read(path: Path) -> Arrays:
             segment = Segment(path)
-            return {name: segment[name] for name in segment.meta}
+            _check(path, segment.meta, about)
+            return {name: segment[name] for name in segment.names}
 
         def write(path: Path, value: Arrays) -> None:
-            write_segment(path, value, meta=sorted(value))
+            write_segment(path, value, about)
 
-        return self.file(stage, key, "arrays", lambda: {k: np.asarray(v) for k, v in make().items()}, read, write)
+        return self._kept(stage, key, "arrays", lambda: {k: np.asarray(v) for k, v in make().items()}, read, write)
 
-    def file(
+    def packed(
+        self,
+        stage: str,
+        key: str,
+        make: Callable[[], Made],
+        pack: Callable[[Made], bytes],
+        unpack: Callable[[bytes], Made],
+    ) -> Made:
+        """Return the value under a key, making and keeping it where there is none, as the bytes that ``pack`` gives.
+
+        They are checked before ``unpack`` sees them, so that no reader of a foreign format meets a broken file.
+        """
+        about = {"stage": stage, "key": key}
+
+        def read(path: Path) -> Made:
+            segment = Segment(path)
+            _check(path, segment.meta, about)
+            return unpack(segment["bytes"].tobytes())
+
+        def write(path: Path, value: Made) -> None:
+            write_segment(path, {"bytes": np.frombuffer(pack(value), dtype=np.uint8)}, about)
+
+        return self._kept(stage, key, "packed", make, read, write)
+
+    def _kept(
         self,
         stage: str,
         key: str,
@@ -100,21 +129,24 @@ class StageCache:
     ) -> Made:
         """Return what stands in the file under a key, making and keeping it where there is none or it is broken."""
         path = self.folder / stage / f"{key}.{suffix}"
-        if path.exists():
-            try:
-                value = read(path)
-            except (StoreError, DataError, KeyError):
-                path.unlink(missing_ok=True)
-            else:
-                self.found[stage] = self.found.get(stage, 0) + 1
-                # A shared cache may be read-only; then its owner decides what is old.
-                with contextlib.suppress(OSError):
-                    os.utime(path)
-                return value
+        try:
+            value = read(path)
+        except Exception:  # noqa: BLE001, whatever is wrong with a kept piece, it is made again
+            discard(path)
+        else:
+            self.found[stage] = self.found.get(stage, 0) + 1
+            # A shared cache may be read-only; then its owner decides what is old.
+            with contextlib.suppress(OSError):
+                os.utime(path)
+            return value
         made = make()
-        self._private()
-        write(path, made)
         self.made[stage] = self.made.get(stage, 0) + 1
+        try:
+            private_folder(self.folder)
+            private_folder(path.parent)
+            write(path, made)
+        except StoreError:
+            go_on_without(self.folder)
         return made
 
     def usage(self) -> tuple[StageUsage, ...]:
@@ -137,6 +169,8 @@ class StageCache:
         sweep_folders(self.folder)
         return prune_files(stored_files(self.folder), max_bytes=max_bytes, unused_for=unused_for)
 
-    def _private(self) -> None:
-        with file_errors(self.folder):
-            make_folder(self.folder).chmod(0o700)
+
+def _check(path: Path, kept: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """Refuse a whole piece that stands under the key of another."""
+    if kept != about:
+        raise StoreError(f"{str(path)!r} holds another piece than its name says; delete it, and it will be made again.")

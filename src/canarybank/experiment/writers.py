@@ -13,7 +13,7 @@ from canarybank.generate import (
     OpenAIGenerator,
     ResponseCache,
 )
-from canarybank.store import cache_root
+from canarybank.store import cache_root, tighten
 
 __all__ = ["build_generator", "cached_generator", "response_file"]
 
@@ -46,7 +46,9 @@ def build_generator(whole: Config) -> Generator | None:
 
 def cached_generator(generator: Generator) -> CachedGenerator:
     """Return a generator that asks only for what was never answered before on this machine."""
-    return CachedGenerator(generator, ResponseCache(response_file(generator)))
+    path = response_file(generator)
+    tighten(path.parent)
+    return CachedGenerator(generator, ResponseCache(path))
 
 
 def response_file(generator: Generator) -> Path:

@@ -1,5 +1,6 @@
 """Make a bank's candidate texts, and keep them in a file."""
 
+import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from canarybank.generate.protocol import Generator, Request
 from canarybank.generate.table import label_column, read_table, text_column
 from canarybank.progress import SILENT, Progress
 from canarybank.seeds import stream
-from canarybank.store import atomic_writer, canonical_json, hash_json, parse_json
+from canarybank.store import BY_UMASK, canonical_json, hash_json, parse_json, write_atomic
 
 __all__ = ["CandidateBank", "bank_plan", "make_bank"]
 
@@ -54,19 +55,20 @@ class CandidateBank:
         return hash_json([list(self.texts), list(self.labels)])
 
     def write(self, path: Path | str) -> None:
-        """Write the bank as parquet, its provenance in the file's metadata."""
+        """Write the bank as parquet, its provenance in the file's metadata; the umask says who may read it."""
         import polars as pl
 
         frame = pl.DataFrame({"text": self.texts, "label": self.labels}, schema={"text": pl.String, "label": pl.String})
-        with atomic_writer(path) as file:
-            frame.write_parquet(file, metadata={_METADATA: canonical_json(dict(self.provenance))})
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer, metadata={_METADATA: canonical_json(dict(self.provenance))})
+        write_atomic(path, buffer.getvalue(), mode=BY_UMASK)
 
     @classmethod
     def read(cls, path: Path | str) -> "CandidateBank":
         """Read a bank from parquet: a column text, and label where there is one."""
         frame, metadata = read_table(path)
         texts, labels = text_column(frame, "text", path), label_column(frame, path)
-        provenance = parse_json(metadata.get(_METADATA, "{}"), path)
+        provenance = parse_json(metadata.get(_METADATA, "{}"), path, given=True)
         if not isinstance(provenance, dict):
             raise DataError(
                 f"The metadata {_METADATA!r} of {str(path)!r} is {provenance!r:.60}, not a JSON object that tells how "

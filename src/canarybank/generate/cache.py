@@ -12,7 +12,16 @@ from typing import Any
 from canarybank.errors import DataError, StoreError
 from canarybank.generate.protocol import Generator, Request, Response, server_of
 from canarybank.generate.server import Server
-from canarybank.store import Log, canonical_json, file_errors, parse_json, write_atomic
+from canarybank.store import (
+    Log,
+    LogContents,
+    canonical_json,
+    file_errors,
+    parse_json,
+    require_file,
+    set_aside,
+    write_atomic,
+)
 
 __all__ = ["CachedGenerator", "ResponseCache"]
 
@@ -23,9 +32,10 @@ _VERSION = 1
 class ResponseCache:
     """Responses by key: by model, prompt and parameters; in a file that only grows, or in memory without a path.
 
-    A response is in the file before it is used, so a killed run loses at most what was in flight. A damaged
-    line is passed over and its response asked for again; ``damaged`` counts those lines. Two processes may
-    share one file: each sees what the other had written when it opened the cache.
+    A response is in the file before it is used, so a killed run loses at most what was in flight; one that cannot be
+    written ends the run, for answers cost money. A damaged line is passed over and its response asked for again;
+    ``damaged`` counts those lines. A file that cannot be read at all is renamed to ``*.unreadable``. Two processes
+    may share one file: each sees what the other had written when it opened the cache.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
@@ -34,9 +44,15 @@ class ResponseCache:
         self._responses: dict[str, Response] = {}
         self.damaged = 0
         if self._log is not None:
-            contents = self._log.read()
+            contents = _contents(self._log)
             self.damaged = len(contents.damaged)
-            self._responses.update(map(_entry, contents.records))
+            for record in contents.records:
+                try:
+                    key, response = _entry(record)
+                except DataError:
+                    self.damaged += 1
+                else:
+                    self._responses[key] = response
 
     def __len__(self) -> int:
         return len(self._responses)
@@ -134,14 +150,23 @@ class CachedGenerator:
                 yield index, response
 
 
+def _contents(log: Log) -> LogContents:
+    try:
+        return log.read()
+    except StoreError:
+        set_aside(log.path, "unreadable")
+        return LogContents((), (), torn=False)
+
+
 def _exported(path: Path) -> Iterator[tuple[str, Response]]:
+    require_file(path)
     with file_errors(path, "read"):
         data = path.read_bytes()
     try:
         lines = gzip.decompress(data).decode().splitlines()
     except (EOFError, OSError, ValueError, zlib.error) as error:
         raise DataError(f"{str(path)!r} is no exported response cache ({error}); export it anew.") from None
-    header = parse_json(lines[0] if lines else "null", path)
+    header = parse_json(lines[0] if lines else "null", path, given=True)
     if not isinstance(header, dict) or header.get("format") != _HEADER or header.get("version") != _VERSION:
         raise DataError(f"{str(path)!r} is no exported response cache of version {_VERSION}; export it anew.")
     if header.get("responses") != len(lines) - 1:

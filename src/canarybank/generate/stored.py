@@ -7,7 +7,8 @@ happens by itself.
 from dataclasses import dataclass
 from pathlib import Path
 
-from canarybank.store import Log, StoredFile, cache_root, prune_files, stored_files, sweep_folders
+from canarybank.errors import StoreError
+from canarybank.store import Log, LogContents, StoredFile, cache_root, prune_files, stored_files, sweep_folders
 
 __all__ = ["RESPONSE_SUFFIX", "ResponseUsage", "StoredResponses"]
 
@@ -51,6 +52,9 @@ class StoredResponses:
 
 
 def _usage(file: StoredFile) -> ResponseUsage:
-    contents = Log(file.path).read()
+    try:
+        contents = Log(file.path).read()
+    except StoreError:  # it cannot be read; the next run sets it aside
+        contents = LogContents((), (), torn=False)
     answers = len({str(record.get("key")) for record in contents.records})
     return ResponseUsage(file.path.stem, answers, file.size, len(contents.damaged))

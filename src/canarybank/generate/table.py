@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canarybank.errors import DataError
-from canarybank.store import file_errors
+from canarybank.store import check_parquet, parquet_errors
 from canarybank.users.rows import plain
 
 if TYPE_CHECKING:
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 __all__ = ["label_column", "read_table", "text_column"]
 
+_FIX = "make it by `canarybank bank`"
+
 
 def read_table(path: Path | str) -> tuple["pl.DataFrame", Mapping[str, str]]:
     """Return the table and the metadata of a parquet file; its name is no pattern, whatever characters it holds."""
     import polars as pl
 
-    try:
-        with file_errors(path, "read"):
-            return pl.read_parquet(path, glob=False), pl.read_parquet_metadata(path)
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{str(path)!r} is no parquet file ({error}); make it by `canarybank bank`.") from None
+    check_parquet(path, fix=_FIX)
+    with parquet_errors(path, _FIX):
+        return pl.read_parquet(path, glob=False), pl.read_parquet_metadata(path)
 
 
 def text_column(frame: "pl.DataFrame", column: str, path: Path | str, *, gaps: bool = False) -> list[str]:

@@ -16,7 +16,7 @@ from canarybank.mechanism.one_round import one_round_epsilon
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-__all__ = ["epsilon", "prv_epsilon"]
+__all__ = ["delta_slack", "epsilon", "prv_epsilon"]
 
 FINEST_STEP = 1e-4
 MOST_STEPS = 1e6
@@ -38,6 +38,17 @@ def epsilon(mechanism: Mechanism, rounds: int = 1) -> float:
         count = whole("rounds", rounds)
         return count * one_round_epsilon(replace(mechanism, delta=mechanism.delta / count))
     return _pld_epsilon(mechanism.sigma, mechanism.q, mechanism.delta, whole("rounds", rounds))
+
+
+def delta_slack(epsilon: float, variation: float) -> float:
+    """Return what comes on top of delta where releases differ from ideal ones by ``variation`` in total variation.
+
+    Let P and Q be the laws of all ideal releases with and without a user, and P' and Q' those of what is really drawn,
+    each within ``variation`` of the ideal one. Then for every event P'(A) <= P(A) + variation <= exp(epsilon) Q(A) +
+    delta + variation <= exp(epsilon) Q'(A) + delta + (1 + exp(epsilon))·variation. Several releases, each chosen after
+    the ones before, differ by at most the sum of their variations.
+    """
+    return min(1.0, variation * (1 + math.exp(min(epsilon, 700.0))))
 
 
 @lru_cache(maxsize=1024)

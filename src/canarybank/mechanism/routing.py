@@ -10,6 +10,7 @@ from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.mechanism import whole
 from canarybank.mechanism.scan import Floats, Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
+from canarybank.progress import SILENT, Progress, Stage
 
 __all__ = ["first_of_each", "nearest", "rank", "route"]
 
@@ -29,7 +30,7 @@ def route(records: ArrayLike, bank: ArrayLike | Bank, k: int) -> NDArray[np.int6
     return nearest(check_vectors(records, "record"), entries, k)
 
 
-def nearest(records: Vectors, entries: Vectors, k: int) -> NDArray[np.int64]:
+def nearest(records: Vectors, entries: Vectors, k: int, progress: Progress = SILENT) -> NDArray[np.int64]:
     """Return the k nearest entries of each record, nearest first, ties to the lowest index, shape (n, k)."""
     check_dimensions(records, entries)
     if whole("k", k) > len(entries):
@@ -39,7 +40,8 @@ def nearest(records: Vectors, entries: Vectors, k: int) -> NDArray[np.int64]:
     kept = _first_copies(entries, k)
     few = entries if len(kept) == len(entries) else entries[kept]
     lengths = norms(records)
-    return kept[_search(records, lengths, few, k, precision(lengths, few))]
+    with progress.stage("route", len(records), "records") as stage:
+        return kept[_search(records, lengths, few, k, precision(lengths, few), stage)]
 
 
 def rank(rows: NDArray[np.int64], ids: NDArray[np.int64], distances: NDArray[np.float64], k: int) -> NDArray[np.int64]:
@@ -66,7 +68,12 @@ def _first_copies(entries: Vectors, k: int) -> NDArray[np.int64]:
 
 
 def _search(
-    records: Vectors, lengths: NDArray[np.float64], entries: Vectors, k: int, dtype: type[np.floating[Any]]
+    records: Vectors,
+    lengths: NDArray[np.float64],
+    entries: Vectors,
+    k: int,
+    dtype: type[np.floating[Any]],
+    stage: Stage,
 ) -> NDArray[np.int64]:
     fold = max(1, min(FOLD, len(entries) // (8 * k)))
     scan = Scan.of(entries, dtype, multiple=fold)
@@ -86,8 +93,9 @@ def _search(
         rows, columns = rows[among], columns[among]
         distances = squared_distances(records[part], entries, rows, columns)
         result[part][unsettled] = rank(rows, columns, distances, k)
+        stage.advance(part.stop - part.start - int(crowded[part].sum()))
     if crowded.any():
-        result[crowded] = _search(records[crowded], lengths[crowded], entries, k, np.float64)
+        result[crowded] = _search(records[crowded], lengths[crowded], entries, k, np.float64, stage)
     return result
 
 

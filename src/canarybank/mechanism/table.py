@@ -11,6 +11,7 @@ from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.routing import nearest, rank
 from canarybank.mechanism.scan import Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
+from canarybank.progress import SILENT, Progress
 
 __all__ = ["RouteTable"]
 
@@ -34,7 +35,7 @@ class RouteTable:
             column.setflags(write=False)
 
     @classmethod
-    def build(cls, records: ArrayLike, bank: Bank, k: int) -> "RouteTable":
+    def build(cls, records: ArrayLike, bank: Bank, k: int, progress: Progress = SILENT) -> "RouteTable":
         """Search the base of a bank once for each record's k nearest entries."""
         vectors = check_vectors(records, "record")
         if not 1 <= k <= len(bank.base):
@@ -42,7 +43,7 @@ class RouteTable:
                 f"k is {k}, but the bank has {len(bank.base)} entries that are not reserved; "
                 "k must lie between 1 and that."
             )
-        positions = bank.base[nearest(vectors, bank.vectors[bank.base], k)]
+        positions = bank.base[nearest(vectors, bank.vectors[bank.base], k, progress)]
         rows = np.repeat(np.arange(len(vectors)), k)
         distances = squared_distances(vectors, bank.vectors, rows, positions.ravel())
         return cls(vectors, bank, positions, distances.reshape(positions.shape))

@@ -12,7 +12,7 @@ from canarybank.report.page import page_of
 from canarybank.report.rows import write_csv, write_parquet
 from canarybank.report.text import clean, label
 from canarybank.report.written import generator_line
-from canarybank.store import write_atomic
+from canarybank.store import PRIVATE, SHAREABLE, write_atomic
 
 __all__ = ["evolution_headline", "render_evolution", "summarise_evolution", "write_evolution"]
 
@@ -20,17 +20,21 @@ PAGE = "report.html"
 _COMMAND = 2000
 
 
-def write_evolution(run: EvolutionRun, folder: Path | str | None = None) -> tuple[Path, ...]:
+def write_evolution(
+    run: EvolutionRun, folder: Path | str | None = None, *, shareable: bool = False
+) -> tuple[Path, ...]:
     """Write the page and the table of rounds of a finished evolution; return their paths, the page first.
 
-    They go into the run's own folder unless another is given. The same run gives the same bytes.
+    They go into the run's own folder unless another is given. The same run gives the same bytes. Only their owner may
+    read them, unless they are made shareable.
     """
+    mode = SHAREABLE if shareable else PRIVATE
     target = run.folder if folder is None else Path(folder)
     rows = round_rows(run.results)
-    write_atomic(target / PAGE, render_evolution(run))
+    write_atomic(target / PAGE, render_evolution(run), mode=mode)
     if rows:
-        write_csv(rows, target / "rounds.csv")
-        write_parquet(rows, target / "rounds.parquet")
+        write_csv(rows, target / "rounds.csv", mode=mode)
+        write_parquet(rows, target / "rounds.parquet", mode=mode)
     return tuple(target / name for name in (PAGE, *(("rounds.csv", "rounds.parquet") if rows else ())))
 
 
@@ -53,7 +57,9 @@ def evolution_headline(results: EvolutionResults) -> str:
     spent = results.rounds[-1].epsilon if results.rounds else 0.0
     made = f"{done} of {asked} rounds" if done < asked else f"{done} rounds"
     voters = "" if results.voters is None else f" on {results.voters:,} users"
-    text = f"{made} of Private Evolution{voters}: epsilon {epsilon(spent)} at delta {results.mechanism.delta:g}"
+    slack = results.rounds[-1].slack if results.rounds else 0.0
+    at = delta_text(results.mechanism.delta, slack)
+    text = f"{made} of Private Evolution{voters}: epsilon {epsilon(spent)} at {at}"
     if results.insecure_seed is not None:
         return f"A simulation, seeded with {results.insecure_seed}: {text} by its ledger, were its noise secret"
     return text
@@ -134,8 +140,10 @@ def _facts(results: EvolutionResults, manifest: Manifest) -> list[tuple[str, str
         *(("Generator", line) for line in [generator_line(manifest)] if line),
         ("Encoder", clean(results.encoder, 80)),
         ("Mechanism", f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:.4g}"),
-        ("Delta", f"{mechanism.delta:g}, add or remove one user"),
+        ("Delta", _delta(results)),
+        ("Noise", _noise(results)),
         ("Budget", "none declared" if evolve.budget is None else f"epsilon {evolve.budget:g}"),
+        ("Epsilon covers", account_text(results)),
         ("Final population", f"{results.candidates:,} candidates, in population.parquet, .jsonl and .csv"),
     ]
     if results.utility is not None:
@@ -143,6 +151,35 @@ def _facts(results: EvolutionResults, manifest: Manifest) -> list[tuple[str, str
         held = f"{reference.reference_users:,} users with {reference.reference_records:,} records, for utility alone"
         facts.append(("Held out", held))
     return facts
+
+
+def delta_text(delta: float, slack: float) -> str:
+    """Say at which delta an epsilon is stated: that of ideal noise, and what its arithmetic adds."""
+    return f"delta {delta:g}{f' + {slack:.2g}' if slack else ''}"
+
+
+def _delta(results: EvolutionResults) -> str:
+    slack = results.rounds[-1].slack if results.rounds else 0.0
+    text = f"{results.mechanism.delta:g}, add or remove one user"
+    return f"{text}; the noise's arithmetic adds {slack:.2g}" if slack else text
+
+
+def _noise(results: EvolutionResults) -> str:
+    if results.insecure_seed is not None:
+        return "floating point, from a seed: a simulation"
+    return {"discrete": "discrete Gaussian, exact, by OpenDP", "float": "floating point"}[results.evolve.noise]
+
+
+def account_text(results: EvolutionResults) -> str:
+    """Say which runs an epsilon covers: those of a budget account, or this one alone."""
+    account = results.account
+    if account is None:
+        return "this run alone; other runs over the same people add to it"
+    return (
+        f"{clean(account.population, 120)}: {account.releases:,} releases of all runs cost epsilon "
+        f"{epsilon(account.epsilon)} of {account.budget:g} at {delta_text(account.delta, account.slack)}; "
+        f"{account.left:,} are left"
+    )
 
 
 def _audit(results: EvolutionResults) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def junit(outcome: GateOutcome) -> str:
     suite = SubElement(root, "testsuite", {"name": "canarybank gate", **counts})
     properties = SubElement(suite, "properties")
     for name, value in _properties(outcome).items():
-        SubElement(properties, "property", {"name": name, "value": value})
+        SubElement(properties, "property", {"name": name, "value": clean(value)})
     for each in outcome.attacks:
         _case(suite, each, outcome)
     SubElement(suite, "system-out").text = clean(outcome.statement, 2000)

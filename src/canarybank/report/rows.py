@@ -8,11 +8,9 @@ from canarybank.experiment.results import AttackRecord, CanaryRecord, Results
 from canarybank.mechanism import Mechanism
 from canarybank.report.numbers import rule_upper
 from canarybank.report.text import label
-from canarybank.store import write_atomic
+from canarybank.store import PRIVATE, inert_cell, write_atomic
 
 __all__ = ["result_rows", "write_csv", "write_parquet"]
-
-_FORMULA = ("=", "+", "-", "@")
 
 
 def result_rows(results: Results) -> list[dict[str, Any]]:
@@ -21,24 +19,24 @@ def result_rows(results: Results) -> list[dict[str, Any]]:
     return [_row(attack, canary, mechanism, results) for attack in results.attacks for canary in attack.canaries]
 
 
-def write_csv(rows: list[dict[str, Any]], path: Path) -> None:
+def write_csv(rows: list[dict[str, Any]], path: Path, *, mode: int | None = PRIVATE) -> None:
     """Write rows as CSV; an id that a spreadsheet would run as a formula gets an apostrophe before it."""
     import csv
 
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _inert(value) for name, value in row.items()} for row in rows)
-    write_atomic(path, text.getvalue())
+    writer.writerows({name: inert_cell(value) for name, value in row.items()} for row in rows)
+    write_atomic(path, text.getvalue(), mode=mode)
 
 
-def write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
+def write_parquet(rows: list[dict[str, Any]], path: Path, *, mode: int | None = PRIVATE) -> None:
     """Write rows as Parquet."""
     import polars as pl
 
     buffer = io.BytesIO()
     pl.DataFrame(rows, infer_schema_length=None).write_parquet(buffer, compression="zstd")
-    write_atomic(path, buffer.getvalue())
+    write_atomic(path, buffer.getvalue(), mode=mode)
 
 
 def _row(attack: AttackRecord, canary: CanaryRecord, mechanism: Mechanism, results: Results) -> dict[str, Any]:
@@ -74,7 +72,3 @@ def _row(attack: AttackRecord, canary: CanaryRecord, mechanism: Mechanism, resul
 
 def _number(value: float | None) -> float:
     return float("inf") if value is None else value
-
-
-def _inert(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

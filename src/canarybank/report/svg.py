@@ -1,17 +1,35 @@
 """Draw in SVG: scales, axes and marks that take their colours from the page's theme.
 
 Elements carry classes and no colours, so one drawing serves the light page, the dark one and the printed one. The tree
-is built as elements, never as text, so that no label can close a tag.
+is built as elements, never as text, so that no label can close a tag. Which font a page is shown in depends on the
+reader's machine, so text is laid out by the widths of the widest common default, DejaVu Sans: ``text_width``.
 """
 
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-__all__ = ["Canvas", "Figure", "Frame", "Scale", "decades", "linear", "log", "nice_ticks"]
+__all__ = ["Canvas", "Figure", "Frame", "Scale", "decades", "linear", "log", "nice_ticks", "shortened", "text_width"]
 
 Point = tuple[float, float]
+Key = tuple[float, Callable[[float], None], str]
+"""One entry of a legend: the width of its mark, what draws the mark from its left end, and its name."""
+
+TEXT_SIZES = {"": 13.0, "axis": 12.5, "entry-name": 12.0, "key": 12.5, "row-name": 13.0, "rung-name": 14.5}
+TEXT_SIZES |= {"rung-note": 12.0, "small": 10.5, "tick": 12.0, "value": 15.0}
+"""The size in pixels of each class of text, as in style.css."""
+BOLD_TEXT = frozenset({"row-name", "rung-name", "value"})
+_BOLD = 1.27
+# Hundredths of an em, from the space to the tilde.
+_ASCII = """
+32 41 46 84 64 96 78 28 40 40 50 84 32 37 32 34 64 64 64 64 64 64 64 64 64 64 34 34 84 84 84 54 100 69 69 70 78 64 58
+78 76 30 30 66 56 87 75 79 61 79 70 64 62 74 69 99 69 62 69 40 34 40 84 50 50 62 64 55 64 62 36 64 64 28 28 58 28 98 64
+62 64 64 42 53 40 64 60 82 60 60 53 64 34 64 84
+"""
+_WIDTHS = {chr(code): int(width) / 100 for code, width in enumerate(_ASCII.split(), start=32)}
+_GAP, _MARK_GAP = 16.0, 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +89,19 @@ def decades(low: float, high: float) -> Iterable[tuple[float, str]]:
     """Return the powers of ten between two ends with their labels."""
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     return [(10.0**power, _power(power)) for power in range(first, last + 1)]
+
+
+def text_width(text: str, css: str = "") -> float:
+    """Return how wide a text of some class can get, in pixels, in the widest common default font."""
+    return sum(map(_em, text)) * TEXT_SIZES[css] * (_BOLD if css in BOLD_TEXT else 1.0)
+
+
+def shortened(text: str, room: float, css: str = "") -> str:
+    """Return a text, cut with an ellipsis where it could be wider than that many pixels."""
+    if text_width(text, css) <= room:
+        return text
+    kept = next((n for n in range(len(text), 0, -1) if text_width(text[:n] + "…", css) <= room), 0)
+    return text[:kept].rstrip() + "…"
 
 
 @dataclass
@@ -138,6 +169,15 @@ class Canvas:
             written.set("transform", f"rotate(-90 {_number(at[0])} {_number(at[1])})")
         written.text = text
 
+    def keys(self, left: float, y: float, keys: Sequence[Key]) -> None:
+        """Write a legend in one line, further to the left where it could run out of the drawing."""
+        widths = [mark + _MARK_GAP + text_width(name, "key") + _GAP for mark, _, name in keys]
+        at = max(0.0, min(left, self.width - sum(widths)))
+        for (mark, draw, name), width in zip(keys, widths, strict=True):
+            draw(at)
+            self.text((at + mark + _MARK_GAP, y), name, "key")
+            at += width
+
     def markup(self) -> str:
         """Return the drawing as markup."""
         return tostring(self.root, encoding="unicode", short_empty_elements=True)
@@ -175,6 +215,14 @@ class Frame:
 
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _em(character: str) -> float:
+    if unicodedata.combining(character):
+        return 0.0
+    # Latin, Greek, Cyrillic, punctuation and signs are within an em; Arabic letters, Han and emoji are not.
+    is_narrow = character < "\u0530" or "\u2000" <= character < "\u2300"
+    return _WIDTHS.get(character, 1.0 if is_narrow else 1.4)
 
 
 def _power(power: int) -> str:

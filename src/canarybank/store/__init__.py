@@ -3,13 +3,29 @@
 Locks and the log need a POSIX system, for they stand on ``flock``; everything else works anywhere.
 """
 
-from canarybank.store.documents import canonical_json, parse_json, read_json, write_json
+from canarybank.store.documents import (
+    canonical_json,
+    inert_cell,
+    parse_json,
+    read_checked,
+    read_json,
+    write_checked,
+    write_json,
+)
 from canarybank.store.files import (
+    BY_UMASK,
+    PRIVATE,
+    SHAREABLE,
     atomic_writer,
+    discard,
     file_errors,
+    go_on_without,
     make_folder,
+    private_folder,
+    require_file,
     set_aside,
     sweep_temporaries,
+    tighten,
     write_atomic,
 )
 from canarybank.store.hashes import (
@@ -24,10 +40,14 @@ from canarybank.store.hashes import (
 from canarybank.store.locations import cache_root
 from canarybank.store.locks import Holder, lock_folder
 from canarybank.store.log import Log, LogContents
+from canarybank.store.parquet import check_parquet, parquet_errors
 from canarybank.store.pruning import StoredFile, prune_files, stored_files, sweep_folders
 from canarybank.store.segments import Segment, write_segment
 
 __all__ = [
+    "BY_UMASK",
+    "PRIVATE",
+    "SHAREABLE",
     "Holder",
     "Log",
     "LogContents",
@@ -37,23 +57,33 @@ __all__ = [
     "atomic_writer",
     "cache_root",
     "canonical_json",
+    "check_parquet",
+    "discard",
     "file_errors",
+    "go_on_without",
     "hash_array",
     "hash_bytes",
     "hash_file",
     "hash_folder",
     "hash_json",
     "hash_text",
+    "inert_cell",
     "lock_folder",
     "make_folder",
+    "parquet_errors",
     "parse_json",
+    "private_folder",
     "prune_files",
+    "read_checked",
     "read_json",
+    "require_file",
     "set_aside",
     "stored_files",
     "sweep_folders",
     "sweep_temporaries",
+    "tighten",
     "write_atomic",
+    "write_checked",
     "write_json",
     "write_segment",
 ]

@@ -1,15 +1,21 @@
 """Read and write JSON in one canonical form, so that equal values are equal bytes."""
 
+import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from canarybank.errors import InputError, StoreError
+from canarybank.errors import DataError, InputError, StoreError
 from canarybank.store.files import file_errors, write_atomic
 
-__all__ = ["canonical_json", "parse_json", "read_json", "write_json"]
+__all__ = ["canonical_json", "inert_cell", "parse_json", "read_checked", "read_json", "write_checked", "write_json"]
+
+_CHECKSUM = "sha256"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a cell begins that a spreadsheet takes for a formula."""
 
 
 def canonical_json(value: Any, *, indent: int | None = None) -> str:
@@ -26,11 +32,13 @@ def canonical_json(value: Any, *, indent: int | None = None) -> str:
         raise InputError(f"This value has no canonical JSON form: {error}; write plain finite values only.") from error
 
 
-def parse_json(text: str | bytes, source: Path | str) -> Any:
-    """Parse JSON that came from some source, or say where it is broken."""
+def parse_json(text: str | bytes, source: Path | str, *, given: bool = False) -> Any:
+    """Parse JSON that came from some source, or say where it is broken; ``given`` is what a user wrote, not we."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
+        if given:
+            raise DataError(f"{str(source)!r} is not JSON ({error}); mend it or write it again.") from error
         raise StoreError(
             f"{str(source)!r} is not JSON ({error}); it was altered or cut short, so restore it or delete it."
         ) from error
@@ -46,6 +54,33 @@ def read_json(path: Path | str) -> Any:
 def write_json(path: Path | str, value: Any, *, indent: int | None = 2, durable: bool = True) -> None:
     """Write a value as a canonical JSON document, whole or not at all, ending in a newline."""
     write_atomic(path, canonical_json(value, indent=indent) + "\n", durable=durable)
+
+
+def write_checked(path: Path | str, value: Mapping[str, Any], *, indent: int | None = 2, durable: bool = True) -> None:
+    """Write a JSON object with a checksum of itself among its keys, whole or not at all."""
+    write_json(path, {**value, _CHECKSUM: _checksum(value)}, indent=indent, durable=durable)
+
+
+def read_checked(path: Path | str, *, or_unmarked: bool = False) -> dict[str, Any]:
+    """Read what ``write_checked`` wrote, or say that it was altered; the checksum itself is left out.
+
+    ``or_unmarked`` takes an object without a checksum too, as version 0.1.0 wrote them.
+    """
+    value = read_json(path)
+    if isinstance(value, dict):
+        checksum = value.pop(_CHECKSUM, None)
+        if checksum == _checksum(value) or (or_unmarked and checksum is None):
+            return value
+    raise StoreError(f"{str(path)!r} does not fit its checksum: it was altered or cut short; restore it or delete it.")
+
+
+def _checksum(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(dict(value)).encode()).hexdigest()
+
+
+def inert_cell(value: Any) -> Any:
+    """Return a cell of a CSV file so that a spreadsheet takes it for text: one that it would run gets an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _plain(value: object) -> object:

@@ -1,32 +1,62 @@
-"""Write files whole or not at all, and say in a sentence why the system refused.
+"""Write files whole, and for their owner alone; say in a sentence why the system refused.
 
 A file appears under its name only when all of it is on disk: it is written beside its place under a temporary
 name, flushed to the disk, and renamed. A kill at any moment leaves the old file or the new one, and at worst a
 temporary that ``sweep_temporaries`` removes.
+
+Files are 0600 and folders 0700 from the moment they exist, whatever the umask: what canarybank writes is made of
+people's texts unless its writer says otherwise (``mode``).
 """
 
 import contextlib
 import errno
+import logging
 import os
+import re
 import secrets
+import socket
+import stat
 import time
+import zlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from canarybank.errors import StoreError
+from canarybank.errors import DataError, StoreError
 
 __all__ = [
+    "BY_UMASK",
+    "PRIVATE",
+    "SHAREABLE",
     "atomic_writer",
+    "discard",
     "file_errors",
+    "go_on_without",
     "make_folder",
+    "open_private",
+    "private_folder",
+    "require_file",
     "set_aside",
     "sweep_temporaries",
     "sync_folder",
+    "tighten",
     "write_atomic",
 ]
 
+PRIVATE = 0o600
+"""The mode of a file that only its owner may read; its folders are 0700."""
+SHAREABLE = 0o644
+"""The mode of a file that everybody on the machine may read; folders made for it are 0755."""
+BY_UMASK = None
+"""For public text that the user asked for: the umask decides, as for the output of any other program."""
+
+_NOTES = logging.getLogger("canarybank")
+_OTHERS = 0o077
 _TEMPORARY = ".tmp"
+_HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"
+_WRITER = re.compile(r"\.(?:([0-9a-f]{8})-)?(\d+)\.[0-9a-f]{8}\.tmp")
+"""A temporary's name ends with its writer's host (not in names of version 0.1.0) and process."""
 
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space or choose a folder on another disk",
@@ -44,36 +74,71 @@ _REASONS = {
     errno.EIO: "the disk reports a fault; check the disk",
 }
 
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
 
 @contextlib.contextmanager
 def file_errors(path: Path | str, doing: str = "write") -> Iterator[None]:
-    """Turn an operating system's error inside the context into a StoreError that says what to do."""
+    """Turn an operating system's error inside the context into a StoreError that says what to do.
+
+    What is to be read must be a regular file: a device may have no end, and a pipe may never begin.
+    """
     try:
+        if doing == "read" and (kind := _other_kind(path)):
+            raise StoreError(f"Cannot read {os.fspath(path)!r}: it is {kind}, not a regular file; move it away.")
         yield
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, f"the system says {error.strerror or error}; check the disk and folder")
         raise StoreError(f"Cannot {doing} {os.fspath(path)!r}: {reason}.") from error
 
 
-def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True) -> None:
+def require_file(path: Path | str, what: str = "file") -> None:
+    """Refuse an input that is not there or is no regular file: a folder, device, pipe or socket."""
+    if kind := _other_kind(path):
+        raise DataError(f"{os.fspath(path)!r} is {kind}, not a regular file; name a file, or save it to one first.")
+    if not Path(path).exists():
+        raise DataError(f"There is no {what} {os.fspath(path)!r}; check the path.")
+
+
+def _other_kind(path: Path | str) -> str | None:
+    """Return what stands at a path where it is no regular file, and None where it is one or nothing is there."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116, of a path or a string
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISREG(mode):
+        return None
+    return next((name for is_kind, name in _KINDS if is_kind(mode)), "a special file")
+
+
+def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True, mode: int | None = PRIVATE) -> None:
     """Write a file whole or not at all, making its folder where there is none.
 
     Text is written as UTF-8. A durable write survives a loss of power once this returns; without it the
     file is still whole or absent after a kill, which is all that a checksummed cache needs.
     """
-    with atomic_writer(path, durable=durable) as file:
+    with atomic_writer(path, durable=durable, mode=mode) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
 @contextlib.contextmanager
-def atomic_writer(path: Path | str, *, durable: bool = True) -> Iterator[BinaryIO]:
-    """Open a binary file for writing that takes its name when the context ends well, and vanishes otherwise."""
+def atomic_writer(path: Path | str, *, durable: bool = True, mode: int | None = PRIVATE) -> Iterator[BinaryIO]:
+    """Open a binary file for writing that takes its name when the context ends well, and vanishes otherwise.
+
+    ``mode`` is PRIVATE, SHAREABLE or BY_UMASK, and goes for folders that are missing too.
+    """
     path = Path(path)
-    make_folder(path.parent)
-    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.{secrets.token_hex(4)}{_TEMPORARY}")
+    make_folder(path.parent, mode=mode)
+    temporary = path.with_name(f".{path.name[:100]}.{_HOST}-{os.getpid()}.{secrets.token_hex(4)}{_TEMPORARY}")
     with file_errors(path):
         try:
-            with temporary.open("xb") as file:
+            with _create(temporary, mode) as file:
                 yield file
                 file.flush()
                 if durable:
@@ -87,26 +152,83 @@ def atomic_writer(path: Path | str, *, durable: bool = True) -> Iterator[BinaryI
             sync_folder(path.parent)
 
 
-def make_folder(path: Path | str) -> Path:
-    """Make a folder and its parents where they are missing, and return it."""
+def _create(path: Path, mode: int | None) -> BinaryIO:
+    # Created for its owner alone and widened while it is still empty, so that it is never wider than asked for.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else PRIVATE)
+    if mode is not None:
+        _set_mode(descriptor, mode)
+    return os.fdopen(descriptor, "wb")
+
+
+def open_private(path: Path | str, flags: int) -> int:
+    """Open a file by its flags, made where there is none, and leave it to its owner alone; return the descriptor."""
+    descriptor = os.open(path, flags | os.O_CREAT, PRIVATE)
+    _set_mode(descriptor, PRIVATE)
+    return descriptor
+
+
+def _set_mode(descriptor: int, mode: int) -> None:
+    # Only the owner may change a mode; in a folder that people share, the owner decides.
+    if os.name == "posix" and stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
+        with contextlib.suppress(PermissionError):
+            os.fchmod(descriptor, mode)
+
+
+def make_folder(path: Path | str, *, mode: int | None = PRIVATE) -> Path:
+    """Make a folder and its parents where they are missing, and return it; what exists keeps its permissions.
+
+    ``mode`` is that of the files to come: a folder for PRIVATE ones is 0700, one for SHAREABLE ones 0755.
+    """
     path = Path(path)
-    if path.is_dir():
-        return path
     with file_errors(path, "make the folder"):
-        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-        path.mkdir(parents=True, exist_ok=True)
-        for folder in missing:
-            sync_folder(folder.parent)
+        if not path.is_dir():
+            missing = [each for each in (path, *path.parents) if not each.exists()]
+            for folder in reversed(missing or [path]):
+                _make(folder, mode)
+                sync_folder(folder.parent)
+    return path
+
+
+def _make(folder: Path, mode: int | None) -> None:
+    try:
+        folder.mkdir(0o777 if mode is None else 0o700)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        return  # another process was first
+    if mode is not None:
+        # Whoever may read the files may also list the folder and enter it.
+        folder.chmod(mode | (mode & 0o444) >> 2)
+
+
+def private_folder(path: Path | str) -> Path:
+    """Make a folder that is ours alone, or make an existing one so; see ``tighten``."""
+    return tighten(make_folder(path))
+
+
+def tighten(folder: Path | str) -> Path:
+    """Take from a folder of ours what other users of the machine may do there, and return it.
+
+    Left as they are: a folder of another owner, one that everybody may write to (such as /tmp), and a missing one.
+    """
+    path = Path(folder)
+    with file_errors(path, "make private"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        found = path.stat()
+        is_ours = os.name == "posix" and found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
+        if is_ours and found.st_mode & _OTHERS:
+            path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
     return path
 
 
 def set_aside(path: Path | str, label: str) -> Path | None:
-    """Rename a file to ``NAME.label``, so that nothing reads it again and a person can look at it.
+    """Rename a file or folder to ``NAME.label``, so that nothing reads it again and a person can look at it.
 
     Return its new path, or None where another process moved or removed it first.
     """
     path = Path(path)
     target = path.with_name(f"{path.name}.{label}")
+    if target.is_dir() or path.is_dir():  # neither can take the other's place
+        target = path.with_name(f"{path.name}.{secrets.token_hex(4)}.{label}")
     try:
         with file_errors(path, "set aside"):
             path.replace(target)
@@ -117,20 +239,57 @@ def set_aside(path: Path | str, label: str) -> Path | None:
     return target
 
 
-def sweep_temporaries(folder: Path | str, *, older_than: float = 3600.0) -> int:
+def discard(path: Path | str) -> None:
+    """Get a broken file of a cache out of the way: remove it, or set it aside; leave it where neither can be done.
+
+    So a folder that stands in a file's place, or a cache that can only be read, fails no run.
+    """
+    with contextlib.suppress(OSError, StoreError):
+        try:
+            Path(path).unlink(missing_ok=True)
+        except OSError:
+            set_aside(path, "corrupt")
+
+
+@cache
+def go_on_without(folder: Path) -> None:
+    """Tell the user, once for each folder, that a cache cannot be written and the run goes on without it."""
+    _NOTES.warning(
+        "The cache in %r cannot be written, so this run goes on without it, and the next one will make everything "
+        "again. Free some space, change the folder's permissions, or set CANARYBANK_CACHE to another folder.",
+        str(folder),
+    )
+
+
+def sweep_temporaries(folder: Path | str, *, older_than: float = 3600.0, orphans: bool = False) -> int:
     """Remove temporaries in a folder that killed processes left, and return how many there were.
 
     Another process may be writing one right now, so only those untouched for that many seconds go; whoever
-    holds the folder's lock may pass 0.
+    holds the folder's lock may pass 0. With ``orphans``, younger ones go too where their writer ran on this machine
+    and is dead.
     """
     removed = 0
     horizon = time.time() - older_than
     for path in Path(folder).glob(f".*{_TEMPORARY}"):
         with contextlib.suppress(OSError):
-            if path.stat().st_mtime <= horizon:
+            if path.stat().st_mtime <= horizon or (orphans and _is_orphan(path)):
                 path.unlink()
                 removed += 1
     return removed
+
+
+def _is_orphan(path: Path) -> bool:
+    """Say whether the process that wrote a temporary is known to be dead."""
+    found = _WRITER.search(path.name)
+    if found is None or found[1] not in {None, _HOST}:
+        return False
+    try:
+        os.kill(int(found[2]), 0)
+    except ProcessLookupError:
+        return True
+    except (OverflowError, OSError):
+        return False
+    return False
 
 
 def sync_folder(folder: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from canarybank.errors import StoreError
 from canarybank.store.documents import canonical_json, parse_json
-from canarybank.store.files import file_errors, make_folder
+from canarybank.store.files import file_errors, open_private, private_folder
 
 __all__ = ["LOCK_NAME", "Holder", "flocked", "lock_folder"]
 
@@ -37,10 +37,13 @@ class Holder:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path | str, purpose: str = "") -> Iterator[Path]:
-    """Hold a folder for this process alone, making it where there is none; refuse if another process holds it."""
-    path = make_folder(folder) / LOCK_NAME
+    """Hold a folder for this process alone, making it where there is none; refuse if another process holds it.
+
+    A folder that is locked is ours, so it is made private to its owner.
+    """
+    path = private_folder(folder) / LOCK_NAME
     with file_errors(path, "lock"):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = open_private(path, os.O_RDWR)
     try:
         if not flocked(descriptor, path, wait=False):
             raise StoreError(

@@ -16,7 +16,7 @@ from typing import Any
 
 from canarybank.errors import StoreError
 from canarybank.store.documents import canonical_json, parse_json
-from canarybank.store.files import file_errors, make_folder, sync_folder, write_atomic
+from canarybank.store.files import file_errors, make_folder, open_private, sync_folder, write_atomic
 from canarybank.store.locks import flocked
 
 __all__ = ["Log", "LogContents"]
@@ -61,8 +61,9 @@ class Log:
         damaged: list[int] = []
         *lines, last = self._bytes().split(b"\n")
         for number, line in enumerate(lines, start=1):
-            if _is_whole(line):
-                records.append(parse_json(line[_CHECKSUM_DIGITS + 1 :], self.path))
+            record = parse_json(line[_CHECKSUM_DIGITS + 1 :], self.path) if _is_whole(line) else None
+            if isinstance(record, dict):
+                records.append(record)
             else:
                 damaged.append(number)
         return LogContents(tuple(records), tuple(damaged), torn=bool(last))
@@ -125,7 +126,7 @@ class Log:
         folder = make_folder(self.path.parent)
         with file_errors(self.path):
             is_new = not self.path.exists()
-            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            descriptor = open_private(self.path, os.O_RDWR | os.O_APPEND)
             if is_new:
                 sync_folder(folder)
         return descriptor
@@ -136,7 +137,8 @@ class Log:
         sound = _last_newline(descriptor, end)
         if sound < end:
             torn = os.pread(descriptor, end - sound, sound)
-            with self.path.with_name(f"{self.path.name}.torn").open("ab") as file:
+            aside = open_private(self.path.with_name(f"{self.path.name}.torn"), os.O_WRONLY | os.O_APPEND)
+            with os.fdopen(aside, "ab") as file:
                 file.write(torn + b"\n")
             os.ftruncate(descriptor, sound)
         return sound

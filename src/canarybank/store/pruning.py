@@ -31,8 +31,8 @@ def stored_files(folder: Path | str, *, hidden: bool = False) -> list[StoredFile
     """
     found = []
     for path in sorted(Path(folder).rglob("*")):
-        # Another process may remove a file at any moment.
-        with contextlib.suppress(FileNotFoundError):
+        # Another process may remove a file at any moment, and a link may lead nowhere.
+        with contextlib.suppress(OSError):
             if path.is_file() and (hidden or not path.name.startswith(".")):
                 stat = path.stat()
                 found.append(StoredFile(stat.st_mtime, path, stat.st_size))
@@ -62,10 +62,10 @@ def prune_files(
 
 
 def sweep_folders(folder: Path | str) -> None:
-    """Remove the temporaries that killed processes left in a folder and in all under it; see ``sweep_temporaries``."""
+    """Remove the temporaries that dead processes left in a folder and in all under it; see ``sweep_temporaries``."""
     root = Path(folder)
     for each in (root, *(path for path in root.rglob("*") if path.is_dir())):
-        sweep_temporaries(each)
+        sweep_temporaries(each, orphans=True)
 
 
 def _at_least_0(value: float | None, unit: str, default: float) -> float:

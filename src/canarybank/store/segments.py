@@ -57,10 +57,17 @@ class Segment:
         if self._end() > self.size:
             raise self._broken("it is cut short")
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the arrays, sorted."""
+        return tuple(sorted(self._described))
+
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return an array, read-only and mapped from the file, after checking it the first time."""
         if name not in self._checked:
-            described = self._described[name]
+            described = self._described.get(name)
+            if described is None:
+                raise self._broken(f"it holds no {name}")
             array = self._array(described)
             if zlib.crc32(array_bytes(array)) != described["crc32"]:
                 raise self._broken(f"the checksum of its {name} does not fit")
@@ -78,6 +85,8 @@ class Segment:
         if self._data[: len(_MAGIC)] != _MAGIC:
             raise self._broken("it does not begin as a segment")
         end = begin + int.from_bytes(self._data[len(_MAGIC) : begin], "little")
+        if end > self.size:
+            raise self._broken("it is cut short")
         header = bytes(self._data[begin:end])
         if hashlib.sha256(header).digest() != self._data[end : end + 32]:
             raise self._broken("the checksum of its header does not fit")

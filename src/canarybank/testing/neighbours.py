@@ -172,7 +172,7 @@ def perform_evolution(settings: Settings, folder: Path, releaser: ReleaserFactor
             resolve(flags=settings),
             folder,
             progress=Lines(stream),
-            told=lambda text: print(text, file=told),  # noqa: T201, into a text
+            told=lambda text: print(text, file=told),
             releaser=releaser,
         )
     except CanarybankError as error:
@@ -238,7 +238,8 @@ def _different_bytes(without: World, joined: World) -> Iterator[str]:
 
 def _first_difference(before: str, after: str) -> str:
     """Return both texts around the first place at which they differ."""
-    start = len(os.path.commonprefix([before, after]))
+    pairs = enumerate(zip(before, after, strict=False))
+    start = next((i for i, (one, other) in pairs if one != other), min(len(before), len(after)))
     shown = slice(max(0, start - _SHOWN // 2), start + _SHOWN // 2)
     return f"{before[shown]!r} without the newcomer, and {after[shown]!r} with."
 

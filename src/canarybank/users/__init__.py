@@ -13,7 +13,7 @@ from canarybank.users.cohorts import (
 )
 from canarybank.users.delimited import Delimited
 from canarybank.users.jsonlines import JsonLines
-from canarybank.users.keep import load_users, save_users
+from canarybank.users.keep import pack_users, unpack_users
 from canarybank.users.parquet import Parquet
 from canarybank.users.records import Users
 from canarybank.users.report import AdmissionReport, Drop
@@ -47,8 +47,8 @@ __all__ = [
     "admit",
     "draw_cohorts",
     "infer_format",
-    "load_users",
+    "pack_users",
     "read",
-    "save_users",
     "source",
+    "unpack_users",
 ]

@@ -76,12 +76,16 @@ class CohortSizes:
 
 @dataclass(frozen=True, slots=True)
 class Cohorts:
-    """Disjoint cohorts, and the real canaries of each attack, who are in none of them."""
+    """Disjoint cohorts, and the real canaries of each attack, who are in none of them.
+
+    ``records`` is m, the number of records that canaries are drawn with.
+    """
 
     auxiliary: Auxiliary
     calibration: Calibration
     evaluation: Evaluation
     canaries: Mapping[str, Users] = field(default_factory=dict)
+    records: int | None = None
 
     def __post_init__(self) -> None:
         members: dict[str, Users] = {}
@@ -117,7 +121,13 @@ class Cohorts:
             Calibration(calibration),
             Evaluation(evaluation),
             dict(zip(self.canaries, canaries, strict=True)),
+            self.records,
         )
+
+    @property
+    def canary_records(self) -> int:
+        """Return the number of records of a canary: m, or the largest auxiliary user's where nobody said m."""
+        return int(self.auxiliary.users.counts.max()) if self.records is None else self.records
 
     @property
     def _everybody(self) -> tuple[Users, ...]:
@@ -171,6 +181,7 @@ def draw_cohorts(
         calibration=Calibration(users.take(rest[first:second])),
         evaluation=Evaluation(users.take(rest[second : sizes.needed])),
         canaries={attack: users.take(chosen) for attack, chosen in drawn.items()},
+        records=records,
     )
 
 

@@ -88,7 +88,7 @@ class Delimited:
 
 
 def csv_column(content: Iterable[str], name: str, column: str) -> list[str]:
-    """Return one column of a CSV file's lines; a wrong number of fields or an open quote is an error."""
+    """Return one column of a CSV file's lines, of blank lines nothing; a wrong number of fields is an error."""
     records = _records(content, name, ",", '"', _DOUBLED, strict=True)
     header = _first(records, name)
     if column not in header:
@@ -99,10 +99,11 @@ def csv_column(content: Iterable[str], name: str, column: str) -> list[str]:
     place, width, values = header.index(column), len(header), []
     for line, fields in records:
         if isinstance(fields, Skip) or not fields:
-            continue
-        if len(fields) != width:
+            values.append("")
+        elif len(fields) != width:
             raise DataError(_miscounted(line, name, len(fields), width, _QUOTE_COMMAS))
-        values.append(fields[place])
+        else:
+            values.append(fields[place])
     return values
 
 

@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import io
+import string
 import tarfile
 import zipfile
 import zlib
@@ -15,6 +16,7 @@ from typing import IO, cast
 
 from canarybank.errors import DataError, InputError
 from canarybank.progress import SILENT, Progress, Stage
+from canarybank.store import require_file
 from canarybank.users.members import PACKED, Member, visible
 
 __all__ = ["LONGEST_LINE", "Opened", "copy", "lines", "member_names", "opened", "require_encoding"]
@@ -27,6 +29,8 @@ _ANY = Member()
 _DAMAGE = (EOFError, OSError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 _SUFFIXES: dict[str | None, tuple[str, ...]] = {"gzip": (".gz", ".tgz"), "zip": (".zip",), "tar": (".tar",), None: ()}
 """How files of each packing are named."""
+_PROBE = f"{string.printable}+AGE-~{{\\u0041" * 2
+"""What an encoding must leave as it is, for lines, delimiters and JSON to be found in it."""
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -70,12 +74,7 @@ def opened(
 
 
 def _checked_size(path: Path) -> int:
-    if not path.exists():
-        raise DataError(f"There is no file {path}; check the path.")
-    if path.is_dir():
-        raise DataError(f"{path} is a directory; name one file in it.")
-    if not path.is_file():
-        raise DataError(f"{path} is not a regular file; it is read twice, so save it to a file first.")
+    require_file(path)
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty; it must hold at least one row.")
     return path.stat().st_size
@@ -175,10 +174,12 @@ def _damaged(name: str, place: str, error: Exception) -> DataError:
 
 def member_names(path: Path) -> list[str]:
     """Return the names of the files in a zip archive, and none for any other file."""
+    if not path.is_file():
+        return []
     try:
         with zipfile.ZipFile(path) as archive:
             return visible(archive.namelist())
-    except (OSError, zipfile.BadZipFile):
+    except (ValueError, NotImplementedError, *_DAMAGE):
         return []
 
 
@@ -251,9 +252,12 @@ def _without_mark(line: bytes, name: str) -> bytes:
 def _checked_encoding(encoding: str) -> str:
     try:
         known = codecs.lookup(encoding).name
-        fits = '\n,"{'.encode(known) == b'\n,"{'
-    except LookupError as error:
+    except (LookupError, ValueError) as error:
         raise InputError(f"There is no encoding {encoding!r}; use utf-8 or latin-1, for example.") from error
-    if not fits:
+    try:
+        is_ascii = _PROBE.encode(known) == _PROBE.encode() and _PROBE.encode().decode(known) == _PROBE
+    except (LookupError, ValueError, TypeError):  # base64, rot13, undefined: codecs of something other than text
+        is_ascii = False
+    if not is_ascii:
         raise InputError(f"Lines cannot be found in the encoding {encoding!r}; convert the file to UTF-8 first.")
     return known

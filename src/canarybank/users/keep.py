@@ -1,22 +1,18 @@
-"""Keep admitted users in a Parquet file, for the stages that come after."""
+"""Turn admitted users into bytes and back, for the stages that come after."""
 
-from pathlib import Path
+import io
 
 import numpy as np
 
 from canarybank.errors import DataError
-from canarybank.store import atomic_writer
-from canarybank.users.files import opened
+from canarybank.store import parquet_errors
 from canarybank.users.records import Users
 
-__all__ = ["load_users", "save_users"]
+__all__ = ["pack_users", "unpack_users"]
 
 
-def save_users(users: Users, path: str | Path) -> None:
-    """Write ids, texts and labels as the columns user, text and label, one row a record; vectors stay out.
-
-    The file appears whole or not at all.
-    """
+def pack_users(users: Users) -> bytes:
+    """Return ids, texts and labels as a Parquet file with the columns user, text and label; vectors stay out."""
     import polars as pl
 
     columns = {
@@ -27,23 +23,19 @@ def save_users(users: Users, path: str | Path) -> None:
     frame = pl.DataFrame(
         {name: pl.Series(values, dtype=pl.String) for name, values in columns.items() if values is not None}
     )
-    with atomic_writer(path) as file:
-        frame.write_parquet(file)
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()
 
 
-def load_users(path: str | Path) -> Users:
-    """Return the users that ``save_users`` wrote, in the same order, with the same hash."""
+def unpack_users(data: bytes) -> Users:
+    """Return the users that ``pack_users`` packed, in the same order, with the same hash."""
     import polars as pl
 
-    path = Path(path)
-    with opened(path):
-        pass
-    try:
-        frame = pl.read_parquet(path, glob=False)
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path} cannot be read as Parquet ({error}); admit the users again.") from error
+    with parquet_errors("the kept users", "admit them again"):
+        frame = pl.read_parquet(io.BytesIO(data))
     if [*frame.columns, "label"][:3] != ["user", "text", "label"] or set(frame.dtypes) != {pl.String}:
-        raise DataError(f"{path} has columns {frame.columns}, not those of saved users; admit the users again.")
+        raise DataError(f"The kept users have the columns {frame.columns}, not those of packed ones; admit them again.")
     names = frame["user"].to_list()
     ids = tuple(dict.fromkeys(names))
     index = {name: i for i, name in enumerate(ids)}

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canarybank.errors import ColumnError, DataError
+from canarybank.errors import ColumnError
 from canarybank.progress import SILENT, Progress
+from canarybank.store import check_parquet, parquet_errors
 from canarybank.users.files import copy, opened
 from canarybank.users.members import Member
 from canarybank.users.rows import PLAIN, Columns, Row, Skip, as_row, missing_columns
@@ -54,7 +55,8 @@ class Parquet:
 
         labelled = self.columns.label is not None
         with _plain_file(path, Member(self.member), progress, isolated=isolated) as plain:
-            try:
+            check_parquet(plain, self.columns.names)
+            with parquet_errors(path):
                 frame = pl.scan_parquet(plain, glob=False)
                 schema = frame.collect_schema()
                 _check_schema(str(path), schema, self.columns, isolated=isolated)
@@ -66,8 +68,6 @@ class Parquet:
                         stage.advance(part.height)
                         for line, values in enumerate(part.iter_rows(), start + 1):
                             yield as_row(line, *values, labelled=labelled)
-            except pl.exceptions.PolarsError as error:
-                raise DataError(f"{path} cannot be read as Parquet ({error}); write or fetch it again.") from error
 
 
 def _check_schema(name: str, schema: "pl.Schema", columns: Columns, *, isolated: bool) -> None:

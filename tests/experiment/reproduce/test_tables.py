@@ -96,7 +96,7 @@ def test_the_bank_of_each_arm_is_stated_where_they_differ(order, tmp_path):
     ("given", "more", "match"),
     [
         ({}, {}, "--bank-b"),
-        ({"generator.kind": "smollm2"}, {}, "no labels"),
+        ({"generator.kind": "smollm2"}, {}, "no labels are declared"),
         ({"bank.size": 30}, {"bank_b": "nowhere.csv"}, "nowhere"),
         ({"generator.kind": "smollm2", "bank.labels": "talk"}, {"prompt_b": "bank-label"}, "shows no examples"),
     ],

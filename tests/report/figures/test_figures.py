@@ -12,6 +12,7 @@ from canarybank.report.figures import (
     roc_figure,
     vote_figure,
 )
+from canarybank.report.svg import text_width
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +59,16 @@ def test_hostile_text_stays_text(every, name):
     tags = {element.tag for element in ET.fromstring(every[name].svg).iter()}  # noqa: S314, our own markup
     assert tags <= {"svg", "title", "desc", "text", "line", "rect", "circle", "path"}
     assert "\u202e" not in every[name].svg
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_text_has_room_in_its_drawing_whatever_the_font(every, name):
+    root = ET.fromstring(every[name].svg)  # noqa: S314, our own markup
+    _, _, width, height = map(float, root.get("viewBox").split())
+    for text in root.findall("text"):
+        reach = text_width(text.text, text.get("class", ""))
+        turned = text.get("transform") is not None
+        at, end = (float(text.get("y")), height) if turned else (float(text.get("x")), width)
+        left = at - {"start": 0, "middle": reach / 2, "end": reach}[text.get("text-anchor", "start")]
+        assert left >= -1, text.text
+        assert left + reach <= end + 1, text.text

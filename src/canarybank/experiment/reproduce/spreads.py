@@ -8,6 +8,7 @@ from canarybank.audit import Prepared, Settings, Target, ThresholdMode, evaluati
 from canarybank.audit.spread import LEVEL, Canary, calibrated_spread, frozen_spread
 from canarybank.audit.threshold import stand_in
 from canarybank.engine import Threads
+from canarybank.errors import StoreError
 from canarybank.experiment.designs import Case
 from canarybank.experiment.folder import Run
 from canarybank.experiment.origins import Resolved
@@ -16,7 +17,7 @@ from canarybank.experiment.running import frozen_audit, mechanism_of, settings_o
 from canarybank.mechanism import Mechanism
 from canarybank.progress import SILENT, Progress
 from canarybank.score import Interval, RoundLaw
-from canarybank.store import read_json, write_json
+from canarybank.store import read_checked, write_checked
 
 __all__ = ["run_spreads"]
 
@@ -32,14 +33,14 @@ def run_spreads(run: Run, resolved: Resolved, kept: Path, *, progress: Progress 
     elsewhere in another calibration, so for these the calibration is part of what is repeated.
     """
     facts = {"commitment": run.results.commitment, "level": LEVEL, "way": _WAY}
-    if kept.is_file():
-        document = read_json(kept)
-        if isinstance(document, dict) and all(document.get(name) == value for name, value in facts.items()):
-            with contextlib.suppress(KeyError, TypeError):  # what is not as it was written is computed again
+    if kept.exists():
+        with contextlib.suppress(StoreError, KeyError, TypeError):  # what is not as it was written is computed again
+            document = read_checked(kept)
+            if all(document.get(name) == value for name, value in facts.items()):
                 return {record.attack: Interval(*document["attacks"][record.attack]) for record in run.results.attacks}
     found = _computed(run.results, resolved, progress)
     ends = {name: [each.lower, each.upper] for name, each in found.items()}
-    write_json(kept, {**facts, "attacks": ends})
+    write_checked(kept, {**facts, "attacks": ends})
     return found
 
 

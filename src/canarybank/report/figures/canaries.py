@@ -1,12 +1,13 @@
 """Draw epsilon for each canary of each attack, with the interval that its counts give."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from canarybank.report.numbers import epsilon, interval_text, rate
-from canarybank.report.svg import Canvas, Figure, Frame, linear
+from canarybank.report.svg import Canvas, Figure, Frame, linear, shortened, text_width
 
-__all__ = ["CANARY_COLUMNS", "canary_figure", "canary_rows"]
+__all__ = ["CANARY_COLUMNS", "NAME_GAP", "canary_figure", "canary_rows", "names_width"]
 
 CANARY_COLUMNS = (
     "attack",
@@ -22,7 +23,8 @@ CANARY_COLUMNS = (
     "exact FPR",
     "mu_eff",
 )
-_ROW, _GAP, _TOP, _LEFT, _RIGHT, _WIDTH = 15.0, 12.0, 42.0, 150.0, 800.0, 820.0
+_ROW, _GAP, _TOP, _RIGHT, _WIDTH = 15.0, 12.0, 42.0, 800.0, 820.0
+NAME_GAP = 12.0
 _DRAWN = 20
 """Of more canaries an attack only those with the largest bounds are drawn; the table holds all."""
 _WIDEST = 1.6
@@ -34,20 +36,22 @@ def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Figure:
     title = "Epsilon of each canary"
     alternative = _alternative(attacks)
     drawn = {attack["name"]: _drawn(attack["canaries"]) for attack in attacks}
+    left = names_width(drawn)
     bottom = _TOP + sum(_ROW * len(canaries) + _GAP for canaries in drawn.values())
     canvas = Canvas("canaries", _WIDTH, bottom + 44, title, alternative)
     high = max([mechanism * _WIDEST, *(c["bound"]["epsilon"] * 1.1 for a in attacks for c in a["canaries"])])
-    x = linear(0.0, high, _LEFT, _RIGHT, count=8)
-    Frame(_LEFT, _TOP, _RIGHT, bottom).axes(canvas, x, None, "epsilon")
+    x = linear(0.0, high, left, _RIGHT, count=8)
+    Frame(left, _TOP, _RIGHT, bottom).axes(canvas, x, None, "epsilon")
     canvas.line((x(mechanism), _TOP - 6), (x(mechanism), bottom), "limit-exact")
     y = _TOP + _GAP / 2
     for name, canaries in drawn.items():
-        canvas.text((_LEFT - 12, y + _ROW * len(canaries) / 2 + 4), name, "row-name", anchor="end")
+        shown = shortened(name, left - NAME_GAP, "row-name")
+        canvas.text((left - NAME_GAP, y + _ROW * len(canaries) / 2 + 4), shown, "row-name", anchor="end")
         for canary in canaries:
             _canary(canvas, x, canary, y + _ROW / 2, high)
             y += _ROW
         y += _GAP
-    _legend(canvas)
+    _legend(canvas, left)
     return Figure(
         key="canaries",
         title=title,
@@ -61,6 +65,11 @@ def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Figure:
         columns=CANARY_COLUMNS,
         rows=tuple(row for attack in attacks for row in canary_rows(attack)),
     )
+
+
+def names_width(names: Iterable[str]) -> float:
+    """Return the room that the names of attacks take at the left of a drawing, within reason."""
+    return min(max(150.0, *(text_width(name, "row-name") + NAME_GAP for name in names)), 330.0)
 
 
 def _drawn(canaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -106,16 +115,21 @@ def _canary(canvas: Canvas, x: Any, canary: dict[str, Any], y: float, high: floa
     canvas.circle((x(low), y), 3.6, "mark-observed", f"{canary['id']}: {epsilon(low)}")
 
 
-def _legend(canvas: Canvas) -> None:
-    canvas.line((_LEFT + 6, 14), (_LEFT + 40, 14), "whisker-observed")
-    canvas.circle((_LEFT + 6, 14), 4, "mark-observed")
-    canvas.text((_LEFT + 48, 18), "bound to upper end", "key")
-    canvas.circle((_LEFT + 189, 14), 4, "mark-rule")
-    canvas.text((_LEFT + 200, 18), "exact, frozen rule", "key")
-    canvas.diamond((_LEFT + 334, 14), 5, "mark-exact")
-    canvas.text((_LEFT + 346, 18), "exact, attack", "key")
-    canvas.line((_LEFT + 450, 7), (_LEFT + 450, 21), "limit-exact")
-    canvas.text((_LEFT + 459, 18), "exact, mechanism", "key")
+def _legend(canvas: Canvas, left: float) -> None:
+    def interval(at: float) -> None:
+        canvas.line((at, 14), (at + 34, 14), "whisker-observed")
+        canvas.circle((at, 14), 4, "mark-observed")
+
+    canvas.keys(
+        left + 6,
+        18,
+        [
+            (34, interval, "bound to upper end"),
+            (8, lambda at: canvas.circle((at + 4, 14), 4, "mark-rule"), "exact, frozen rule"),
+            (10, lambda at: canvas.diamond((at + 5, 14), 5, "mark-exact"), "exact, attack"),
+            (2, lambda at: canvas.line((at + 1, 7), (at + 1, 21), "limit-exact"), "exact, mechanism"),
+        ],
+    )
 
 
 def _alternative(attacks: list[dict[str, Any]]) -> str:

@@ -30,10 +30,14 @@ def density_figure(attack: dict[str, Any], q: float, key: str) -> Figure:
         canvas.curve([(_LEFT, _BOTTOM), *points, (_RIGHT, _BOTTOM)], f"area-{name}", closed=True)
         canvas.curve(points, f"curve-{name}")
     _threshold(canvas, x(dense["threshold"]))
-    canvas.line((_LEFT + 4, 14), (_LEFT + 28, 14), "curve-absent")
-    canvas.text((_LEFT + 36, 18), "canary absent", "key")
-    canvas.line((_LEFT + 144, 14), (_LEFT + 168, 14), "curve-participating")
-    canvas.text((_LEFT + 176, 18), "canary participating", "key")
+    canvas.keys(
+        _LEFT + 4,
+        18,
+        [
+            (24, lambda at: canvas.line((at, 14), (at + 24, 14), "curve-absent"), "canary absent"),
+            (24, lambda at: canvas.line((at, 14), (at + 24, 14), "curve-participating"), "canary participating"),
+        ],
+    )
     return Figure(
         key=key,
         title=title,

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from canarybank.report.numbers import epsilon, interval_text
-from canarybank.report.svg import Canvas, Figure, Frame, linear
+from canarybank.report.svg import Canvas, Figure, Frame, linear, text_width
 
 __all__ = ["CAUSES", "ladder_figure", "top_of"]
 
@@ -25,7 +25,8 @@ _NAMES = {
     "expected": "typical bound at this many trials",
     "observed": "the bound the trials gave",
 }
-_ROW, _TOP, _LEFT, _RIGHT, _WIDTH = 50.0, 14.0, 206.0, 540.0, 820.0
+_ROW, _TOP, _WIDTH = 50.0, 14.0, 820.0
+_LEFT = max(text_width(note, "rung-note") for note in _NAMES.values()) + 16.0
 _CERTAIN = 2e-3
 
 
@@ -36,12 +37,16 @@ def ladder_figure(attack: dict[str, Any], *, claimed: bool) -> Figure:
     alternative = _alternative(attack)
     bottom = _TOP + _ROW * len(rungs)
     canvas = Canvas("ladder", _WIDTH, bottom + 44, title, alternative)
-    frame = Frame(_LEFT, _TOP, _RIGHT, bottom)
-    x = linear(0.0, top_of(rungs) * 1.04, _LEFT, _RIGHT)
-    frame.axes(canvas, x, None, "epsilon")
-    for index, rung in enumerate(rungs):
-        above = rungs[index - 1] if index else None
-        _rung(canvas, x, rung, above, _TOP + _ROW * index, claimed=claimed)
+    steps = [_step(rung, above, claimed=claimed) for above, rung in pairwise([None, *rungs])]
+    right = _WIDTH - max(text_width(step, "rung-note") for step in steps) - 18.0
+    x = linear(0.0, top_of(rungs) * 1.04, _LEFT, right)
+    Frame(_LEFT, _TOP, right, bottom).axes(canvas, x, None, "epsilon")
+    for index, (rung, step) in enumerate(zip(rungs, steps, strict=True)):
+        middle = _TOP + _ROW * (index + 0.5)
+        _rung(canvas, x, rung, rungs[index - 1] if index else None, middle)
+        if rung["epsilon"] is not None:
+            canvas.text((right + 16, middle - 3), epsilon(rung["epsilon"]), "value")
+            canvas.text((right + 16, middle + 14), step, "rung-note")
     return Figure(
         key="ladder",
         title=title,
@@ -63,10 +68,8 @@ def top_of(rungs: list[dict[str, Any]]) -> float:
     return max([value for value in values if math.isfinite(value)] or [1.0]) or 1.0
 
 
-def _rung(
-    canvas: Canvas, x: Any, rung: dict[str, Any], above: dict[str, Any] | None, top: float, *, claimed: bool
-) -> None:
-    middle, name = top + _ROW / 2, rung["name"]
+def _rung(canvas: Canvas, x: Any, rung: dict[str, Any], above: dict[str, Any] | None, middle: float) -> None:
+    name = rung["name"]
     canvas.text((_LEFT - 14, middle - 3), name, "rung-name", anchor="end")
     canvas.text((_LEFT - 14, middle + 14), _NAMES[name], "rung-note", anchor="end")
     value = rung["epsilon"]
@@ -82,13 +85,13 @@ def _rung(
         canvas.line((low, middle), (high, middle), "whisker")
         for place in (low, high):
             canvas.line((place, middle - 6), (place, middle + 6), "whisker")
-    canvas.text((_RIGHT + 16, middle - 3), epsilon(value), "value")
-    canvas.text((_RIGHT + 16, middle + 14), _step(rung, above, claimed=claimed), "rung-note")
 
 
 def _step(rung: dict[str, Any], above: dict[str, Any] | None, *, claimed: bool) -> str:
     if above is None or above["epsilon"] is None:
         return CAUSES["accounted"] if claimed else "none was given: the exact one"
+    if rung["epsilon"] is None:
+        return ""
     if rung["name"] == "mechanism" and not claimed:
         return "no claim to compare with"
     return f"{_change(rung['epsilon'] - above['epsilon'])}  {CAUSES[rung['name']]}"

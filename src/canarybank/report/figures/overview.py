@@ -1,29 +1,32 @@
 """Draw the ladders of all attacks on one scale."""
 
+from collections.abc import Callable
 from typing import Any
 
+from canarybank.report.figures.canaries import NAME_GAP, names_width
 from canarybank.report.figures.ladder import top_of
 from canarybank.report.numbers import epsilon
-from canarybank.report.svg import Canvas, Figure, Frame, linear
+from canarybank.report.svg import Canvas, Figure, Frame, linear, shortened
 
 __all__ = ["overview_figure"]
 
-_ROW, _TOP, _LEFT, _RIGHT, _WIDTH = 34.0, 42.0, 150.0, 800.0, 820.0
+_ROW, _TOP, _RIGHT, _WIDTH = 34.0, 42.0, 800.0, 820.0
 
 
 def overview_figure(attacks: list[dict[str, Any]], mechanism: float, accounted: float) -> Figure:
     """Draw, for each attack, its exact epsilon, that of its frozen rule, the typical bound and the observed one."""
     title = "Every attack's ladder on one scale"
     alternative = _alternative(attacks, mechanism)
+    left = names_width(attack["name"] for attack in attacks)
     bottom = _TOP + _ROW * len(attacks)
     canvas = Canvas("overview", _WIDTH, bottom + 44, title, alternative)
     high = max([accounted, mechanism, *(top_of(attack["ladder"]) for attack in attacks)]) * 1.06
-    x = linear(0.0, high, _LEFT, _RIGHT, count=8)
-    Frame(_LEFT, _TOP, _RIGHT, bottom).axes(canvas, x, None, "epsilon")
+    x = linear(0.0, high, left, _RIGHT, count=8)
+    Frame(left, _TOP, _RIGHT, bottom).axes(canvas, x, None, "epsilon")
     _limits(canvas, x, mechanism, accounted, bottom)
     for index, attack in enumerate(attacks):
         _attack(canvas, x, attack, _TOP + _ROW * (index + 0.5))
-    _legend(canvas, claim=_differs(mechanism, accounted))
+    _legend(canvas, left, claim=_differs(mechanism, accounted))
     return Figure(
         key="overview",
         title=title,
@@ -47,7 +50,8 @@ def _limits(canvas: Canvas, x: Any, mechanism: float, accounted: float, bottom: 
 
 def _attack(canvas: Canvas, x: Any, attack: dict[str, Any], y: float) -> None:
     rungs = {rung["name"]: rung for rung in attack["ladder"]}
-    canvas.text((_LEFT - 12, y + 4), attack["name"], "row-name", anchor="end")
+    room = x(0.0) - NAME_GAP
+    canvas.text((room, y + 4), shortened(attack["name"], room, "row-name"), "row-name", anchor="end")
     expected = rungs["expected"]
     canvas.rect((x(expected["low"]), y - 6), x(expected["high"]) - x(expected["low"]), 12, "range", 3)
     if rungs["rule"]["epsilon"] is not None:
@@ -62,20 +66,18 @@ def _differs(mechanism: float, accounted: float) -> bool:
     return epsilon(accounted) != epsilon(mechanism)
 
 
-def _legend(canvas: Canvas, *, claim: bool) -> None:
-    canvas.circle((_LEFT + 6, 14), 5, "mark-observed")
-    canvas.text((_LEFT + 18, 18), "observed bound", "key")
-    canvas.rect((_LEFT + 128, 8), 26, 12, "range", 3)
-    canvas.text((_LEFT + 161, 18), "expected, 5% to 95%", "key")
-    canvas.circle((_LEFT + 314, 14), 5, "mark-rule")
-    canvas.text((_LEFT + 326, 18), "frozen rule", "key")
-    canvas.diamond((_LEFT + 420, 14), 6, "mark-exact")
-    canvas.text((_LEFT + 433, 18), "attack", "key")
-    canvas.line((_LEFT + 490, 7), (_LEFT + 490, 21), "limit-exact")
-    canvas.text((_LEFT + 499, 18), "mechanism", "key")
-    if claim:
-        canvas.line((_LEFT + 584, 7), (_LEFT + 584, 21), "limit-claim")
-        canvas.text((_LEFT + 593, 18), "claim", "key")
+def _legend(canvas: Canvas, left: float, *, claim: bool) -> None:
+    def limit(css: str) -> Callable[[float], None]:
+        return lambda at: canvas.line((at + 1, 7), (at + 1, 21), css)
+
+    keys = [
+        (10.0, lambda at: canvas.circle((at + 5, 14), 5, "mark-observed"), "observed bound"),
+        (26.0, lambda at: canvas.rect((at, 8), 26, 12, "range", 3), "expected, 5% to 95%"),
+        (10.0, lambda at: canvas.circle((at + 5, 14), 5, "mark-rule"), "frozen rule"),
+        (12.0, lambda at: canvas.diamond((at + 6, 14), 6, "mark-exact"), "attack"),
+        (2.0, limit("limit-exact"), "mechanism"),
+    ]
+    canvas.keys(left + 1, 18, [*keys, (2.0, limit("limit-claim"), "claim")] if claim else keys)
 
 
 def _row(attack: dict[str, Any]) -> tuple[str | float | int, ...]:

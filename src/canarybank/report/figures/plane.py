@@ -59,10 +59,9 @@ def _places(points: list[list[float]]) -> Any:
 
 
 def _legend(canvas: Canvas, *, planted: bool) -> None:
-    canvas.dots([(_EDGE + 8, 16)], "dot-bank")
-    canvas.text((_EDGE + 18, 20), "bank entry", "key")
-    canvas.dots([(_EDGE + 112, 16)], "dot-canary")
-    canvas.text((_EDGE + 122, 20), "canary record", "key")
-    if planted:
-        canvas.circle((_EDGE + 236, 16), 4.4, "mark-probe")
-        canvas.text((_EDGE + 247, 20), "probe", "key")
+    keys = [
+        (4.0, lambda at: canvas.dots([(at + 2, 16)], "dot-bank"), "bank entry"),
+        (7.0, lambda at: canvas.dots([(at + 3.5, 16)], "dot-canary"), "canary record"),
+        (9.0, lambda at: canvas.circle((at + 4.4, 16), 4.4, "mark-probe"), "probe"),
+    ]
+    canvas.keys(_EDGE + 6, 20, keys if planted else keys[:2])

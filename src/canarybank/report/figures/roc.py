@@ -8,7 +8,7 @@ import numpy as np
 from canarybank.audit import clopper_pearson, perfect_rates
 from canarybank.mechanism import Mechanism
 from canarybank.report.numbers import epsilon, rate
-from canarybank.report.svg import Canvas, Figure, Frame, Scale, log
+from canarybank.report.svg import Canvas, Figure, Frame, Scale, log, text_width
 
 __all__ = ["allowed", "roc_figure"]
 
@@ -103,17 +103,16 @@ def _blended(fpr: float, included: float, ends: list[float], q: float) -> tuple[
 
 
 def _legend(canvas: Canvas) -> None:
-    left, top = _RIGHT - 152, _BOTTOM - 112
-    canvas.rect((left - 8, top - 14), 154, 118, "legend", 4)
-    for row, (css, name) in enumerate(
-        (("curve-attack", "this attack"), ("curve-perfect", "a perfect attack"), ("chance", "guessing"))
-    ):
-        canvas.line((left, top + 18 * row), (left + 24, top + 18 * row), css)
+    lines = (("curve-attack", "this attack"), ("curve-perfect", "a perfect attack"), ("chance", "guessing"))
+    names = (*(name for _, name in lines), "allowed", "frozen threshold", "counted, with ends")
+    width = 46 + max(text_width(name, "key") for name in names)
+    left, top = _RIGHT - width + 2, _BOTTOM - 112
+    canvas.rect((left - 8, top - 14), width, 118, "legend", 4)
+    for row, name in enumerate(names):
         canvas.text((left + 32, top + 4 + 18 * row), name, "key")
+    for row, (css, _) in enumerate(lines):
+        canvas.line((left, top + 18 * row), (left + 24, top + 18 * row), css)
     canvas.rect((left, top + 48), 24, 12, "region")
-    canvas.text((left + 32, top + 58), "allowed", "key")
     canvas.circle((left + 12, top + 72), 5, "mark-rule")
-    canvas.text((left + 32, top + 76), "frozen threshold", "key")
     canvas.line((left + 2, top + 90), (left + 22, top + 90), "whisker-observed")
     canvas.circle((left + 12, top + 90), 3.2, "mark-observed")
-    canvas.text((left + 32, top + 94), "counted, with ends", "key")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from canarybank.report.numbers import percent
-from canarybank.report.svg import Canvas, Figure, Frame, linear
+from canarybank.report.svg import Canvas, Figure, Frame, linear, shortened
 from canarybank.report.text import clean
 
 __all__ = ["vote_figure"]
@@ -25,10 +25,14 @@ def vote_figure(attack: dict[str, Any], key: str) -> Figure:
     Frame(_LEFT, _TOP, _RIGHT, bottom).axes(canvas, x, None, "% of one user's votes")
     for index, entry in enumerate(entries):
         _entry(canvas, x, entry, _TOP + _ROW * index)
-    canvas.rect((_LEFT + 4, 8), 18, 10, "bar-canary")
-    canvas.text((_LEFT + 30, 17), "the canary", "key")
-    canvas.rect((_LEFT + 124, 8), 18, 10, "bar-others")
-    canvas.text((_LEFT + 150, 17), "auxiliary users, on average", "key")
+    canvas.keys(
+        _LEFT + 4,
+        17,
+        [
+            (18, lambda at: canvas.rect((at, 8), 18, 10, "bar-canary"), "the canary"),
+            (18, lambda at: canvas.rect((at, 8), 18, 10, "bar-others"), "auxiliary users, on average"),
+        ],
+    )
     return Figure(
         key=key,
         title=title,
@@ -50,7 +54,7 @@ def vote_figure(attack: dict[str, Any], key: str) -> Figure:
 def _entry(canvas: Canvas, x: Any, entry: dict[str, Any], top: float) -> None:
     middle = top + _ROW / 2
     text = f"#{entry['position']}" + (f"  {clean(entry['text'], _WORDS)}" if entry["text"] else "")
-    canvas.text((_LEFT - 12, middle + 4), text, "entry-name", anchor="end")
+    canvas.text((_LEFT - 12, middle + 4), shortened(text, _LEFT - 12, "entry-name"), "entry-name", anchor="end")
     for name, css, y in (("share", "bar-canary", middle - 11), ("traffic", "bar-others", middle + 1)):
         width = x(100 * entry[name]) - _LEFT
         canvas.rect((_LEFT, y), max(width, 0.8), 10, css)
