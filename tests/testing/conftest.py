@@ -20,7 +20,23 @@ from canarybank.cli import main
 from canarybank.generate import ScriptedGenerator
 from canarybank.testing import Performance, check_neighbours, compare_worlds, perform_evolution, run_world
 
-WORDS = "the a cat dog sun rain soup bread walk run blue green tall small happy sad music train river stone".split()
+WORDS = [
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "sun",
+    "rain",
+    "soup",
+    "bread",
+    "walk",
+    "run",
+    "blue",
+    "green",
+    "tall",
+    "sad",
+    "river",
+]
 COLUMNS = ("user", "text", "label")
 NAMES = {"latin-1": "users.csv", "zip": "users.zip"}
 

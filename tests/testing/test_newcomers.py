@@ -9,9 +9,10 @@ import json
 import numpy as np
 import pytest
 
+from canarybank.testing import compare_worlds
+
 KINDS = ("csv", "tsv", "jsonl", "parquet", "csv.gz", "zip", "latin-1")
 POSITIONS = ("first", "middle", "last")
-BANK_TEXT = "the bank's own"
 
 # Rows of a newcomer that every format can hold: id, text, label.
 NEWCOMERS = {
@@ -102,13 +103,18 @@ def alone(lab):
     return world
 
 
-CASES = [(kind, name, POSITIONS[(i + j) % 3]) for i, kind in enumerate(KINDS) for j, name in enumerate(NEWCOMERS)]
+# The formats that are read as CSV is, and Parquet, whose check starts a process, get a part of the newcomers each.
+EVERY = {"csv": 1, "jsonl": 1, "parquet": 2, "tsv": 3, "csv.gz": 4, "zip": 4, "latin-1": 3}
+CASES = [
+    (kind, name, POSITIONS[(i + j) % 3])
+    for i, kind in enumerate(KINDS)
+    for j, name in enumerate(NEWCOMERS)
+    if (i + j) % EVERY[kind] == 0
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_newcomer_changes_nothing_but_the_release(kind, lab, alone):
-    from canarybank.testing import compare_worlds
-
     for _, name, position in [case for case in CASES if case[0] == kind]:
         joined = lab.world(lab.file(kind, lab.joined(newcomers_of(kind, lab, name), position)), kind)
         assert joined.has_run
@@ -117,8 +123,6 @@ def test_a_newcomer_changes_nothing_but_the_release(kind, lab, alone):
 
 @pytest.mark.parametrize(("kind", "lines"), [("csv", BROKEN_LINES), ("jsonl", BROKEN_JSON)])
 def test_a_broken_line_spoils_itself_only(kind, lines, lab, alone):
-    from canarybank.testing import compare_worlds
-
     for (name, line), position in zip(lines.items(), itertools.cycle(POSITIONS), strict=False):
         joined = lab.world(lab.file(kind, lab.joined([line], position)), kind)
         assert compare_worlds(alone(kind), joined) == (), (name, position)
@@ -175,8 +179,6 @@ def test_the_command_line_shows_nothing_but_the_release(flags, terminal, lab):
     perform = lab.cli(*flags, terminal=terminal)
     without, joined = lab.file("csv"), lab.file("csv", lab.joined(newcomer, "middle"))
     worlds = [lab.world(users, perform=perform) for users in (without, joined)]
-    from canarybank.testing import compare_worlds
-
     assert [world.performance.code for world in worlds] == [0, 0]
     assert "report.html" in worlds[0].files
     assert compare_worlds(*worlds) == ()

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ class HashingEncoder:
     """An encoder for tests: deterministic unit vectors from hashed words."""
 
     dimension: int = 64
+    isolated: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.dimension < 1:

@@ -114,7 +114,8 @@ def run_world(
         name: What the file of users is called; the ending tells its format.
         seed: The seed of the releases that are put in.
     """
-    for path in (*place.glob("*"), place / "cache" / "responses"):
+    public_caches = (place / "cache" / "responses", place / "cache" / "stages" / "bank")
+    for path in (*place.glob("*"), *public_caches):
         if path.name != "cache" and path.exists():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     place.mkdir(parents=True, exist_ok=True)
@@ -246,11 +247,16 @@ def _first_difference(before: str, after: str) -> str:
 
 @contextmanager
 def _ticking_clock() -> Iterator[None]:
-    """Stop the date, and let every look at the clock take long, so that progress shows all that it can show."""
+    """Stop the date, and let every look at the clock take long, so that progress shows all that it can show.
+
+    The names of runs and accounts, which are drawn at random, are fixed with it.
+    """
     ticks = count(0.0, 10.0)
     with (
         patch("canarybank.experiment.manifest.now", lambda: "2000-01-01T00:00:00+00:00"),
         patch("canarybank.experiment.evolution.now", lambda: "2000-01-01T00:00:00+00:00"),
         patch("canarybank.progress.time", SimpleNamespace(monotonic=lambda: next(ticks))),
+        patch("canarybank.evolve.loop.secrets", SimpleNamespace(token_hex=lambda size: "0" * 2 * size)),
+        patch("canarybank.mechanism.account.secrets", SimpleNamespace(token_hex=lambda size: "0" * 2 * size)),
     ):
         yield
