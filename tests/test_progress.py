@@ -77,3 +77,16 @@ def test_a_short_stage_leaves_no_bar(capsys):
     with Bars().stage("encode", total=4, unit="texts") as stage:
         stage.advance(4)
     assert capsys.readouterr().err.strip() == ""
+
+
+def test_a_private_step_shows_its_name_and_nothing_else(capsys):
+    stream = io.StringIO()
+    with Lines(stream).step("reading users"):
+        assert stream.getvalue() == "reading users: started\n"
+    assert stream.getvalue() == "reading users: started\nreading users: done\n"
+    with Bars().step("reading users"), SILENT.step("reading users"):
+        pass
+    assert capsys.readouterr().err == stream.getvalue()
+    with pytest.raises(ValueError, match="stop"), Lines(stream).step("encoding"):
+        raise ValueError("stop")
+    assert stream.getvalue().endswith("encoding: started\n")

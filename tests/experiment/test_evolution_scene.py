@@ -3,7 +3,8 @@ import pytest
 from canarybank.errors import ConfigError
 from canarybank.evolve import InContext, Keep, ParaphraseKept
 from canarybank.experiment import resolve
-from canarybank.experiment.evolution_scene import mauve_of, plan_of, require_simulation, spending_mechanism
+from canarybank.experiment.evolution_scene import mauve_of, plan_of, spending_mechanism
+from canarybank.experiment.real_run import require_private
 from canarybank.mechanism import Mechanism, epsilon
 
 
@@ -37,10 +38,15 @@ def test_paraphrases_are_a_rule_too(prompt, used):
 
 
 def test_only_a_simulation_is_audited():
-    require_simulation(config(audit="nonce", insecure_seed=0).evolve)
-    require_simulation(config().evolve)
+    require_private(config(audit="nonce", insecure_seed=0))
+    require_private(config())
     with pytest.raises(ConfigError, match="nonce is a simulation"):
-        require_simulation(config(audit="nonce").evolve)
+        require_private(config(audit="nonce"))
+
+
+def test_q_comes_from_the_declared_population_before_the_counted_one():
+    assert spending_mechanism(config(users=50, population=1000), 500).q == 0.05
+    assert spending_mechanism(config(users=50, population=1000)).q == 0.05
 
 
 def test_mauve_is_left_out_where_it_is_not_wanted_or_not_installed(monkeypatch):

@@ -103,7 +103,9 @@ def test_values_of_every_key(fuzz, seeds):
         head = [] if f"[{section}]" in lines else [f"[{section}]"]
         lines[at:at] = [*head, f"{name} = {value}"]
         world.write("own.toml", "\n".join(lines).encode(errors="surrogatepass"))
-        return rng.choice((["plan", "own.toml"], ["config", "show", "own.toml"], ["audit", "own.toml", "--folder", "run"]))
+        return rng.choice(
+            (["plan", "own.toml"], ["config", "show", "own.toml"], ["audit", "own.toml", "--folder", "run"])
+        )
 
     fuzz("values of keys", make, seeds)
 
@@ -114,7 +116,9 @@ def test_words_of_the_command_line(fuzz, seeds):
         command = rng.choice(QUICK).split()
         words = [*command, *(["own.toml"] if rng.random() < 0.6 else [])]
         for _ in range(rng.randrange(4)):
-            flag = f"--{rng.choice(KEYS)}" if rng.random() < 0.6 else rng.choice(("--sigma", "--q", "--k", "--json", "-x"))
+            flag = (
+                f"--{rng.choice(KEYS)}" if rng.random() < 0.6 else rng.choice(("--sigma", "--q", "--k", "--json", "-x"))
+            )
             words += [flag, rng.choice(VALUES)]
         if rng.random() < 0.2:
             words.insert(rng.randrange(len(words)), rng.choice(VALUES))

@@ -114,11 +114,12 @@ CASES = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_newcomer_changes_nothing_but_the_release(kind, lab, alone):
+def test_a_newcomer_changes_nothing_but_the_release(kind, lab, alone, count):
     for _, name, position in [case for case in CASES if case[0] == kind]:
         joined = lab.world(lab.file(kind, lab.joined(newcomers_of(kind, lab, name), position)), kind)
         assert joined.has_run
         assert compare_worlds(alone(kind), joined) == (), (kind, name, position)
+        count("neighbours", worlds=1, leaks=0)
 
 
 @pytest.mark.parametrize(("kind", "lines"), [("csv", BROKEN_LINES), ("jsonl", BROKEN_JSON)])

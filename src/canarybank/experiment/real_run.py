@@ -5,6 +5,8 @@ inputs and of noisy releases. What is chosen from users is therefore declared pu
 here before anything is read; and work on users' records shows no count, no duration and no words of theirs.
 """
 
+import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -107,10 +109,11 @@ def _vector(text: str, encoder: CachedEncoder) -> Vectors | None:
 def hidden(name: str, progress: Progress) -> Iterator[None]:
     """Show work on users' records as a step without counts or times, and its errors without anything of theirs.
 
+    Warnings and log messages of libraries are dropped, because one record can raise them.
     Errors about columns come from a file's header or schema, and errors about missing packages from neither: both
     pass.
     """
-    with progress.step(name):
+    with progress.step(name), _without_warnings():
         try:
             yield
         except (ColumnError, MissingError):
@@ -120,3 +123,15 @@ def hidden(name: str, progress: Progress) -> Iterator[None]:
                 f"The step '{name}' failed. A real run does not say why, because the reason may tell what a record "
                 "holds. Run the same command with --insecure-seed 0 to see it; keep what that prints to yourself."
             ) from None
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -157,7 +157,7 @@ def infer_format(path: str | Path) -> str:
     path = Path(path)
     if known := _told(path.name):
         return known
-    for name in member_names(path):
+    for name in member_names(path) if path.suffix.lower() == ".zip" else ():
         if known := _told(name):
             return known
     raise DataError(f"The name of {path} does not tell its format; say which it is, of: {', '.join(sorted(FORMATS))}.")

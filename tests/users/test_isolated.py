@@ -1,0 +1,148 @@
+"""Isolated reading: what one row holds changes no other row, and no row ends the reading."""
+
+import gzip
+import io
+import json
+import tarfile
+import zipfile
+
+import numpy as np
+import polars as pl
+import pytest
+
+from canarybank.errors import ColumnError, DataError, InputError
+from canarybank.users import Admission, Row, admit, source
+from canarybank.users.files import LONGEST_LINE, require_encoding
+
+ROWS = [(f"u{i % 5}", f"text {i}") for i in range(20)]
+CSV = ["user,text", *(f"{user},{text}" for user, text in ROWS)]
+JSON = [json.dumps({"user": user, "text": text}) for user, text in ROWS]
+
+
+def usable(path, **choices):
+    """Return user and text of every usable row."""
+    return [(row.user, row.text) for row in source(path, isolated=True, **choices).rows() if isinstance(row, Row)]
+
+
+def test_without_broken_rows_isolated_reading_is_reading(tmp_path):
+    for name, lines in (
+        ("users.csv", CSV),
+        ("users.tsv", [line.replace(",", "\t") for line in CSV]),
+        ("u.jsonl", JSON),
+    ):
+        path = tmp_path / name
+        path.write_text("\n".join(lines) + "\n")
+        plain = [(row.user, row.text) for row in source(path).rows()]
+        assert usable(path) == plain == ROWS
+
+
+@pytest.mark.parametrize(("name", "lines"), [("users.csv", CSV), ("users.tsv", CSV), ("users.jsonl", JSON)])
+def test_any_bytes_on_a_line_of_their_own_change_no_other_row(name, lines, tmp_path, count):
+    rng, path = np.random.default_rng(5), tmp_path / name
+    marks = [
+        b'"',
+        b"\r",
+        b"\0",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf",
+        b"\x1f\x8b",
+        b"PK\x03\x04",
+        b"{",
+        b"[" * 9,
+        b",",
+        b"\t",
+        b"'",
+    ]
+    header = 1 if name != "users.jsonl" else 0
+    if name == "users.tsv":
+        lines = [line.replace(",", "\t") for line in lines]
+    for _ in range(300):
+        parts = [marks[i] for i in rng.integers(len(marks), size=rng.integers(4))]
+        noise = bytes(rng.integers(0, 256, size=rng.integers(30), dtype=np.uint8))
+        line = b"".join([*parts, noise]).replace(b"\n", b"")
+        place = int(rng.integers(header, len(lines) + 1))
+        encoded = [each.encode() for each in lines]
+        path.write_bytes(b"\n".join([*encoded[:place], line, *encoded[place:]]) + b"\n")
+        found = usable(path)
+        assert found == ROWS or (len(found) == len(ROWS) + 1 and all(row in found for row in ROWS)), line
+    count("isolated reading", lines=300, leaks=0)
+
+
+def test_an_open_quote_spoils_its_own_line(tmp_path):
+    path = tmp_path / "users.csv"
+    path.write_text('user,text\na,"open\nb,fine\nc,"two\nlines"\nd,"closed"\n')
+    assert usable(path) == [("b", "fine"), ("d", "closed")]
+
+
+def test_a_line_that_is_too_long_is_skipped_to_its_end(tmp_path):
+    path = tmp_path / "users.csv"
+    path.write_bytes(b"user,text\na,b\nlong," + b"x" * (2 * LONGEST_LINE) + b"\nc,d\n")
+    assert usable(path) == [("a", "b"), ("c", "d")]
+    path.write_bytes(b"user,text\na,b\nlong," + b"x" * LONGEST_LINE)
+    assert usable(path) == [("a", "b")]
+
+
+def test_names_alone_tell_what_is_an_archive(tmp_path):
+    content, packed = ("\n".join(CSV) + "\n").encode(), io.BytesIO()
+    (tmp_path / "users.csv.gz").write_bytes(gzip.compress(content))
+    with zipfile.ZipFile(tmp_path / "users.zip", "w") as archive:
+        archive.writestr("users.csv", content)
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("in/users.csv")
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+    for name in ("users.tgz", "users.tar.gz"):
+        (tmp_path / name).write_bytes(packed.getvalue())
+    assert usable(tmp_path / "users.csv.gz") == usable(tmp_path / "users.zip") == ROWS
+    for name in ("users.tgz", "users.tar.gz"):
+        assert usable(tmp_path / name, format="csv", member="users.csv") == ROWS
+    (tmp_path / "misnamed.csv").write_bytes(gzip.compress(content))
+    with pytest.raises(DataError):
+        usable(tmp_path / "misnamed.csv")
+    (tmp_path / "plain.csv.gz").write_bytes(content)
+    with pytest.raises(DataError, match="named as an archive"):
+        usable(tmp_path / "plain.csv.gz")
+
+
+def test_a_file_without_users_has_none(tmp_path):
+    for name, content in (("a.jsonl", b""), ("b.csv", b"user,text\n"), ("c.jsonl", b"{\n\n")):
+        (tmp_path / name).write_bytes(content)
+        admitted = admit(source(tmp_path / name, isolated=True), Admission(minimum=2))
+        assert len(admitted.users) == 0
+        with pytest.raises(DataError):
+            admit(source(tmp_path / name, strict=False), Admission(minimum=2))
+
+
+def test_a_missing_column_is_an_error_that_shows_no_row(tmp_path):
+    path = tmp_path / "users.csv"
+    path.write_text("alice,my secret\n")
+    with pytest.raises(ColumnError, match="must name the column 'user', once") as error:
+        usable(path)
+    assert "alice" not in str(error.value)
+
+
+def test_parquet_is_refused_by_its_schema_alone(tmp_path):
+    frame = pl.DataFrame({"user": ["a"], "text": ["b"], "label": [None]}, schema_overrides={"label": pl.Datetime})
+    frame.write_parquet(tmp_path / "dates.parquet")
+    from canarybank.users import Columns
+
+    with pytest.raises(ColumnError, match="write it as strings"):
+        usable(tmp_path / "dates.parquet", columns=Columns("user", "text", "label"))
+    assert usable(tmp_path / "dates.parquet") == [("a", "b")]
+    pl.DataFrame({"user": [1], "text": [None]}).write_parquet(tmp_path / "null.parquet")
+    assert usable(tmp_path / "null.parquet") == []
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-7", "hz", "cp037"])
+def test_encodings_without_lines_are_refused(encoding):
+    with pytest.raises(InputError, match="Lines cannot be found"):
+        require_encoding(encoding)
+
+
+def test_content_never_tells_a_format(tmp_path):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("users.csv", "user,text\n")
+    (tmp_path / "users.data").write_bytes(packed.getvalue())
+    with pytest.raises(DataError, match="does not tell its format"):
+        source(tmp_path / "users.data")
