@@ -124,7 +124,10 @@ def test_a_file_gives_its_first_entries(tmp_path, users, cache):
 def test_the_embedded_bank_for_other_users_is_noted(users, cache, monkeypatch):
     monkeypatch.setattr("canarybank.experiment.candidates.embedded_bank", lambda: CandidateBank(TEXTS, ("",) * 3))
     assert gather_candidates(BankConfig(), users, None, cache).notes == ()
-    assert "these users are others" in gather_candidates(BankConfig(), UsersConfig(source="mine.csv"), None, cache).notes[0]
+    assert (
+        "these users are others"
+        in gather_candidates(BankConfig(), UsersConfig(source="mine.csv"), None, cache).notes[0]
+    )
 
 
 def test_the_embedded_bank_may_be_cut_to_some_labels(users, cache):
