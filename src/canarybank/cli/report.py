@@ -22,7 +22,7 @@ def command(
 ) -> None:
     """Write the report of a finished run again: the page, the summary, the tables.
 
-    The same results give the same bytes.
+    The same results give the same bytes. A run that was altered since it finished is refused.
     """
     from canarybank.cli.runner import open_page
     from canarybank.experiment.folder import is_evolution
@@ -35,9 +35,11 @@ def command(
 def _audit(run: Path, out: Path | None, output: Output) -> Path:
     from canarybank.cli.runner import print_run, published
     from canarybank.experiment import Run
+    from canarybank.experiment.verification import refuse_unverified
     from canarybank.report import write_report
 
     opened = Run.open(run)
+    refuse_unverified(opened)
     page = published(opened) if out is None else write_report(opened, out)[0]
     print_run("report", opened, page, output)
     return page
@@ -49,6 +51,7 @@ def _evolution(run: Path, out: Path | None, output: Output) -> Path:
     from canarybank.report import write_evolution
 
     opened = EvolutionRun.open(run)
+    opened.refuse_altered()
     page = published_evolution(opened) if out is None else write_evolution(opened, out)[0]
     print_evolution("report", opened, page, output)
     return page

@@ -32,7 +32,6 @@ from canarybank.experiment.evolution_results import (
     utility_record,
 )
 from canarybank.experiment.evolution_scene import Scene, mauve_of, require_simulation, set_scene
-from canarybank.experiment.manifest import now
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.run_folder import RESULTS, RunFolder
 from canarybank.experiment.running import settings_of
@@ -54,6 +53,11 @@ class EvolutionRun(RunFolder):
     kind = noun = "evolution"
     elsewhere = "check the path"
     begun = EVOLUTION
+    remedy = "Restore it from a copy: what was released stays released, so it is not made again."
+
+    def is_source(self, name: str) -> bool:
+        """Say whether a file is of the evolution itself, its populations included, and not of its report."""
+        return name == RESULTS or name.partition("/")[0] in {EVOLUTION, PLAIN} or name.startswith("population.")
 
     @cached_property
     def results(self) -> EvolutionResults:
@@ -100,15 +104,14 @@ def run_evolution(
     statement = statement_of(config.evolve.insecure_seed, reference=bool(config.evolve.reference))
     with EvolutionRun.held(resolved, Path(folder), command, statement=statement) as run:
         if run.is_finished:
+            run.refuse_altered()
             return run
         cache = StageCache()
         scene = set_scene(config, cache, progress)
-        results = _Work(config, scene, run.folder, engine or Threads(config.run.workers), progress, told).results()
+        results = _Work(config, scene, run, engine or Threads(config.run.workers), progress, told).results()
+        run.require_folder()
         write_atomic(run.folder / RESULTS, results.text())
-        stages = {"made": dict(cache.made), "found": dict(cache.found)}
-        done = {"state": "finished", "finished": now(), "stages": stages}
-        run.write_manifest(run.manifest.model_copy(update=done))
-        run.seal_held()
+        run.finish(stages={"made": dict(cache.made), "found": dict(cache.found)})
     return run
 
 
@@ -118,7 +121,7 @@ class _Work:
 
     config: Config
     scene: Scene
-    folder: Path
+    run: EvolutionRun
     engine: Engine
     progress: Progress
     told: Told | None
@@ -127,7 +130,8 @@ class _Work:
         """Walk from the first bank to the last figure."""
         scene, chosen = self.scene, self.config.evolve
         evolution, stopped = self._rounds(EVOLUTION, *scene.audited_start)
-        evolution.write(self.folder)
+        self.run.require_folder()
+        evolution.write(self.run.folder)
         measured = self._measured(evolution)
         plain = self._plain(measured)
         return EvolutionResults(
@@ -152,7 +156,8 @@ class _Work:
 
     def _rounds(self, name: str, start: Population, probes: Probes | None) -> tuple[Evolution, str | None]:
         """Make all rounds, or as many as the budget affords, and say why no more."""
-        scene, folder = self.scene, self.folder / name
+        scene, folder = self.scene, self.run.folder / name
+        self.run.require_folder()
         with Rounds(
             scene.voters,
             start,
@@ -165,6 +170,7 @@ class _Work:
         ) as rounds:
             try:
                 while rounds.done < scene.plan.rounds:
+                    self.run.require_folder()
                     self._tell(name, rounds.advance())
             except BudgetError as error:
                 return rounds.conclude(), str(error)
