@@ -106,12 +106,12 @@ def compare(run: Run, claimed: float) -> GateOutcome:
         raise ConfigError(f"The claimed epsilon must be finite and at least 0, not {claimed!r}.")
     results, settings = run.results, declared(run.results)
     shares = dict(run.commitment.gate.entries)
-    if results.commitment != run.commitment_hash or {each.attack for each in results.attacks} != set(shares):
+    if results.commitment != run.commitment_hash or not {each.attack for each in results.attacks} <= set(shares):
         raise StoreError(
             f"The results in {str(run.folder)!r} are of another commitment than the one beside them; `canarybank "
             "verify` says more."
         )
-    if not shares:
+    if not results.attacks:
         raise StoreError(f"The run in {str(run.folder)!r} has no attack, so no claim can be held against it.")
     mechanism = Mechanism(**results.mechanism.model_dump())
     read = tuple(_read(record, mechanism, settings, shares[record.attack]) for record in results.attacks)

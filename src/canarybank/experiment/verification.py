@@ -169,7 +169,9 @@ def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
         if used_rules != [(c.canary, c.bank_hash, c.inspected, c.threshold) for c in frozen.canaries]:
             yield f"The canaries, banks, positions or thresholds of {record.attack} are not those committed to."
         # Layout 1 names a pooled claim without its attack.
-        entries = tuple((f"{record.attack}/pooled" if n == "pooled" else n, share) for n, share in frozen.ledger.entries)
+        entries = tuple(
+            (f"{record.attack}/pooled" if n == "pooled" else n, share) for n, share in frozen.ledger.entries
+        )
         if record.ledger != frozen.ledger.model_copy(update={"entries": entries}):
             yield f"The alpha of {record.attack} is not split as it was committed to."
 
