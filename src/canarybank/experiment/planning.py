@@ -1,4 +1,4 @@
-"""Say before anything runs what a run will take, and the most that it could certify."""
+"""Say before anything runs what a run will take, and what it could typically certify."""
 
 import math
 import os
@@ -66,7 +66,7 @@ class GeneratorPlan(Record):
 
 
 class Plan(Record):
-    """What a run will take, and the most that it could certify."""
+    """What a run will take, and what it could typically certify."""
 
     state: Literal["new", "resumes", "finished"] = Field(description="What stands in the folder.")
     stages: tuple[StagePlan, ...] = Field(description="Each stage, cached or new.")
