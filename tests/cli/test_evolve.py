@@ -1,8 +1,10 @@
 import json
+import shutil
 
 import pytest
 
 from canarybank.generate import ScriptedGenerator
+from canarybank.store import hash_folder
 
 WORDS = ("cat", "dog", "sun", "rain", "soup", "bread", "walk", "run", "blue", "green", "tall", "sad", "music", "train")
 SMALL = (
@@ -65,11 +67,11 @@ def test_an_audited_run_is_one_document_with_a_stamp(cli, own):
     assert len(document["cost"]) == 3
     out = cli(*words).out
     assert "INSECURE" in out
-    assert "conditional on this run's banks" in out
+    assert "of independent releases over this run's banks" in out
     listed = cli("runs", "list", "runs", "--json").document["runs"]
     assert listed[0]["largest"]["attack"] == "nonce-norm, 2 rounds"
     assert cli("report", "runs/own").code == 0
-    assert cli("gate", "runs/own", "--claimed-eps", 1).code == 4
+    assert cli("gate", "runs/own", "--claimed-eps", 1).code == 2
 
 
 def test_a_budget_stops_the_run_prints_what_was_done_and_fails(cli, own):
@@ -90,3 +92,91 @@ def test_a_seed_is_stamped_on_every_line(cli, own, tmp_path):
     cli("evolve", own, *SMALL, "--insecure-seed", 4)
     lines = (tmp_path / "runs" / "own" / "population.jsonl").read_text().splitlines()
     assert {json.loads(line)["insecure_seed"] for line in lines} == {4}
+
+
+@pytest.fixture
+def evolved(cli, own, tmp_path):
+    assert cli("evolve", own, *SMALL).code == 0
+    return tmp_path / "runs" / "own"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "results.json",
+        "population.csv",
+        "population.jsonl",
+        "population.parquet",
+        "evolution/ledger.log",
+        "evolution/evolution.json",
+        "evolution/rounds/000/bank.jsonl",
+    ],
+)
+def test_an_altered_evolution_is_not_sealed_again(cli, own, evolved, name):
+    path = evolved / name
+    path.write_bytes(path.read_bytes() + b"\n")
+    before = hash_folder(evolved)
+    for words in (("evolve", own, *SMALL), ("report", evolved), ("report", evolved, "--out", "elsewhere")):
+        outcome = cli(*words)
+        assert outcome.code == 4, words
+        assert f"{name} is altered" in outcome.err
+        assert "Restore it from a copy" in outcome.err
+    assert hash_folder(evolved) == before
+    (entry,) = cli("runs", "list", evolved.parent, "--json").document["runs"]
+    assert entry["state"] == "damaged"
+
+
+def test_an_evolution_whose_seal_was_taken_off_or_that_grew_is_not_sealed_again(cli, own, evolved):
+    (evolved / "evolution" / "more.json").write_text("{}")
+    assert "evolution/more.json was added" in cli("report", evolved).err
+    (evolved / "evolution" / "more.json").unlink()
+    assert cli("report", evolved).code == 0
+    manifest = json.loads((evolved / "manifest.json").read_text())
+    (evolved / "manifest.json").write_text(json.dumps(manifest | {"files": {}}))
+    for words in (("evolve", own, *SMALL), ("report", evolved)):
+        outcome = cli(*words)
+        assert outcome.code == 4
+        assert "results.json is not listed in manifest.json" in outcome.err
+
+
+def test_a_page_of_an_evolution_may_be_made_again(cli, evolved):
+    (evolved / "report.html").write_text("<p>")
+    assert cli("report", evolved).code == 0
+    assert len((evolved / "report.html").read_text()) > 1000
+
+
+@pytest.mark.parametrize("words", [("gate", "--claimed-eps", "9"), ("verify",)])
+def test_an_evolution_is_neither_gated_nor_verified_and_that_is_said(cli, evolved, words):
+    outcome = cli(words[0], evolved, *words[1:])
+    assert outcome.code == 2
+    assert "is an evolution, not an audit" in outcome.err
+    assert "cannot be verified or gated yet" in outcome.err
+
+
+def test_a_folder_removed_while_its_evolution_goes_on_ends_it(cli, own, tmp_path, monkeypatch):
+    folder, asked = tmp_path / "runs" / "own", []
+
+    def script(request):
+        asked.append(request)
+        if len(asked) == 3:
+            shutil.rmtree(folder)
+        return f"I saw the {' '.join(WORDS[(request.seed // 14**i) % 14] for i in range(5))} today."
+
+    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: ScriptedGenerator(script))
+    outcome = cli("evolve", own, *SMALL)
+    assert outcome.code == 4
+    assert "was removed while its evolution went on" in outcome.err
+    again = cli("evolve", own, *SMALL)
+    if again.code:
+        assert again.code == 2
+        assert "remove the folder, or choose another one" in again.err
+        shutil.rmtree(folder)
+        assert cli("evolve", own, *SMALL).code == 0
+
+
+def test_what_an_audited_evolution_claims_is_said_to_be_about_fixed_banks(cli, own, tmp_path):
+    words = ("evolve", own, *SMALL, *AUDIT, "--insecure-seed", 0)
+    outcome = cli(*words)
+    assert "of independent releases over this run's banks, held fixed" in " ".join(outcome.out.split())
+    page = (tmp_path / "runs" / "own" / "report.html").read_text()
+    assert "one independent release over each of these banks, held fixed" in page

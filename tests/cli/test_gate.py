@@ -3,6 +3,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from canarybank.store import canonical_json, hash_folder
+
 
 def test_a_claim_above_the_bound_gives_0_and_the_power(cli, finished):
     outcome = cli("gate", finished, "--claimed-eps", "50")
@@ -63,5 +65,139 @@ def test_an_altered_run_is_not_gated(cli, copied, name):
     path.write_bytes(path.read_bytes() + b"\n")
     outcome = cli("gate", copied, "--claimed-eps", "9")
     assert outcome.code == 4
-    assert f"{name} in {str(copied)!r} is altered since the run was sealed" in outcome.err
+    assert f"{name} is altered since the run was sealed" in outcome.err
     assert outcome.out == ""
+
+
+GRID = ["0", "0.5", "1", "3", "6", "8", "8.9", "8.98", "8.981", "8.982", "9", "50"]
+
+
+@pytest.mark.parametrize("claimed", GRID)
+def test_every_surface_is_red_where_one_of_them_is(cli, finished, tmp_path, claimed):
+    """The exact epsilon of this mechanism is 8.981: no claim below it may look green anywhere."""
+    words = ("gate", finished, "--claimed-eps", claimed, "--junit", "gate.xml", "--markdown", "gate.md", "--json")
+    outcome = cli(*words)
+    document = outcome.document
+    suite = ET.fromstring((tmp_path / "gate.xml").read_text()).find("testsuite")  # noqa: S314, we wrote it
+    title = (tmp_path / "gate.md").read_text().splitlines()[0]
+    reached = [each["exact"] for each in document["attacks"]]
+    bounds = [each["bound"]["epsilon"] for each in document["attacks"]]
+    stands = float(claimed) >= 8.981
+    assert stands == (float(claimed) >= max([8.9809, *bounds, *(end - 5e-4 for end in reached)]))
+    assert outcome.code == (0 if stands else 1)
+    assert document["ok"] is stands
+    assert (document["causes"] == []) is stands
+    assert (suite.get("failures") == "0") is stands
+    assert title.endswith("no violation detected at this power") is stands
+    assert document["statement"].startswith("No violation detected") is stands
+
+
+def test_a_claim_below_the_exact_epsilon_names_what_it_was(cli, finished, tmp_path):
+    outcome = cli("gate", finished, "--claimed-eps", "8", "--junit", "gate.xml", "--markdown", "gate.md", "--json")
+    assert outcome.code == 1
+    causes = outcome.document["causes"]
+    assert (causes[0]["kind"], causes[0]["attack"]) == ("mechanism", None)
+    assert causes[0]["epsilon"] == pytest.approx(8.9809, abs=1e-3)
+    assert [cause["kind"] for cause in causes[1:]] == ["attack"] * (len(causes) - 1)
+    assert "The claim is too small: this mechanism's exact epsilon" in outcome.document["statement"]
+    assert (tmp_path / "gate.md").read_text().startswith("### Privacy audit gate: the claim is too small")
+    suite = ET.fromstring((tmp_path / "gate.xml").read_text()).find("testsuite")  # noqa: S314, we wrote it
+    failed = {
+        case.get("name"): case.find("failure").get("type")
+        for case in suite.findall("testcase")
+        if len(case) and case.find("failure") is not None
+    }
+    assert failed["mechanism"] == "claim"
+    assert "ordinary" not in failed
+
+
+def rehashed(folder):
+    """Write the hashes of all files into the manifest, as somebody would who wants them to look right."""
+    files = hash_folder(folder, skip={"manifest.json"})
+    altered(folder, "manifest.json", lambda value: value["files"].update(files))
+
+
+def altered(folder, name, change):
+    value = json.loads((folder / name).read_text())
+    change(value)
+    (folder / name).write_text(canonical_json(value, indent=2) + "\n")
+
+
+def fewer_counts(folder):
+    altered(folder, "results.json", lambda v: v["attacks"][1]["canaries"][0]["counts"].update(tp=0))
+    rehashed(folder)
+
+
+def no_files(folder):
+    altered(folder, "manifest.json", lambda value: value.update(files={}))
+
+
+def results_unlisted(folder):
+    altered(folder, "manifest.json", lambda value: value["files"].pop("results.json"))
+    altered(folder, "results.json", lambda v: v["attacks"][1]["canaries"][0]["counts"].update(tp=0))
+
+
+def large_delta(folder):
+    altered(folder, "results.json", lambda value: value["mechanism"].update(delta=0.5))
+    rehashed(folder)
+
+
+def other_commitment(folder):
+    altered(folder, "commitment.json", lambda value: value.update(seed=5))
+    rehashed(folder)
+
+
+def weaker_attack(folder):
+    altered(folder, "results.json", lambda v: v["attacks"][1]["canaries"][0]["supremum"].update(lower=0.0, upper=0.1))
+    altered(folder, "results.json", lambda v: v["attacks"][1]["canaries"][1]["supremum"].update(lower=0.0, upper=0.1))
+    rehashed(folder)
+
+
+@pytest.mark.parametrize(
+    "change", [fewer_counts, no_files, results_unlisted, large_delta, other_commitment, weaker_attack]
+)
+def test_what_verify_refuses_neither_gate_nor_report_nor_audit_nor_a_listing_takes(cli, copied, own, change):
+    change(copied)
+    before = hash_folder(copied)
+    assert cli("verify", copied).code == 4
+    for words in (
+        ("gate", copied, "--claimed-eps", "50"),
+        ("report", copied),
+        ("report", copied, "--out", "elsewhere"),
+        ("audit", own, "--folder", copied),
+    ):
+        outcome = cli(*words)
+        assert outcome.code == 4, words
+        assert outcome.out == ""
+        assert "does not verify" in outcome.err
+    assert hash_folder(copied) == before
+    (entry,) = cli("runs", "list", copied.parent, "--json").document["runs"]
+    assert (entry["state"], entry["largest"]) == ("damaged", None)
+
+
+def test_the_published_hash_is_compared_before_anything_is_gated(cli, finished):
+    digest = cli("verify", finished, "--json").document["commitment"]
+    assert cli("gate", finished, "--claimed-eps", "50", "--commitment", digest).code == 0
+    other = cli("gate", finished, "--claimed-eps", "50", "--commitment", "0" * 64)
+    assert other.code == 4
+    assert "not the published 000" in other.err
+
+
+def test_a_claim_that_the_run_itself_makes_and_that_is_too_small_is_red_in_every_command(cli, own, tmp_path):
+    """The accountant says 2, the mechanism's exact epsilon is 8.981."""
+    words = ("audit", own, "--folder", "runs/own", "--audit.accounted", "2", "--audit.trials", "200")
+    document = cli(*words, "--json").document
+    assert document["verdict"].startswith(("The claim is too small", "Violation detected"))
+    summary = (tmp_path / "runs/own/summary.md").read_text()
+    page = (tmp_path / "runs/own/report.html").read_text()
+    for text in (summary, page):
+        assert "No violation detected" not in text
+    assert "tone-claim" in page or "tone-violation" in page
+    (entry,) = cli("runs", "list", "--json").document["runs"]
+    assert (entry["claimed"], entry["ok"]) == (2.0, False)
+    assert "FAILS" in cli("runs", "list").out
+    swept = cli(
+        "sweep", own, "--over", "mechanism.sigma=0.5,4", "--audit.accounted", "2", "--audit.trials", "200", "--json"
+    ).document
+    notes = swept["pieces"][0]["notes"]
+    assert [note.partition(":")[0] for note in notes if "claim is too small" in note] == ["sigma-0.5"]

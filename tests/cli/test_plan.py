@@ -29,3 +29,12 @@ def test_a_plan_knows_a_finished_run(cli, own, finished):
 
 def test_a_plan_refuses_other_settings_as_the_run_would(cli, own, finished):
     assert cli("plan", own, "--folder", finished, "--audit.trials", "10").code == 2
+
+
+def test_what_a_perfect_attack_would_show_is_called_a_median_and_no_maximum(cli, own, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    made = cli("plan", own, "--json", "--quiet").document
+    out = cli("plan", own, "--quiet").out
+    low, high = made["ceiling_range"]
+    assert f"median bound of {made['ceiling']:.3f}, and {low:.3f} to {high:.3f} in 90% of such runs" in out
+    assert "at most" not in out

@@ -1,6 +1,8 @@
 import json
 import shutil
 
+import pytest
+
 
 def test_runs_are_listed_with_their_state_and_largest_bound(cli, copied, golden, shape):
     document = cli("runs", "list", copied.parent, "--json").document
@@ -43,3 +45,61 @@ def test_a_mistyped_word_is_told(cli):
     outcome = cli("runs", "lst")
     assert outcome.code == 2
     assert "did you mean 'list'?" in outcome.err
+
+
+def test_the_confidence_of_the_largest_bound_covers_all_attacks(cli, copied, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    (run,) = cli("runs", "list", copied.parent, "--json").document["runs"]
+    assert run["largest"]["over"] == "over all attacks"
+    out = cli("runs", "list", copied.parent).out
+    assert "95% over all attacks" in out
+    assert "each attack" not in out
+
+
+def no_json(folder):
+    (folder / "manifest.json").write_text("{")
+
+
+def half_results(folder):
+    text = (folder / "results.json").read_text()
+    (folder / "results.json").write_text(text[: len(text) // 2])
+
+
+def no_commitment(folder):
+    (folder / "commitment.json").unlink()
+
+
+def no_manifest(folder):
+    (folder / "manifest.json").unlink()
+
+
+def torn_log(folder):
+    (folder / "trials.log").write_bytes(b"\xff\n")
+
+
+def binary(folder):
+    (folder / "manifest.json").write_bytes(bytes(range(256)))
+
+
+def strange_trials(folder):
+    value = json.loads((folder / "manifest.json").read_text())
+    value["config"]["audit.trials"] = "many"
+    (folder / "manifest.json").write_text(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    "damage", [no_json, half_results, no_commitment, no_manifest, torn_log, binary, strange_trials]
+)
+def test_a_damaged_run_is_listed_with_its_reason_and_hides_no_other(cli, copied, damage, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    damage(shutil.copytree(copied, copied.parent / "bad"))
+    outcome = cli("runs", "list", copied.parent, "--json")
+    assert outcome.code == 0
+    bad, good = outcome.document["runs"]
+    assert (bad["state"], bad["largest"]) == ("damaged", None)
+    assert bad["reason"]
+    assert (good["state"], good["ok"]) == ("finished", True)
+    table = cli("runs", "list", copied.parent).out
+    assert "damaged" in table
+    assert bad["reason"].split(";")[0][:40] in table
+    assert "nonce-norm" in table

@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from canarybank.store import hash_folder
+
 
 def test_an_untouched_run_gives_0(cli, finished, golden, masked):
     outcome = cli("verify", finished)
@@ -36,3 +38,40 @@ def test_no_run_is_2_and_one_without_its_manifest_is_4(cli, copied):
     assert "There is no run in 'nowhere'" in outcome.err
     (copied / "manifest.json").unlink()
     assert cli("verify", copied).code == 4
+
+
+@pytest.mark.parametrize("lost", [["commitment.json"], ["results.json"], ["commitment.json", "results.json"]])
+def test_a_finished_run_that_lost_a_document_says_what_to_do_and_that_works(cli, copied, own, lost):
+    before = hash_folder(copied)
+    for name in lost:
+        (copied / name).unlink()
+    for words in (("verify", copied), ("gate", copied, "--claimed-eps", "50"), ("report", copied)):
+        outcome = cli(*words)
+        assert outcome.code == 4
+        assert "is finished, but its" in outcome.err
+        assert "Run the same `canarybank audit` command again" in outcome.err
+    assert cli("audit", own, "--folder", copied).code == 0
+    assert {name: hash_folder(copied)[name] for name in before} == before
+    assert cli("verify", copied).code == 0
+
+
+def test_a_document_that_cannot_be_made_again_is_not_put_back(cli, copied, own, monkeypatch):
+    (copied / "commitment.json").unlink()
+    monkeypatch.setattr("canarybank.experiment.commitment._STREAMS", ("numpy",))
+    outcome = cli("audit", own, "--folder", copied)
+    assert outcome.code == 4
+    assert "what is made again is another one" in outcome.err
+    assert not (copied / "commitment.json").exists()
+
+
+def test_a_lost_log_of_trials_must_be_restored(cli, copied, own):
+    (copied / "trials.log").unlink()
+    for words in (("verify", copied), ("audit", own, "--folder", copied)):
+        outcome = cli(*words)
+        assert outcome.code == 4
+        assert "trials.log is missing since the run was sealed" in outcome.out + outcome.err
+
+
+def test_a_pooled_run_verifies(cli, own):
+    assert cli("audit", own, "--folder", "pooled", "--audit.method", "pooled", "--audit.trials", "200").code == 0
+    assert cli("verify", "pooled").code == 0

@@ -57,6 +57,13 @@ def finished(resolved, tmp_path_factory):
     return run_audit(resolved, tmp_path_factory.mktemp("runs") / "run", command="canarybank audit small.toml")
 
 
+@pytest.fixture(scope="session")
+def strong(flags, tmp_path_factory):
+    """Enough trials for a bound that is worth gating."""
+    told = {**flags, "audit.trials": 300_000, "audit.threshold": "analytic"}
+    return run_audit(resolve(flags=told), tmp_path_factory.mktemp("strong") / "run")
+
+
 @pytest.fixture
 def copied(finished, tmp_path):
     """Give a test a copy of the finished run that it may alter."""

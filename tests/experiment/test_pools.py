@@ -3,11 +3,11 @@ import pytest
 
 from canarybank.attack import ATTACKS, Canary
 from canarybank.encode import HashingEncoder
-from canarybank.errors import InputError, MissingError
+from canarybank.errors import ConfigError, InputError, MissingError
 from canarybank.experiment.config import AttackConfig
 from canarybank.experiment.pools import Pools, cosines
 from canarybank.experiment.stage_cache import StageCache, stage_key
-from canarybank.generate import CachedGenerator, ResponseCache, ScriptedGenerator, load_prompt
+from canarybank.generate import CachedGenerator, OpenAIGenerator, ResponseCache, ScriptedGenerator, load_prompt
 
 ENCODER = HashingEncoder()
 RECORDS = ("i like warm soup", "rain again today")
@@ -85,6 +85,31 @@ def test_drifting_paraphrases_are_rejected_by_the_runs_encoder(canary, tmp_path)
     strange = ScriptedGenerator(lambda r: f"zzz qqq {r.seed} xxx", name="strange")
     with pytest.raises(Exception, match="dissimilar"):
         pools(strange, tmp_path, similarity=0.9).paraphrases(canary, 4, 0)
+
+
+class Unnamed(ScriptedGenerator):
+    """A generator of somebody else's that sends requests somewhere and does not say where."""
+
+    @property
+    def server(self):
+        raise AttributeError
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize(
+    "remote", [OpenAIGenerator("m", "http://far.example/v1"), Unnamed(lambda r: f"i like warm soup {r.seed}")]
+)
+def test_records_go_to_no_server_without_permission_whoever_asks(canary, tmp_path, remote, cached):
+    asked = CachedGenerator(remote, ResponseCache()) if cached else remote
+    made = pools(asked, tmp_path)
+    assert made.make(ATTACKS["nonce"], canary, 4, 0) is not None
+    with pytest.raises(ConfigError, match=r"send users' records to .*Set attack\.send_records to true"):
+        made.make(ATTACKS["paraphrase"], canary, 4, 0)
+
+
+def test_records_go_to_a_server_with_permission(canary, tmp_path):
+    allowed = pools(Unnamed(lambda r: f"i like warm soup and rain {r.seed}"), tmp_path, send_records=True)
+    assert len(allowed.make(ATTACKS["paraphrase"], canary, 4, 0).texts) == 4
 
 
 def test_cosines_are_of_unit_vectors():

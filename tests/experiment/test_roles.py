@@ -37,6 +37,26 @@ def test_all_attacks_run_where_paraphrases_can_be_had_or_are_demanded(flags):
     assert chosen_attacks(resolve(flags=flags).config) == (ALL, ())
 
 
+REMOTE = {"generator.kind": "openai", "generator.model": "m", "generator.base_url": "http://far.example/v1"}
+
+
+def test_paraphrases_by_a_server_need_permission():
+    attacks, (note,) = chosen_attacks(resolve(flags=REMOTE).config)
+    assert names(attacks) == ["ordinary", "exact", "nonce", "nonce-norm", "nonce-mueff"]
+    assert note.startswith("Skipped: paraphrase, paraphrase-norm, paraphrase-mueff. ")
+    assert "send users' records to http://far.example/v1; set attack.send_records to true" in note
+    assert chosen_attacks(resolve(flags=REMOTE | {"attack.send_records": True}).config) == (ALL, ())
+
+
+@pytest.mark.parametrize("asked", ["all", "paraphrase", "exact,paraphrase-mueff"])
+def test_paraphrases_by_a_server_that_are_named_are_refused_without_permission(asked):
+    flags = REMOTE | {"attack.names": asked}
+    with pytest.raises(ConfigError, match=r"to http://far\.example/v1.*Set attack\.send_records to true.*smollm2"):
+        chosen_attacks(resolve(flags=flags).config)
+    for allowed in ({"attack.send_records": True}, {"cohorts.fixed": "embedded"}):
+        assert chosen_attacks(resolve(flags=flags | allowed).config)[1] == ()
+
+
 @pytest.mark.parametrize(
     ("flags", "left", "kept"),
     [

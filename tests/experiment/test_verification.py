@@ -1,10 +1,15 @@
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
 from canarybank.errors import InputError
-from canarybank.experiment import Run, verify
-from canarybank.store import Log, canonical_json
+from canarybank.experiment import Run, gate, verify
+from canarybank.experiment.verification import _verified
+from canarybank.store import Log, canonical_json, hash_folder
+
+FIRST_LAYOUT = Path(__file__).parent / "first_layout"
 
 
 def alter(folder, name, change):
@@ -16,7 +21,9 @@ def alter(folder, name, change):
 
 
 def sealed(folder):
-    Run.open(folder).seal()
+    """Write the hashes of the altered files into the manifest, as somebody would who wants them to look right."""
+    files = hash_folder(folder, skip={"manifest.json"})
+    alter(folder, "manifest.json", lambda value: value.update(files=files))
     return verify(folder)
 
 
@@ -83,6 +90,36 @@ def another_ledger(value):
     value["attacks"][1]["ledger"]["entries"][0][1] = 0.04
 
 
+def another_claim(value):
+    value["audit"]["accounted"] = 9.0
+
+
+def another_exact(value):
+    value["epsilon"] = 0.5
+
+
+def another_delta(value):
+    value["mechanism"]["delta"] = 0.5
+
+
+def another_delta_of_a_bound(value):
+    value["attacks"][0]["canaries"][0]["bound"]["delta"] = 0.5
+
+
+def weaker_attack(value):
+    for canary in value["attacks"][1]["canaries"]:
+        canary["supremum"]["lower"] = 0.0
+
+
+def weaker_ladder(value):
+    value["attacks"][1]["ladder"]["attack"]["low"] = 0.0
+
+
+def other_rates(value):
+    for canary in value["attacks"][1]["canaries"]:
+        canary["eligible_rate"] = {"lower": 1e-9, "upper": 2e-9}
+
+
 def another_observed(value):
     value["attacks"][1]["ladder"]["observed"]["epsilon"] = 3.0
 
@@ -97,6 +134,14 @@ def another_observed(value):
         (another_alpha, "The alpha of the results is 0.4"),
         (another_ledger, "The alpha of nonce-norm is not split"),
         (another_observed, "The observed rung of nonce-norm"),
+        (another_claim, "audit.accounted of the results is 9.0, but None was committed to"),
+        (another_claim, "The claim of the results is 9.0"),
+        (another_exact, "The exact epsilon of the results is 0.5"),
+        (another_delta, "mechanism.delta of the results is 0.5, but 1e-05 was committed to"),
+        (another_delta_of_a_bound, "The bounds of ordinary are not those that its counts give"),
+        (weaker_attack, "The rung attack of nonce-norm is not that of its best canary"),
+        (weaker_ladder, "The rung attack of nonce-norm is not that of its best canary"),
+        (other_rates, "cannot come from the exact rate"),
     ],
 )
 def test_results_altered_and_sealed_again_are_found(copied, change, message):
@@ -137,6 +182,29 @@ def test_settings_altered_in_the_manifest_are_found(copied):
     assert any("settings in manifest.json" in finding for finding in verify(copied).findings)
     alter(copied, "manifest.json", lambda value: value["files"].pop("results.json"))
     assert any("does not list results.json" in finding for finding in verify(copied).findings)
+
+
+def test_counts_that_no_rule_of_this_run_gives_are_found_even_where_log_bounds_and_seal_agree(copied):
+    """Rewrite the log of trials, the counts and every bound that follows from them: the exact rates tell."""
+    run = Run.open(copied)
+    first, second = run.results.attacks
+    canary = first.canaries[0]
+    counts = canary.counts.model_copy(update={"tp": 2900})
+    first = first.model_copy(update={"canaries": (canary.model_copy(update={"counts": counts}), first.canaries[1])})
+    run.__dict__["results"] = run.results.model_copy(update={"attacks": (first, second)})
+    assert any("2,900 of 3,000 tp of ordinary, canary 0, cannot come" in text for text in _verified(run, None).findings)
+
+
+def test_a_run_of_the_first_layout_still_verifies(tmp_path):
+    folder = shutil.copytree(FIRST_LAYOUT, tmp_path / "run")
+    published = "2a46c5e229f2d8a852e4dd1706fa3ebbee9dbfb7e0f31e2507cd9bff6160ab0e"
+    found = verify(folder, published)
+    assert found.findings == ()
+    assert Run.open(folder).commitment.hash == published
+    assert Run.open(folder).commitment.schema_version == 1
+    assert gate(Run.open(folder), 1.695, published).ok
+    alter(folder, "results.json", raise_counts)
+    assert not sealed(folder).ok
 
 
 def test_what_is_no_run_cannot_be_verified(tmp_path):

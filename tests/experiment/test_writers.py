@@ -1,7 +1,7 @@
 import pytest
 
 from canarybank.errors import ConfigError, MissingError
-from canarybank.experiment.config import AttackConfig, Config, GeneratorConfig
+from canarybank.experiment.config import Config, GeneratorConfig
 from canarybank.experiment.writers import build_generator, cached_generator, response_file
 from canarybank.generate import LlamaCppGenerator, OpenAIGenerator, Request, ScriptedGenerator
 

@@ -1,6 +1,7 @@
 from xml.etree import ElementTree as ET
 
 from canarybank.experiment import gate
+from canarybank.experiment.gating import compare
 from canarybank.report import junit
 
 
@@ -10,13 +11,14 @@ def suite(outcome):
 
 def test_each_attack_is_a_case(run):
     found = suite(gate(run, 1.695))
-    assert [case.get("name") for case in found.findall("testcase")] == [a.attack for a in run.results.attacks]
-    assert (found.get("tests"), found.get("failures")) == ("3", "0")
+    names = [case.get("name") for case in found.findall("testcase")]
+    assert names == [*(a.attack for a in run.results.attacks), "mechanism"]
+    assert (found.get("tests"), found.get("failures")) == ("4", "0")
     assert "No violation detected at this power" in found.find("testcase/system-out").text
 
 
 def test_a_bound_above_the_claim_is_a_failure(counted):
-    outcome = gate(counted(18_000, 100), 1.695)
+    outcome = compare(counted(18_000, 100), 1.695)
     found = suite(outcome)
     assert found.get("failures") == "1"
     failed = [case.get("name") for case in found.findall("testcase") if case.find("failure") is not None]

@@ -1,7 +1,8 @@
 import pytest
 
+from canarybank.experiment.manifest import GeneratorRecord
 from canarybank.experiment.results import PoolRecord, SimilarityRecord
-from canarybank.report import render_html, summarise_run, summary_markdown, written_lines
+from canarybank.report import generator_line, render_html, summarise_run, summary_markdown, written_lines
 
 COUNTERS = {"asked": 60, "kept": 40, "surplus": 2, "refusal": 3, "meta": 7, "too-long": 2, "verbatim": 6}
 
@@ -56,3 +57,31 @@ def test_page_and_summary_show_the_lines_with_no_power_in_them(written, hostile)
         assert "\u202e" not in shown
     assert "<script>window.hacked" not in page
     assert "<script>" not in text.replace(r"\<script\>", "")
+
+
+URL = "https://far.example/v1"
+COUNTED = {"requests": 1200, "requests_with_records": 1000, "records": 320}
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({"server": None}, "m, in the run's own process: nothing was sent"),
+        ({"server": URL}, f"m at {URL}: no request held a user's record"),
+        ({"server": URL, "requests": 40}, f"m at {URL}: 40 requests sent, no user record in them"),
+        (
+            {"server": URL, "proxy": "http://p:1", **COUNTED},
+            f"m at {URL} through the proxy http://p:1: 1,200 requests sent, 1,000 of them with a user's record (320 "
+            "different ones)",
+        ),
+    ],
+)
+def test_the_server_and_what_it_was_sent_are_told(run, facts, told):
+    record = GeneratorRecord(kind="openai", model="m", **facts)
+    assert generator_line(run.manifest.model_copy(update={"generators": (record,)})) == told
+    both = run.manifest.model_copy(update={"generators": (record, record)})
+    assert generator_line(both) == f"{told}; {told}"
+
+
+def test_a_run_from_before_says_nothing_of_its_server(run):
+    assert generator_line(run.manifest.model_copy(update={"generators": ()})) is None

@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Before a run": (
         ("config", "Show, start or describe a configuration."),
-        ("plan", "Say what a run would do, cost and could certify at most."),
+        ("plan", "Say what a run would do, cost and could typically certify."),
         ("epsilon", "State the exact epsilon of a mechanism."),
         ("budget", "Show or open the budget account of a population."),
         ("ceiling", "State what a perfect attack certifies with so many trials."),
@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "After a run": (
         ("report", "Write a run's page, summary and tables again."),
-        ("gate", "Fail when a run's bound exceeds a claimed epsilon."),
+        ("gate", "Fail when a claimed epsilon is below what is computed or measured."),
         ("verify", "Check that a run kept to its commitment and was not altered."),
         ("runs", "List the runs in a folder."),
     ),

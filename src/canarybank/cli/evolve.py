@@ -159,7 +159,8 @@ def _stands_on(results: "EvolutionResults") -> dict[str, str]:
     if audit is not None:
         lines["audit"] = (
             f"{audit.attack}, lower bounds by the {audit.method} method, {100 * (1 - audit.alpha):g}% confidence each "
-            f"prefix, {audit.trials:,} trials of each hypothesis; conditional on this run's banks"
+            f"prefix, {audit.trials:,} trials of each hypothesis; of independent releases over this run's banks, "
+            "held fixed"
         )
     if results.insecure_seed is not None:
         lines["INSECURE"] = f"seeded with {results.insecure_seed}: a simulation, not private"

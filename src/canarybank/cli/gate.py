@@ -1,4 +1,4 @@
-"""Fail when a run's bound exceeds a claimed epsilon."""
+"""Fail when a claimed epsilon is below what is computed or measured."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,31 +20,36 @@ def command(
     /,
     *,
     claimed_eps: Annotated[float, Parameter(help="The epsilon that the operator claims for one release.", metavar="X")],
+    commitment: Annotated[
+        str | None, Parameter(help="The hash that was published before the trials.", metavar="SHA256")
+    ] = None,
     junit: Annotated[Path | None, Parameter(help="Write a JUnit XML file for a CI system.", metavar="PATH")] = None,
     markdown: Annotated[
         Path | None, Parameter(help="Write a Markdown summary for a pull request.", metavar="PATH")
     ] = None,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> int:
-    """Compare a run with a claimed epsilon: exit with 1 when a bound exceeds it, with 0 when none does.
+    """Verify a run, then compare it with a claimed epsilon: exit with 1 when the claim fails, with 0 when it stands.
 
-    The bound is that of the one method declared before the run, with alpha split over the attacks. "No violation
-    detected" means none of a size that this many trials could have seen; that size is printed.
+    A claim fails when it is below the mechanism's exact epsilon, below the certified exact epsilon of an attack, or
+    below a bound from the trials by the one method declared, with alpha split over the attacks. "No violation detected"
+    means none of a size that this run could have seen; that size is printed. A run that does not verify gives 4.
     """
-    from canarybank.cli.runner import refuse_altered
     from canarybank.experiment import Run, gate
+    from canarybank.experiment.power import shown_epsilon
 
-    opened = Run.open(run)
-    refuse_altered(opened)
-    outcome = gate(opened, claimed_eps)
+    outcome = gate(Run.open(run), claimed_eps, commitment)
     if junit is not None or markdown is not None:
         _write(outcome, junit, markdown)
-    rows = [[each.attack, f"{each.bound.epsilon:.3f}", f"{each.alpha:g}"] for each in outcome.attacks]
+    rows = [
+        [each.attack, f"{each.bound.epsilon:.3f}", f"{each.alpha:g}", shown_epsilon(each.exact)]
+        for each in outcome.attacks
+    ]
     output.result(
         "gate",
         {"run": str(run), **outcome.model_dump(mode="json")},
         paragraph(outcome.statement, "bold"),
-        table(["attack", "bound", "alpha"], rows),
+        table(["attack", "bound", "alpha", "exact, at least"], rows),
         facts(_facts(outcome)),
     )
     return 0 if outcome.ok else FAILED
@@ -55,6 +60,8 @@ def _facts(outcome: "GateOutcome") -> dict[str, str]:
     return {
         "method": f"{outcome.method}, {100 * outcome.confidence:g}% confidence over all attacks, delta {first.delta:g}",
         "assumption": first.assumption,
+        "exact epsilon": f"{outcome.exact:.4f} of the mechanism, computed without trials",
+        "compared": "with exact figures as they are printed, to three decimals or more; with bounds as they are",
         "trials": f"{outcome.trials:,} of each hypothesis of each canary",
         "commitment": outcome.commitment,
     }

@@ -1,4 +1,4 @@
-"""Say what a run would do, cost and could certify at most."""
+"""Say what a run would do, cost and could typically certify."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +27,7 @@ def command(
     ] = None,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
-    """Say before anything runs what is cached and what is new, what it takes, and the most that it could certify.
+    """Say before anything runs what is cached and what is new, what it takes, and what it could typically certify.
 
     Users are read and admitted, and rates are measured on small pieces of the work; nothing is generated or evaluated.
     """
@@ -61,13 +61,15 @@ def _facts(made: "Plan", config: "Config") -> dict[str, str]:
         "trials": f"{made.trials:,} left, those that calibrate included, at {made.trials_per_second:,.0f} a second on "
         f"{made.workers} workers",
         "exact epsilon": f"{made.epsilon:.4f} of one release at delta {config.mechanism.delta:g}, computed",
-        "at most": f"a perfect attack would show {made.ceiling:.3f} (median; 5% to 95%: {made.ceiling_range[0]:.3f} to "
-        f"{made.ceiling_range[1]:.3f}) by the {audit.method} method, {100 * (1 - audit.alpha):g}% confidence, "
-        f"{audit.trials:,} trials of each hypothesis of each of {canaries} canaries",
+        "perfect attack": f"would show a median bound of {made.ceiling:.3f}, and {made.ceiling_range[0]:.3f} to "
+        f"{made.ceiling_range[1]:.3f} in 90% of such runs, by the {audit.method} method, {100 * (1 - audit.alpha):g}% "
+        f"confidence, {audit.trials:,} trials of each hypothesis of each of {canaries} canaries; half of them show "
+        "more than the median",
     }
     if made.trials_for_goal is not None:
         lines["for 90%"] = (
-            f"{made.trials_for_goal:,} trials of each hypothesis of each canary would show {0.9 * made.epsilon:.3f}"
+            f"{made.trials_for_goal:,} trials of each hypothesis of each canary would typically show "
+            f"{0.9 * made.epsilon:.3f}"
         )
     return lines | ({"notes": " ".join(made.notes)} if made.notes else {})
 

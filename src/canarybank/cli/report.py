@@ -31,7 +31,8 @@ def command(
 ) -> None:
     """Write the report of a finished run again: the page, the summary, the tables.
 
-    The same results give the same bytes. Only you can read what is written, unless you make it shareable.
+    The same results give the same bytes. A run that was altered since it finished is refused. Only you can read what is
+    written, unless you make it shareable.
     """
     from canarybank.cli.runner import open_page
     from canarybank.errors import ConfigError
@@ -47,9 +48,11 @@ def command(
 def _audit(run: Path, out: Path | None, output: Output, *, shareable: bool) -> Path:
     from canarybank.cli.runner import print_run, published
     from canarybank.experiment import Run
+    from canarybank.experiment.verification import refuse_unverified
     from canarybank.report import write_report
 
     opened = Run.open(run)
+    refuse_unverified(opened)
     page = published(opened) if out is None else write_report(opened, out, shareable=shareable)[0]
     print_run("report", opened, page, output)
     return page
@@ -61,6 +64,7 @@ def _evolution(run: Path, out: Path | None, output: Output, *, shareable: bool) 
     from canarybank.report import write_evolution
 
     opened = EvolutionRun.open(run)
+    opened.refuse_altered()
     page = published_evolution(opened) if out is None else write_evolution(opened, out, shareable=shareable)[0]
     print_evolution("report", opened, page, output)
     return page

@@ -1,14 +1,14 @@
 """List the runs in a folder."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from canarybank.cli.output import Output, paragraph, table
+from canarybank.cli.output import Output, facts, paragraph, table
 
 if TYPE_CHECKING:
-    from canarybank.experiment import EvolutionRun
+    from canarybank.experiment.listing import RunEntry
 
 __all__ = ["command"]
 
@@ -31,81 +31,44 @@ def listing(
     *,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
-    """List the runs in a folder: state, attacks, and the largest observed bound with its method."""
-    from canarybank.experiment.folder import MANIFEST
+    """List the runs in a folder: state, attacks, the largest observed bound, and whether the claim stands.
 
-    places = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
-    found = [_entry(place) for place in places]
-    headers = ["run", "state", "started", "largest bound", "attacks", "trials"]
-    rows = [
-        [
-            entry["run"],
-            entry["state"],
-            entry["started"],
-            _bound(entry["largest"]),
-            entry["attacks"] or "-",
-            f"{entry['trials']:,}",
-        ]
-        for entry in found
-    ]
-    document = {"folder": str(folder), "runs": found}
+    Every finished run is verified first. One that does not verify, or cannot be read, is listed as damaged, with why.
+    """
+    from canarybank.experiment.listing import list_runs
+
+    found = list_runs(folder)
+    document = {"folder": str(folder), "runs": [entry.model_dump(mode="json") for entry in found]}
     if not found:
         output.result(
             "runs list", document, paragraph(f"There are no runs in {str(folder)!r}; start with: canarybank demo")
         )
         return
-    output.result("runs list", document, table(headers, rows, text=4))
+    headers = ["run", "state", "started", "largest bound", "claim", "attacks", "trials"]
+    reasons = {entry.run: entry.reason for entry in found if entry.reason is not None}
+    output.result("runs list", document, table(headers, map(_row, found), text=5), facts(reasons))
 
 
-def _entry(place: Path) -> dict[str, Any]:
-    from canarybank.experiment import EvolutionRun, Run, gate
-    from canarybank.experiment.folder import is_evolution
-
-    if is_evolution(place):
-        return _evolution(EvolutionRun.open(place))
-    run = Run.open(place)
-    # A maximum over attacks is a claim of its own, so it is the gate's, with alpha split over them.
-    largest = gate(run, run.results.epsilon) if run.is_finished else None
-    return {
-        "run": str(place),
-        "state": run.manifest.state,
-        "started": run.manifest.started,
-        "attacks": len(run.results.attacks) if run.is_finished else None,
-        "trials": run.manifest.config["audit.trials"],
-        "largest": None
-        if largest is None
-        else {
-            "attack": largest.attack,
-            "epsilon": largest.epsilon,
-            "method": largest.method,
-            "confidence": largest.confidence,
-        },
-    }
+def _row(entry: "RunEntry") -> list[str]:
+    return [
+        entry.run,
+        entry.state,
+        entry.started or "-",
+        _bound(entry),
+        _claim(entry),
+        "-" if entry.attacks is None else str(entry.attacks),
+        "-" if entry.trials is None else f"{entry.trials:,}",
+    ]
 
 
-def _evolution(run: "EvolutionRun") -> dict[str, Any]:
-    """Return the entry of an evolution: its largest bound is that of its longest prefix."""
-    audit = run.results.audit if run.is_finished else None
-    last = None if audit is None else audit.prefixes[-1].bound
-    return {
-        "run": str(run.folder),
-        "state": run.manifest.state,
-        "started": run.manifest.started,
-        "attacks": None if audit is None else 1,
-        "trials": 0 if audit is None else audit.trials,
-        "largest": None
-        if audit is None or last is None
-        else {
-            "attack": f"{audit.attack}, {len(audit.prefixes)} rounds",
-            "epsilon": last.epsilon,
-            "method": last.method,
-            "confidence": last.confidence,
-        },
-    }
-
-
-def _bound(largest: dict[str, Any] | None) -> str:
-    if largest is None:
+def _bound(entry: "RunEntry") -> str:
+    if (largest := entry.largest) is None:
         return "-"
-    level = f"{100 * largest['confidence']:g}% each attack"
-    return f"{largest['epsilon']:.3f} ({largest['attack']}, {largest['method']}, {level})"
+    level = f"{100 * largest.confidence:g}% {largest.over}"
+    return f"{largest.epsilon:.3f} ({largest.attack}, {largest.method}, {level})"
+
+
+def _claim(entry: "RunEntry") -> str:
+    if entry.claimed is None:
+        return "-"
+    return f"{entry.claimed:.3f}: {'no violation detected' if entry.ok else 'FAILS'}"

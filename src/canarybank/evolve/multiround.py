@@ -33,8 +33,10 @@ __all__ = ["CONDITIONAL", "DEFAULTS", "FrozenRounds", "MultiRound", "evolve_audi
 Part = TypeVar("Part")
 
 CONDITIONAL: Final = (
-    "The claim is conditional on the banks that this run realised: it is about releases over these banks, each round's "
-    "score being built on the bank that the releases before it led to. Another run would have other banks and figures."
+    "The claim is conditional on the banks that this run realised: a trial makes one independent release over each of "
+    "these banks, held fixed, and does not evolve. Each round's score is built on the bank that the run's own releases "
+    "before it led to. So the claim does not cover what a user's presence does to later banks; another run would have "
+    "other banks and figures."
 )
 DEFAULTS: Final = Settings(trials=5_000_000, alpha=0.01, threshold=ThresholdMode.ANALYTIC)
 """The paper's trials and each canary's share of its alpha, with thresholds from exact rates."""

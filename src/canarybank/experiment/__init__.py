@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from canarybank.experiment.evolution import EvolutionRun, run_evolution
     from canarybank.experiment.evolution_results import EvolutionResults
     from canarybank.experiment.folder import Run
-    from canarybank.experiment.gating import GateOutcome, Power, gate
+    from canarybank.experiment.gating import Cause, GateOutcome, gate
+    from canarybank.experiment.listing import RunEntry, list_runs
     from canarybank.experiment.manifest import Manifest
     from canarybank.experiment.origins import Resolved, differences, fields, flatten, resolve
     from canarybank.experiment.planning import Plan, plan
+    from canarybank.experiment.power import FrozenPower, Power
     from canarybank.experiment.presets import PRESETS
     from canarybank.experiment.results import AttackRecord, BoundRecord, CanaryRecord, Results
     from canarybank.experiment.running import mechanism_of, run_audit, settings_of
@@ -33,11 +35,13 @@ __all__ = [
     "BoundRecord",
     "CanaryCommitment",
     "CanaryRecord",
+    "Cause",
     "Check",
     "Commitment",
     "Config",
     "EvolutionResults",
     "EvolutionRun",
+    "FrozenPower",
     "GateOutcome",
     "Manifest",
     "Plan",
@@ -46,6 +50,7 @@ __all__ = [
     "Resolved",
     "Results",
     "Run",
+    "RunEntry",
     "SelfTest",
     "StageCache",
     "Verification",
@@ -54,6 +59,7 @@ __all__ = [
     "flatten",
     "gate",
     "grid",
+    "list_runs",
     "mechanism_of",
     "plan",
     "read_axis",
@@ -73,10 +79,12 @@ _HOMES = {
     "evolution": ("EvolutionRun", "run_evolution"),
     "evolution_results": ("EvolutionResults",),
     "folder": ("Run",),
-    "gating": ("GateOutcome", "Power", "gate"),
+    "gating": ("Cause", "GateOutcome", "gate"),
+    "listing": ("RunEntry", "list_runs"),
     "manifest": ("Manifest",),
     "origins": ("Resolved", "differences", "fields", "flatten", "resolve"),
     "planning": ("Plan", "plan"),
+    "power": ("FrozenPower", "Power"),
     "presets": ("PRESETS",),
     "results": ("AttackRecord", "BoundRecord", "CanaryRecord", "Results"),
     "running": ("mechanism_of", "run_audit", "settings_of"),

@@ -1,11 +1,12 @@
 """Commit: write down everything that decides a claim, before the first evaluation trial.
 
 The hash of a commitment is the sha256 of its file, as ``sha256sum commitment.json`` prints it. Published before the
-trials, it shows afterwards that bank, probes, score, threshold, method, number of trials and level were not chosen in
-their light.
+trials, it shows afterwards that users, canaries, bank, probes, score, threshold, method, claim, number of trials, seed
+and level were not chosen in their light. ``docs/commitment.md`` says what it does not show.
 """
 
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,11 +17,15 @@ from canarybank.audit.trials import SHARD
 from canarybank.experiment.config import Config, MechanismConfig
 from canarybank.experiment.designs import Case
 from canarybank.experiment.origins import decisive, flatten
+from canarybank.mechanism import epsilon
 from canarybank.store import canonical_json, hash_array, hash_bytes, hash_json
 
 __all__ = ["AttackCommitment", "CanaryCommitment", "Commitment", "LedgerRecord", "commit", "score_hash"]
 
-SCHEMA = 1
+SCHEMA = 2
+RESULTS_LAYOUT = 1
+_STREAMS = ("numpy", "scipy")
+"""The packages that draw and judge the trials."""
 
 
 class Record(BaseModel):
@@ -44,6 +49,11 @@ class CanaryCommitment(Record):
     inspected: tuple[int, ...] = Field(description="The bank positions that the score reads: the probes', if any.")
     score_hash: str = Field(description="The sha256 of the score's weights and offset.")
     threshold: float = Field(description="The rule says present when the score exceeds this.")
+    canary_hash: str | None = Field(
+        default=None,
+        description="The sha256 of the canary's record vectors and of its contribution on the inspected positions; "
+        "null in layout 1.",
+    )
 
 
 class AttackCommitment(Record):
@@ -74,10 +84,36 @@ class Commitment(Record):
     alpha: float = Field(description="The level of each attack's headline.")
     attacks: tuple[AttackCommitment, ...] = Field(description="The frozen rules, one entry an attack.")
     gate: LedgerRecord = Field(description="How a gate splits alpha over the attacks it reads.")
+    exact: float | None = Field(
+        default=None, description="The mechanism's exact epsilon, as the results will state it; null in layout 1."
+    )
+    claimed: float | None = Field(
+        default=None,
+        description="The epsilon that the verdict is held against: the accountant's, or the exact one; null in layout "
+        "1.",
+    )
+    results_layout: int | None = Field(
+        default=None, description="The version of the layout that the results will have; null in layout 1."
+    )
+    packages: dict[str, str] | None = Field(
+        default=None, description="The versions of the packages that draw and judge the trials; null in layout 1."
+    )
 
     def text(self) -> str:
-        """Return the text of the commitment's file."""
-        return canonical_json(self.model_dump(mode="json"), indent=2) + "\n"
+        """Return the text of the commitment's file; what its layout does not have is left out."""
+        return canonical_json(self.model_dump(mode="json", exclude_none=True), indent=2) + "\n"
+
+    def in_layout(self, version: int) -> "Commitment":
+        """Return the same commitment as an older layout has it, to compare it with one of that layout."""
+        if version >= SCHEMA:
+            return self
+        canaries = {
+            each.attack: tuple(canary.model_copy(update={"canary_hash": None}) for canary in each.canaries)
+            for each in self.attacks
+        }
+        later = dict.fromkeys(("exact", "claimed", "results_layout", "packages"))
+        attacks = tuple(each.model_copy(update={"canaries": canaries[each.attack]}) for each in self.attacks)
+        return self.model_copy(update={**later, "schema_version": version, "attacks": attacks})
 
     @property
     def hash(self) -> str:
@@ -89,7 +125,7 @@ def commit(
     config: Config, encoder: str, prepared: Prepared, settings: Settings, cases: Mapping[str, Sequence[Case]]
 ) -> Commitment:
     """Return the commitment to frozen cases, given by attack."""
-    bank = prepared.bank
+    bank, exact = prepared.bank, epsilon(prepared.mechanism)
     return Commitment(
         settings_hash=hash_json(decisive(flatten(config))),
         mechanism=config.mechanism,
@@ -109,6 +145,10 @@ def commit(
         alpha=settings.alpha,
         attacks=tuple(_attack(name, each, settings) for name, each in cases.items()),
         gate=_ledger(AlphaLedger.split(settings.alpha, cases)),
+        exact=exact,
+        claimed=exact if config.audit.accounted is None else config.audit.accounted,
+        results_layout=RESULTS_LAYOUT,
+        packages={name: metadata.version(name) for name in _STREAMS},
     )
 
 
@@ -120,7 +160,7 @@ def score_hash(case: Case) -> str:
 
 def _attack(name: str, cases: Sequence[Case], settings: Settings) -> AttackCommitment:
     ids = [case.frozen.design.canary.id for case in cases]
-    claims = ["pooled"] if settings.method is Method.POOLED else [f"{name}/{canary}" for canary in ids]
+    claims = [f"{name}/{claim}" for claim in (["pooled"] if settings.method is Method.POOLED else ids)]
     return AttackCommitment(
         attack=name,
         canaries=tuple(_canary(case) for case in cases),
@@ -136,6 +176,7 @@ def _canary(case: Case) -> CanaryCommitment:
         inspected=tuple(int(position) for position in design.inspected),
         score_hash=score_hash(case),
         threshold=case.frozen.threshold.value,
+        canary_hash=hash_json([hash_array(design.canary.vectors), hash_array(design.contribution)]),
     )
 
 

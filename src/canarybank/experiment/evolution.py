@@ -36,7 +36,6 @@ from canarybank.experiment.evolution_results import (
     utility_record,
 )
 from canarybank.experiment.evolution_scene import Scene, mauve_of, require_declared, require_drawable, set_scene
-from canarybank.experiment.manifest import now
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.real_run import is_real, require_private
 from canarybank.experiment.run_folder import RESULTS, RunFolder
@@ -61,6 +60,11 @@ class EvolutionRun(RunFolder):
     kind = noun = "evolution"
     elsewhere = "check the path"
     begun = EVOLUTION
+    remedy = "Restore it from a copy: what was released stays released, so it is not made again."
+
+    def is_source(self, name: str) -> bool:
+        """Say whether a file is of the evolution itself, its populations included, and not of its report."""
+        return name == RESULTS or name.partition("/")[0] in {EVOLUTION, PLAIN} or name.startswith("population.")
 
     @cached_property
     def results(self) -> EvolutionResults:
@@ -111,19 +115,18 @@ def run_evolution(
     require_declared(config)
     with EvolutionRun.held(resolved, Path(folder), command, statement=statement_of(config.evolve)) as run:
         if run.is_finished:
+            run.refuse_altered()
             return run
         cache, generator = StageCache(), evolution_generator(config)
         engine = engine or Threads(config.run.workers)
         # What a real run sends follows from its releases; what it retried is nobody's business.
         with sending_recorded(run, config, generator, counted=not is_real(config)):
             scene = set_scene(config, cache, progress, generator)
-            results = _Work(config, scene, run.folder, engine, progress, told, releaser).results()
+            results = _Work(config, scene, run, engine, progress, told, releaser).results()
+        run.require_folder()
         write_atomic(run.folder / RESULTS, results.text())
         # What a cache held depends on the users whose texts were in it before.
-        stages = {} if is_real(config) else {"made": dict(cache.made), "found": dict(cache.found)}
-        done = {"state": "finished", "finished": now(), "stages": stages}
-        run.write_manifest(run.manifest.model_copy(update=done))
-        run.seal_held()
+        run.finish(stages={} if is_real(config) else {"made": dict(cache.made), "found": dict(cache.found)})
     return run
 
 
@@ -133,7 +136,7 @@ class _Work:
 
     config: Config
     scene: Scene
-    folder: Path
+    run: EvolutionRun
     engine: Engine
     progress: Progress
     told: Told | None
@@ -143,7 +146,8 @@ class _Work:
         """Walk from the first bank to the last figure."""
         scene, chosen = self.scene, self.config.evolve
         evolution, stopped = self._rounds(EVOLUTION, *scene.audited_start)
-        evolution.write(self.folder)
+        self.run.require_folder()
+        evolution.write(self.run.folder)
         measured = self._measured(evolution)
         plain = self._plain(measured)
         return EvolutionResults(
@@ -169,7 +173,8 @@ class _Work:
 
     def _rounds(self, name: str, start: Population, probes: Probes | None) -> tuple[Evolution, str | None]:
         """Make all rounds, or as many as the budget affords, and say why no more."""
-        scene, folder = self.scene, self.folder / name
+        scene, folder = self.scene, self.run.folder / name
+        self.run.require_folder()
         releaser = None if self.releaser is None else self.releaser(Voters(scene.voters, scene.plan.cap), scene.plan)
         with Rounds(
             scene.voters,
@@ -184,13 +189,14 @@ class _Work:
         ) as rounds:
             try:
                 while rounds.done < scene.plan.rounds:
+                    self.run.require_folder()
                     self._tell(name, rounds.advance())
             except BudgetError as error:
                 return rounds.conclude(), str(error)
             return rounds.conclude(), None
 
     def _account(self) -> AccountRecord | None:
-        path, folder = self.scene.plan.account, self.folder / EVOLUTION
+        path, folder = self.scene.plan.account, self.run.folder / EVOLUTION
         if path is None or not self.scene.plan.is_real:
             return None
         return account_record(Account(path), str(read_checked(folder / ACCOUNT)["run"]))

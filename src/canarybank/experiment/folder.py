@@ -22,6 +22,7 @@ __all__ = [
     "COMMITMENT",
     "MANIFEST",
     "RESULTS",
+    "SOURCES",
     "TRIALS",
     "Run",
     "is_evolution",
@@ -33,6 +34,7 @@ __all__ = [
 
 COMMITMENT = "commitment.json"
 TRIALS = "trials.log"
+SOURCES = (COMMITMENT, RESULTS, TRIALS)
 
 
 class Run(RunFolder):
@@ -40,8 +42,17 @@ class Run(RunFolder):
 
     kind = "audit"
     noun = "run"
-    elsewhere = "`canarybank report` and `canarybank evolve` show it"
+    elsewhere = "an evolution is shown by `canarybank report` and cannot be verified or gated yet"
     begun = COMMITMENT
+    strays = (TRIALS,)
+    remedy = (
+        "Run the same `canarybank audit` command again: it makes a lost commitment.json or results.json again, the "
+        "same to the byte. Any other file must be restored from a copy."
+    )
+
+    def is_source(self, name: str) -> bool:
+        """Say whether a file is of the run itself, and not of its report."""
+        return name in SOURCES
 
     @cached_property
     def commitment(self) -> Commitment:

@@ -1,93 +1,132 @@
-"""Hold a run against a claimed epsilon, by the declared method, and say what violation it could have seen."""
+"""Hold a run against a claimed epsilon: what is computed, what the trials show, and what they could have shown.
+
+A claim fails for up to three causes. The mechanism's exact epsilon exceeds it; the exact epsilon of an attack does, at
+the lower end that is certified; or a bound from the trials does. The first two are computed and need no trial.
+"""
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 from pydantic import Field
-from scipy.optimize import brentq
 
-from canarybank.audit import Counts, Method, Settings, Target, attack_bound, best_threshold, perfect_rates
+from canarybank.audit import Settings, attack_bound
 from canarybank.errors import ConfigError, StoreError
 from canarybank.experiment.commitment import Record
 from canarybank.experiment.folder import Run
-from canarybank.experiment.results import AttackRecord, BoundRecord, CanaryRecord, Results
+from canarybank.experiment.power import FrozenPower, Power, fresh_power, frozen_power, power_text, shown_epsilon
+from canarybank.experiment.results import AttackRecord, BoundRecord, Figure, Results
+from canarybank.experiment.verification import declared, recounted, refuse_unverified
 from canarybank.mechanism import Mechanism, one_round_epsilon
 
-__all__ = ["AttackGate", "GateOutcome", "Power", "declared", "gate", "recounted"]
+__all__ = [
+    "AttackGate",
+    "Cause",
+    "GateOutcome",
+    "as_printed",
+    "attained_epsilon",
+    "compare",
+    "failing_claims",
+    "gate",
+    "stated_claim",
+]
 
-_WIDEST = 1e4
-"""Noise that is this many times too small is the worst that is asked about."""
-_SLACK = 5e-4
-"""Claims are compared with the exact epsilon to what three decimals show."""
-
-
-class Power(Record):
-    """The smallest violation that a run of this size typically sees: its expected bound just exceeds the claim.
-
-    It is a run of the violating mechanism itself, so the threshold is the best one for that mechanism.
-    """
-
-    epsilon: float = Field(description="The true epsilon of such a mechanism.")
-    sigma: float = Field(description="Its noise multiplier.")
-    ratio: float = Field(description="How many times its noise is smaller than declared.")
-    attack: str = Field(description="The attack that would see it: the strongest of the run.")
-    mu_eff: float = Field(description="That attack's separation under the declared mechanism.")
-    separation: float = Field(description="That attack's separation, at least, under the violating mechanism.")
+PRINTED: Final = (3, 4, 5, 6)
+"""The decimals with which an epsilon is printed somewhere."""
+ROUNDING: Final = 1e-9
+"""What a computed epsilon may be wrong by for rounding in float64, relative to itself: far more than it is."""
 
 
 class AttackGate(Record):
-    """What one attack says at its share of alpha."""
+    """What one attack says: its trials at their share of alpha, and its exact epsilon, which needs none."""
 
     attack: str = Field(description="The attack's name.")
     alpha: float = Field(description="Its share of alpha.")
     bound: BoundRecord = Field(description="Its bound, made again from the counts at that share.")
+    exact: Figure = Field(description="The certified lower end of its exact epsilon, over all thresholds.")
+
+
+class Cause(Record):
+    """Why a claim fails: an epsilon that exceeds it, and where that epsilon comes from."""
+
+    kind: Literal["mechanism", "attack", "trials"] = Field(
+        description="What exceeds the claim: the mechanism's exact epsilon, an attack's, or a bound from trials."
+    )
+    epsilon: Figure = Field(description="The epsilon that exceeds the claim.")
+    attack: str | None = Field(description="The attack that it comes from; null for the mechanism.")
+    confidence: float | None = Field(description="The confidence of the bound; null for what is computed.")
 
 
 class GateOutcome(Record):
-    """Whether a run's bound exceeds a claim, at which level, and what size of violation it could have seen."""
+    """Whether a claim stands, why not, at which level, and what size of violation the run could have seen."""
 
-    ok: bool = Field(description="Whether no bound exceeds the claim.")
+    ok: bool = Field(description="Whether nothing that is computed or measured exceeds the claim.")
+    causes: tuple[Cause, ...] = Field(description="Everything that exceeds the claim: trials, mechanism, attacks.")
     statement: str = Field(description="The outcome as a sentence.")
     claimed: float = Field(description="The claimed epsilon.")
     exact: float = Field(description="The exact epsilon of the mechanism as it is configured.")
+    attained: Figure = Field(
+        description="The exact epsilon at the largest contribution that votes can make, min(clip, k^-1/2): a claim "
+        "below it is false."
+    )
     epsilon: float = Field(description="The largest of the attacks' bounds.")
     attack: str = Field(description="The attack that gave it.")
     method: str = Field(description="The method that was declared beforehand.")
     confidence: float = Field(
-        description="Where the assumption holds, the outcome is wrong at most one minus this often."
+        description="Where the assumption holds, a bound exceeds the truth at most one minus this often."
     )
     trials: int = Field(description="The trials of each hypothesis of each canary.")
     attacks: tuple[AttackGate, ...] = Field(description="Each attack's bound at its share of alpha.")
-    power: Power | None = Field(description="The smallest violation that would typically be seen, if any would.")
+    power: Power | None = Field(
+        description="The smallest violation that as many trials would typically show at thresholds set for it, if any."
+    )
+    frozen_power: FrozenPower = Field(
+        description="The smallest violations that this run's own frozen thresholds would typically show."
+    )
     commitment: str = Field(description="The sha256 of the commitment that the run was held to.")
 
 
-def gate(run: Run, claimed: float) -> GateOutcome:
-    """Compare the bounds of a finished run with a claimed epsilon.
+def gate(run: Run, claimed: float, commitment_hash: str | None = None) -> GateOutcome:
+    """Verify a finished run, against the published hash where it is given, and compare it with a claimed epsilon.
+
+    A run that `verify` finds fault with is refused with what was found: nothing is gated that was altered.
+    """
+    refuse_unverified(run, commitment_hash)
+    return compare(run, claimed)
+
+
+def compare(run: Run, claimed: float) -> GateOutcome:
+    """Compare a finished run with a claimed epsilon, taking its files as they are; `gate` checks them first.
 
     Every attack is given its share of alpha from the ledger of the commitment, so with probability at least 1 - alpha
-    no bound exceeds the true epsilon: a claim that holds fails the gate at most that often.
+    no bound exceeds the true epsilon. The exact figures hold for certain, so a true claim fails at most that often.
     """
-    if not 0 <= claimed < float("inf"):
+    if not 0 <= claimed < math.inf:
         raise ConfigError(f"The claimed epsilon must be finite and at least 0, not {claimed!r}.")
     results, settings = run.results, declared(run.results)
-    if results.commitment != run.commitment_hash:
+    shares = dict(run.commitment.gate.entries)
+    if results.commitment != run.commitment_hash or not {each.attack for each in results.attacks} <= set(shares):
         raise StoreError(
             f"The results in {str(run.folder)!r} are of another commitment than the one beside them; `canarybank "
             "verify` says more."
         )
+    if not results.attacks:
+        raise StoreError(f"The run in {str(run.folder)!r} has no attack, so no claim can be held against it.")
     mechanism = Mechanism(**results.mechanism.model_dump())
-    shares = dict(run.commitment.gate.entries)
     read = tuple(_read(record, mechanism, settings, shares[record.attack]) for record in results.attacks)
     worst = max(read, key=lambda each: each.bound.epsilon)
-    ok = worst.bound.epsilon <= claimed
-    power = _power(results, mechanism, settings, claimed, min(shares.values()))
+    attained = attained_epsilon(mechanism)
+    causes = _causes(claimed, attained, read, 1 - settings.alpha)
+    power = fresh_power(results, mechanism, settings, claimed, shares)
+    own = frozen_power(results, mechanism, settings, claimed, shares)
     return GateOutcome(
-        ok=ok,
-        statement=_statement(worst, claimed, power, settings.alpha, mechanism, ok=ok)
-        + _too_small(claimed, results.epsilon, ok=ok),
+        ok=not causes,
+        causes=causes,
+        statement=_Words(claimed, results.epsilon, mechanism, settings, worst, causes, power, own).statement(),
         claimed=claimed,
         exact=results.epsilon,
+        attained=attained,
         epsilon=worst.bound.epsilon,
         attack=worst.attack,
         method=settings.method,
@@ -95,92 +134,130 @@ def gate(run: Run, claimed: float) -> GateOutcome:
         trials=settings.trials,
         attacks=read,
         power=power,
+        frozen_power=own,
         commitment=results.commitment,
     )
 
 
-def declared(results: Results) -> Settings:
-    """Return the declaration that results were made under."""
-    audit = results.audit
-    return Settings(trials=audit.trials, alpha=audit.alpha, method=Method(audit.method), seed=results.seed)
+def stated_claim(results: Results) -> float:
+    """Return the claim that results are held against unless another is given: the accountant's, or the exact one."""
+    return results.epsilon if results.audit.accounted is None else results.audit.accounted
 
 
-def recounted(record: AttackRecord) -> list[Counts]:
-    """Return an attack's counts, one entry a canary."""
-    return [Counts(**canary.counts.model_dump()) for canary in record.canaries]
+def failing_claims(runs: Mapping[str, Run]) -> tuple[str, ...]:
+    """Return a sentence for each run, by its name, whose own claim is below what is computed or measured."""
+    outcomes = {name: compare(run, stated_claim(run.results)) for name, run in runs.items()}
+    return tuple(f"{name}: {outcome.statement}" for name, outcome in outcomes.items() if not outcome.ok)
+
+
+def attained_epsilon(mechanism: Mechanism) -> float:
+    """Return the exact epsilon of one release at the largest contribution that votes can make, from below.
+
+    A user's votes are 1/k for at most k entries in all, so their norm is at most k^-1/2 and the clip of C cuts them to
+    min(C, k^-1/2). This is attained: all records of a user may vote alike. Where the clip is larger than any votes, the
+    epsilon of the clip itself is proven but never attained. Rounding in float64 is taken off, so that the figure does
+    not exceed the truth.
+    """
+    slack = max(1.0, mechanism.clip * math.sqrt(mechanism.k))
+    return one_round_epsilon(replace(mechanism, sigma=mechanism.sigma * slack)) * (1 - ROUNDING)
+
+
+def as_printed(epsilon: float) -> float:
+    """Return the least figure that is printed for an epsilon: itself, or rounded to three decimals or more.
+
+    A claim that repeats the exact epsilon as a page or a table shows it must not fail for having been rounded down.
+    """
+    return min(epsilon, *(round(epsilon, decimals) for decimals in PRINTED))
 
 
 def _read(record: AttackRecord, mechanism: Mechanism, settings: Settings, share: float) -> AttackGate:
     bound = attack_bound(recounted(record), mechanism, replace(settings, alpha=share))
-    return AttackGate(attack=record.attack, alpha=share, bound=BoundRecord.model_validate(bound))
-
-
-def _power(results: Results, mechanism: Mechanism, settings: Settings, claimed: float, share: float) -> Power | None:
-    """Return how much too small the noise must be for the strongest attack's expected bound to exceed the claim."""
-    pairs = [(record, canary) for record in results.attacks for canary in record.canaries]
-    strongest, canary = max(pairs, key=lambda pair: pair[1].mu_eff)
-    target = replace(settings, alpha=share).target(mechanism, len(strongest.canaries))
-
-    def beyond(ratio: float) -> float:
-        return _expected(mechanism, separation(canary, mechanism, ratio), target) - claimed
-
-    if canary.mu_eff <= 0 or beyond(_WIDEST) <= 0:
-        return None
-    least = 1 / _WIDEST
-    ratio = least if beyond(least) > 0 else float(brentq(lambda r: beyond(r) - 1e-9, least, _WIDEST, xtol=1e-6))
-    sigma = mechanism.sigma / ratio
-    return Power(
-        epsilon=one_round_epsilon(replace(mechanism, sigma=sigma)),
-        sigma=sigma,
-        ratio=ratio,
-        attack=strongest.attack,
-        mu_eff=canary.mu_eff,
-        separation=separation(canary, mechanism, ratio),
+    ends = (canary.supremum.lower for canary in record.canaries)
+    return AttackGate(
+        attack=record.attack,
+        alpha=share,
+        bound=BoundRecord.model_validate(bound),
+        exact=max(math.inf if end is None else end for end in ends),
     )
 
 
-def separation(canary: CanaryRecord, mechanism: Mechanism, ratio: float) -> float:
-    """Return a separation that a canary's score has at least when the noise is so many times smaller than declared.
+def _causes(claimed: float, attained: float, read: tuple[AttackGate, ...], confidence: float) -> tuple[Cause, ...]:
+    """Return everything that exceeds a claim, the trials' bounds first."""
+    shown = [
+        Cause(kind="trials", epsilon=each.bound.epsilon, attack=each.attack, confidence=confidence)
+        for each in sorted(read, key=lambda each: -each.bound.epsilon)
+        if each.bound.epsilon > claimed
+    ]
+    computed = [("mechanism", None, attained), *(("attack", each.attack, _number(each.exact)) for each in read)]
+    return (
+        *shown,
+        *(
+            Cause.model_validate({"kind": kind, "epsilon": epsilon, "attack": attack, "confidence": None})
+            for kind, attack, epsilon in computed
+            if as_printed(epsilon) > claimed
+        ),
+    )
 
-    The score's variance is that of the noise and that of other users' votes, and less noise leaves the votes as they
-    are. For weights w, contribution c and covariance S, Cauchy's inequality between w'c and the norm of w shows that
-    the separation is at least that of noise and votes alike in all directions. More noise divides it by at most as
-    much.
-    """
-    votes = max(0.0, (canary.probe_norm / canary.mu_eff) ** 2 - mechanism.noise**2)
-    with_votes = canary.probe_norm / math.hypot(mechanism.noise / ratio, math.sqrt(votes))
-    return min(canary.mu_eff * ratio, with_votes)
 
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What there is to say of an outcome."""
 
-def _expected(mechanism: Mechanism, mu: float, target: Target) -> float:
-    return best_threshold(perfect_rates(replace(mechanism, sigma=1 / mu)), target)[1]
+    claimed: float
+    exact: float
+    mechanism: Mechanism
+    settings: Settings
+    worst: AttackGate
+    causes: tuple[Cause, ...]
+    power: Power | None
+    own: FrozenPower
 
+    def statement(self) -> str:
+        """Return the outcome as a few sentences."""
+        if not self.causes:
+            power = power_text(self.own, self.power, self.mechanism)
+            return " ".join(filter(None, (self._quiet(), self._unattained(), power)))
+        kinds = {cause.kind for cause in self.causes}
+        said = [self._violation()] if "trials" in kinds else []
+        if "mechanism" in kinds:
+            said.append(
+                f"The claim is too small: this mechanism's exact epsilon, computed without trials, is "
+                f"{shown_epsilon(attained_epsilon(self.mechanism))} at delta {self.mechanism.delta:g}, and the claimed "
+                f"epsilon is {self.claimed:g}."
+            )
+        if "attack" in kinds:
+            reached = [f"{c.attack} at least {shown_epsilon(c.epsilon)}" for c in self.causes if c.kind == "attack"]
+            said.append(
+                f"The claim is too small for what attacks reach by their exact epsilon, computed without trials: "
+                f"{', '.join(reached)}."
+            )
+        return " ".join(said)
 
-def _statement(
-    worst: AttackGate, claimed: float, power: Power | None, alpha: float, mechanism: Mechanism, *, ok: bool
-) -> str:
-    found = f"the bound {worst.bound.epsilon:.3f} ({worst.attack}, {worst.bound.method})"
-    if not ok:
+    def _found(self) -> str:
+        bound = self.worst.bound
+        return f"the bound {bound.epsilon:.3f} ({self.worst.attack}, {bound.method})"
+
+    def _violation(self) -> str:
         return (
-            f"Violation: {found} exceeds the claimed epsilon {claimed:g} at confidence {1 - alpha:g}, delta "
-            f"{worst.bound.delta:g}."
+            f"Violation: {self._found()} exceeds the claimed epsilon {self.claimed:g} at confidence "
+            f"{1 - self.settings.alpha:g}, delta {self.mechanism.delta:g}."
         )
-    seen = "with these attacks and so many trials no size of violation can be named that would typically have been seen"
-    if power is not None:
-        seen = (
-            f"a true epsilon of {power.epsilon:.3f} or more, as by sigma {power.sigma:.3f} where {mechanism.sigma:g} "
-            "is declared, would typically have been seen by a run like this one, its threshold set for that sigma"
+
+    def _quiet(self) -> str:
+        return (
+            f"No violation detected at this power: {self._found()} does not exceed the claimed epsilon "
+            f"{self.claimed:g} at confidence {1 - self.settings.alpha:g}."
         )
-    return (
-        f"No violation detected at this power: {found} does not exceed the claimed epsilon {claimed:g} at confidence "
-        f"{1 - alpha:g}; {seen}."
-    )
+
+    def _unattained(self) -> str:
+        if self.claimed >= as_printed(self.exact):
+            return ""
+        return (
+            f"The claim lies below the epsilon {shown_epsilon(self.exact)} that clip and noise prove by themselves; it "
+            f"is not refuted, for votes of 1/k never reach the clip: what they attain is "
+            f"{shown_epsilon(attained_epsilon(self.mechanism))}."
+        )
 
 
-def _too_small(claimed: float, exact: float, *, ok: bool) -> str:
-    if not ok or claimed >= exact - _SLACK:
-        return ""
-    return (
-        " The claim is too small all the same: this mechanism's exact epsilon, computed without trials, is "
-        f"{exact:.3f}."
-    )
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value

@@ -1,4 +1,4 @@
-"""Say before anything runs what a run will take, and the most that it could certify."""
+"""Say before anything runs what a run will take, and what it could typically certify."""
 
 import math
 import os
@@ -66,7 +66,7 @@ class GeneratorPlan(Record):
 
 
 class Plan(Record):
-    """What a run will take, and the most that it could certify."""
+    """What a run will take, and what it could typically certify."""
 
     state: Literal["new", "resumes", "finished"] = Field(description="What stands in the folder.")
     stages: tuple[StagePlan, ...] = Field(description="Each stage, cached or new.")
@@ -106,7 +106,7 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     encoder = cached_encoder(config.encoder)
     generator = build_generator(config)
     bank_texts, notes = _bank_texts(config, generator, cache)
-    asked = _asked(config, cohorts, attacks, generator)
+    asked = _asked(config, cohorts, attacks, None if state == "finished" else generator)
     known = [*cohorts.texts, *bank_texts, *_nonces(config, cohorts, attacks, encoder.dimension)]
     missing = encoder.missing(known) + round(_YIELD * asked.calls)
     left = 0 if state == "finished" else _trials(config, settings, len(attacks)) - done

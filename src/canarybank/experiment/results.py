@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from canarybank import __version__
 from canarybank.attack import ATTACKS
 from canarybank.audit import AuditResult
-from canarybank.experiment.commitment import Commitment, LedgerRecord, Record
+from canarybank.experiment.commitment import RESULTS_LAYOUT, Commitment, LedgerRecord, Record
 from canarybank.experiment.config import AuditConfig, MechanismConfig
 from canarybank.experiment.written import PoolRecord, SimilarityRecord
 from canarybank.store import canonical_json
@@ -37,7 +37,6 @@ __all__ = [
     "schema",
 ]
 
-SCHEMA = 1
 NOT_PRIVATE = (
     "This holds statistics of the evaluation users and is not itself differentially private; "
     "keep it as you keep their data."
@@ -177,7 +176,7 @@ class SetupRecord(Record):
 class Results(Record):
     """What a run found."""
 
-    schema_version: int = Field(default=SCHEMA, description="The version of this file's layout.")
+    schema_version: int = Field(default=RESULTS_LAYOUT, description="The version of this file's layout.")
     canarybank: str = Field(default=__version__, description="The version of canarybank.")
     commitment: str = Field(description="The sha256 of the commitment under which the trials were played.")
     statement: str = Field(default=NOT_PRIVATE, description="What this file may not be taken for.")

@@ -1,7 +1,8 @@
 """Keep what audits and evolutions share as runs in a folder: the manifest, the seal, the lock, the refusals."""
 
+import contextlib
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +12,10 @@ from pydantic import ValidationError
 
 from canarybank.errors import ConfigError, IncompleteError, InputError, MissingError, StoreError
 from canarybank.experiment.commitment import Record
-from canarybank.experiment.manifest import Manifest, new_manifest
+from canarybank.experiment.manifest import Manifest, new_manifest, now
 from canarybank.experiment.origins import Resolved, differences
 from canarybank.store import (
+    altered_files,
     canonical_json,
     hash_bytes,
     hash_folder,
@@ -22,6 +24,7 @@ from canarybank.store import (
     sweep_temporaries,
     write_json,
 )
+from canarybank.store.locks import LOCK_NAME
 
 __all__ = ["MANIFEST", "RESULTS", "RunFolder", "read_document", "refuse_foreign", "refuse_other_settings"]
 
@@ -43,6 +46,10 @@ class RunFolder:
     """What to do with a run of the other kind."""
     begun: ClassVar[str]
     """The file or folder whose absence shows that a start came to nothing."""
+    strays: ClassVar[tuple[str, ...]] = ()
+    """The files that may be written in the moment in which the folder is removed."""
+    remedy: ClassVar[str]
+    """What to do about a file that a finished run has lost."""
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
@@ -53,16 +60,17 @@ class RunFolder:
         run = cls(path)
         if run.manifest.kind != cls.kind:
             found = run.manifest.kind
-            raise StoreError(f"The run in {str(path)!r} is an {found}, not an {cls.kind}; {cls.elsewhere}.")
+            raise InputError(f"The run in {str(path)!r} is an {found}, not an {cls.kind}; {cls.elsewhere}.")
         return run
 
     @classmethod
-    @contextmanager
+    @contextlib.contextmanager
     def held(cls, resolved: Resolved, folder: Path, command: str, **facts: Any) -> Iterator[Self]:
         """Hold a folder for one run: a new one, with facts for its manifest, or one under the same settings."""
-        refuse_foreign(folder)
+        refuse_foreign(folder, cls.begun)
         with lock_folder(folder, f"running {command}".strip()):
             sweep_temporaries(folder, older_than=0)
+            lock = (folder / LOCK_NAME).stat()
             is_new = not (folder / MANIFEST).exists()
             if is_new:
                 run = cls(folder)
@@ -70,6 +78,7 @@ class RunFolder:
             else:
                 run = cls.open(folder)
                 refuse_other_settings(run, resolved)
+            run.__dict__["_lock"] = lock
             try:
                 yield run
             except (ConfigError, InputError, MissingError):
@@ -88,15 +97,70 @@ class RunFolder:
         """Say whether all results are in."""
         return self.manifest.state == "finished"
 
-    def seal(self) -> str:
-        """Write the hash of every file of the run into its manifest, last of all; return the manifest's own hash."""
-        with lock_folder(self.folder, "sealing"):
-            return self.seal_held()
+    def is_source(self, name: str) -> bool:
+        """Say whether a file, by its path in the folder, is of the run itself, and not made from it by a report."""
+        raise NotImplementedError
 
-    def seal_held(self) -> str:
-        """Seal the run while its lock is held already."""
-        files = hash_folder(self.folder, skip={MANIFEST})
-        return self.write_manifest(self.manifest.model_copy(update={"files": files}))
+    def finish(self, **facts: Any) -> str:
+        """Write into the manifest, at once, that the run is finished, and the hash of every file; its lock is held."""
+        done = {"state": "finished", "finished": now(), "files": hash_folder(self.folder, skip={MANIFEST})}
+        return self.write_manifest(self.manifest.model_copy(update={**facts, **done}))
+
+    def seal(self) -> str:
+        """Write the hash of every file that a report made into the manifest; return the manifest's own hash.
+
+        The files of the run itself were sealed when it finished, and are never sealed again.
+        """
+        with lock_folder(self.folder, "sealing"):
+            self.refuse_altered()
+            sealed = {name: digest for name, digest in self.manifest.files.items() if self.is_source(name)}
+            made = hash_folder(self.folder, skip={MANIFEST, *sealed})
+            return self.write_manifest(self.manifest.model_copy(update={"files": {**made, **sealed}}))
+
+    def refuse_altered(self) -> None:
+        """Refuse a finished run whose own files are not those that it was sealed with."""
+        if not self.is_finished:
+            raise self._lacks(RESULTS)
+        sealed = {name: digest for name, digest in self.manifest.files.items() if self.is_source(name)}
+        found = [f"{name} is {what}" for name, what in altered_files(self.folder, sealed).items()]
+        if RESULTS not in sealed:
+            found.append(f"{RESULTS} is not listed in {MANIFEST}")
+        names = hash_folder(self.folder, skip={MANIFEST, *sealed})
+        found += [f"{name} was added" for name in names if self.is_source(name) and RESULTS in sealed]
+        if found:
+            raise StoreError(
+                f"The {self.noun} in {str(self.folder)!r} is not as it was sealed: {'; '.join(found[:5])}. Restore it "
+                "from a copy, or start another one in a new folder."
+            )
+
+    def require_folder(self) -> None:
+        """Refuse to go on in a folder that was removed since the run was started; put a lost manifest back.
+
+        Files of a run would otherwise be written into a folder of the same name that lacks those before them.
+        """
+        if not self._is_ours():
+            self._remove_strays()
+            raise StoreError(
+                f"The folder {str(self.folder)!r} was removed while its {self.noun} went on, so the {self.noun} ends "
+                "here and what it had done is lost. Run the same command again to start anew."
+            )
+        if not (self.folder / MANIFEST).is_file():
+            self.write_manifest(self.manifest)
+
+    def _is_ours(self) -> bool:
+        """Say whether the folder is still the one whose lock this process took."""
+        try:
+            return os.path.samestat((self.folder / LOCK_NAME).stat(), self.__dict__["_lock"])
+        except OSError:
+            return False
+
+    def _remove_strays(self) -> None:
+        """Remove what was written in the moment of the removal: it would keep the same command from starting anew."""
+        if not any((self.folder / name).exists() for name in (LOCK_NAME, MANIFEST)):
+            with contextlib.suppress(OSError):
+                for name in self.strays:
+                    (self.folder / name).unlink(missing_ok=True)
+                self.folder.rmdir()
 
     def write_manifest(self, manifest: Manifest) -> str:
         """Replace the manifest, and return the sha256 of its file."""
@@ -111,11 +175,19 @@ class RunFolder:
 
     def _due(self, name: str, kind: type[Document]) -> Document:
         if not (self.folder / name).is_file():
-            raise IncompleteError(
-                f"The {self.noun} in {str(self.folder)!r} has no {name} yet; run the same command again, and it goes "
-                "on where it stopped."
-            )
+            raise self._lacks(name)
         return read_document(self.folder / name, kind)
+
+    def _lacks(self, name: str) -> IncompleteError | StoreError:
+        """Return the error of a file that is not there yet, or not there any more."""
+        if self.is_finished:
+            return StoreError(
+                f"The {self.noun} in {str(self.folder)!r} is finished, but its {name} is missing. {self.remedy}"
+            )
+        return IncompleteError(
+            f"The {self.noun} in {str(self.folder)!r} has no {name} yet; run the same command again, and it goes on "
+            "where it stopped."
+        )
 
 
 def _no_manifest(path: Path, *others: str) -> InputError | StoreError:
@@ -127,11 +199,16 @@ def _no_manifest(path: Path, *others: str) -> InputError | StoreError:
     return InputError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; check the path.")
 
 
-def refuse_foreign(folder: Path) -> None:
-    """Refuse a folder that holds something else than a run."""
+def refuse_foreign(folder: Path, *parts: str) -> None:
+    """Refuse a folder that holds something else than a run, or parts of a run that has lost its manifest."""
     if not folder.is_dir() or (folder / MANIFEST).exists():
         return
     strange = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    if left := [name for name in strange if name in parts]:
+        raise ConfigError(
+            f"The folder {str(folder)!r} holds {left[0]!r} of a run that has lost its {MANIFEST}; put the {MANIFEST} "
+            "back, or remove the folder, or choose another one."
+        )
     if strange:
         raise ConfigError(
             f"The folder {str(folder)!r} holds {strange[0]!r} but no run; choose an empty folder or a new name."

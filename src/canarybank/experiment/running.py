@@ -26,8 +26,7 @@ from canarybank.experiment.candidates import bank_labels, gather_candidates
 from canarybank.experiment.commitment import Commitment, commit, differing_keys
 from canarybank.experiment.config import Config, EncoderConfig
 from canarybank.experiment.designs import Case, Studio, prepare_cached
-from canarybank.experiment.folder import COMMITMENT, TRIALS, Run, opened_run
-from canarybank.experiment.manifest import now
+from canarybank.experiment.folder import COMMITMENT, RESULTS, TRIALS, Run, opened_run
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.pools import Pools
 from canarybank.experiment.results import Results, SetupRecord, attack_record, headline_canary
@@ -35,12 +34,13 @@ from canarybank.experiment.roles import canaries_of, chosen_attacks, draw_roles
 from canarybank.experiment.sending import may_send_records, sending_recorded
 from canarybank.experiment.shards import ShardLog, play
 from canarybank.experiment.stage_cache import StageCache
+from canarybank.experiment.verification import refuse_unverified
 from canarybank.experiment.writers import build_generator, cached_generator
 from canarybank.experiment.written import pool_record
 from canarybank.generate import Generator
 from canarybank.mechanism import Bank, Mechanism, epsilon
 from canarybank.progress import SILENT, Progress
-from canarybank.store import canonical_json, parse_json
+from canarybank.store import canonical_json, hash_text, parse_json, write_atomic
 
 __all__ = ["Ready", "cached_encoder", "frozen_audit", "mechanism_of", "run_audit", "settings_of"]
 
@@ -67,21 +67,49 @@ def run_audit(
         committed: Called with the commitment's hash once the commitment is on disk, before the first evaluation trial.
     """
     with opened_run(resolved, Path(folder), command) as run:
-        if run.is_finished:
+        lost = _lost(run)
+        if run.is_finished and not lost:
+            refuse_unverified(run)
             return run
         work = _work(resolved, engine, progress)
         with sending_recorded(run, work.config, work.generator):
             ready = work.freeze()
+        run.require_folder()
+        if lost:
+            _restore(run, lost, work, ready)
+            return run
         commitment = _committed(run, work.commitment(ready))
         if committed is not None:
             committed(commitment.hash)
-        log = ShardLog(run.folder / TRIALS, commitment.hash)
-        run.write_results(work.evaluate(ready, commitment.hash, log))
+        log = ShardLog(run.folder / TRIALS, commitment.hash, run.require_folder)
+        results = work.evaluate(ready, commitment.hash, log)
+        run.require_folder()
+        run.write_results(results)
         stages = {"made": dict(work.cache.made), "found": dict(work.cache.found)}
-        done = {"state": "finished", "finished": now(), "commitment": commitment.hash, "stages": stages}
-        run.write_manifest(run.manifest.model_copy(update=done))
-        run.seal_held()
+        run.finish(commitment=commitment.hash, stages=stages)
     return run
+
+
+def _lost(run: Run) -> list[str]:
+    """Return which documents a finished run has lost, of those that can be made again the same to the byte."""
+    return [name for name in (COMMITMENT, RESULTS) if run.is_finished and not (run.folder / name).exists()]
+
+
+def _restore(run: Run, lost: Sequence[str], work: "_Work", ready: "Ready") -> None:
+    """Make the lost documents of a finished run again, and put them back if they are what was sealed."""
+    digest = run.manifest.commitment or ""
+    texts = {COMMITMENT: work.commitment(ready).text()}
+    if RESULTS in lost and (run.folder / TRIALS).exists():
+        texts[RESULTS] = work.evaluate(ready, digest, ShardLog(run.folder / TRIALS, digest)).text()
+    for name in lost:
+        if hash_text(texts.get(name, "")) != run.manifest.files.get(name):
+            raise StoreError(
+                f"{name} is missing from the finished run in {str(run.folder)!r}, and what is made again is another "
+                "one: the users, the bank, a model, the trials or canarybank itself changed since. Restore it from a "
+                "copy, or run the audit in another folder."
+            )
+        write_atomic(run.folder / name, texts[name])
+    refuse_unverified(run)
 
 
 def frozen_audit(resolved: Resolved, *, engine: Engine | None = None, progress: Progress = SILENT) -> "Ready":
@@ -268,6 +296,7 @@ def _committed(run: Run, made: Commitment) -> Commitment:
         run.write_commitment(made)
         return made
     kept = run.commitment
+    made = made.in_layout(kept.schema_version)
     if kept != made:
         keys = differing_keys(kept.model_dump(mode="json"), made.model_dump(mode="json"))
         raise StoreError(

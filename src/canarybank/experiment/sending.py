@@ -58,7 +58,8 @@ def sending_recorded(
     try:
         yield
     finally:
-        _write(run, before, _record(config, generator, counted=counted))
+        if run.folder.is_dir():  # a folder that was removed meanwhile stays removed
+            _write(run, before, _record(config, generator, counted=counted))
 
 
 def _record(config: Config, generator: Generator, *, counted: bool) -> GeneratorRecord:

@@ -60,8 +60,9 @@ def read_shards(path: Path) -> Played:
 class ShardLog:
     """The finished shards of a run, in a file that names the commitment they were played under."""
 
-    def __init__(self, path: Path, commitment: str) -> None:
-        self._log, self._tally = Log(path), dict[tuple[Place, bool], tuple[int, int]]()
+    def __init__(self, path: Path, commitment: str, before: Callable[[], None] = lambda: None) -> None:
+        """Open the file, or begin it; ``before`` is called before each shard is kept, and may refuse it."""
+        self._log, self._tally, self._before = Log(path), dict[tuple[Place, bool], tuple[int, int]](), before
         played = read_shards(path)
         if played.commitment is None:
             self._log.append({"commitment": commitment})
@@ -77,6 +78,7 @@ class ShardLog:
 
     def put(self, place: Place, shard: Shard, positives: int) -> None:
         """Keep a finished shard; once this returns it survives a loss of power."""
+        self._before()
         self._log.append(
             {
                 "attack": place[0],

@@ -1,28 +1,34 @@
-"""Check a finished run against its commitment: no file altered, and every claim made as it was declared.
+"""Check a finished run against its commitment, and hold it against a claim only if nothing is found.
 
 The anchor is the commitment's published hash. Whoever holds the folder could write all of it anew, manifest included,
 but not so that another commitment has that hash. The counts themselves can be checked by running the same command in
-an empty folder: its ``results.json`` must be the same to the byte.
+an empty folder: its ``results.json`` must be the same to the byte. ``docs/commitment.md`` says what this protects
+against, and against what it does not.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
+from scipy.stats import binom
 
-from canarybank.audit import Bound, Counts, attack_bound, canary_bound, pooled_bound
+from canarybank.audit import Counts, Method, Settings, canary_bound, headline, pooled_bound
+from canarybank.errors import CanarybankError, StoreError
 from canarybank.experiment.commitment import Commitment, Record
 from canarybank.experiment.folder import COMMITMENT, MANIFEST, RESULTS, TRIALS, Run
-from canarybank.experiment.gating import declared, recounted
 from canarybank.experiment.manifest import Manifest
 from canarybank.experiment.origins import decisive
-from canarybank.experiment.results import AttackRecord, BoundRecord, Results
+from canarybank.experiment.results import AttackRecord, BoundRecord, IntervalRecord, Results
 from canarybank.experiment.shards import read_shards
-from canarybank.mechanism import Mechanism
+from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.store import altered_files, hash_folder, hash_json
 
-__all__ = ["Verification", "verify"]
+__all__ = ["Verification", "declared", "recounted", "refuse_unverified", "verify"]
+
+IMPOSSIBLE = 1e-12
+"""Counts that are less likely than this under the exact rates of their rule were not drawn from them."""
 
 
 class Verification(Record):
@@ -36,19 +42,57 @@ class Verification(Record):
 
 def verify(folder: Path | str, commitment_hash: str | None = None) -> Verification:
     """Check a finished run: against the hash that was published before its trials, where that is given."""
-    run = Run.open(folder)
+    return _verified(Run.open(folder), commitment_hash)
+
+
+def refuse_unverified(run: Run, commitment_hash: str | None = None) -> None:
+    """Refuse a finished run that does not verify, with everything that was found.
+
+    What a report writes is not looked at: it is made again from the results.
+    """
+    found = _verified(run, commitment_hash, written=False).findings
+    if found:
+        raise StoreError(
+            f"The run in {str(run.folder)!r} does not verify, so nothing is reported of it. {' '.join(found)} Restore "
+            "the run from a copy, or run the audit again in another folder."
+        )
+
+
+def declared(results: Results) -> Settings:
+    """Return the declaration that results were made under."""
+    audit = results.audit
+    return Settings(trials=audit.trials, alpha=audit.alpha, method=Method(audit.method), seed=results.seed)
+
+
+def recounted(record: AttackRecord) -> list[Counts]:
+    """Return an attack's counts, one entry a canary."""
+    return [Counts(**canary.counts.model_dump()) for canary in record.canaries]
+
+
+def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) -> Verification:
     results, commitment, on_disk = run.results, run.commitment, run.commitment_hash
-    findings = [
-        *_hashes(run.manifest, results, on_disk, commitment_hash),
-        *_files(run),
-        *_settings(run.manifest, commitment),
-        *_rules(results, commitment),
-        *_counts(run, results, on_disk),
-        *_claims(results),
-    ]
+    checks = (
+        lambda: _hashes(run.manifest, results, on_disk, commitment_hash),
+        lambda: _files(run, written=written),
+        lambda: _settings(run.manifest, results, commitment),
+        lambda: _rules(results, commitment),
+        lambda: _counts(run, results, on_disk),
+        lambda: _rates(results),
+        lambda: _claims(results),
+        lambda: _ladders(results),
+    )
+    findings = [finding for check in checks for finding in _found(check)]
     return Verification(
         ok=not findings, findings=tuple(findings), notes=_notes(run, commitment_hash), commitment=on_disk
     )
+
+
+def _found(check: Callable[[], Iterator[str]]) -> list[str]:
+    """Return what a check finds; that it could not be made is a finding too."""
+    try:
+        return list(check())
+    except CanarybankError as error:
+        return [str(error)]
 
 
 def _notes(run: Run, given: str | None) -> tuple[str, ...]:
@@ -74,22 +118,29 @@ def _hashes(manifest: Manifest, results: Results, on_disk: str, given: str | Non
         yield f"{RESULTS} was made under the commitment {results.commitment}, not the one on disk."
 
 
-def _files(run: Run) -> Iterator[str]:
+def _files(run: Run, *, written: bool) -> Iterator[str]:
     listed = run.manifest.files
     for name, what in altered_files(run.folder, listed).items():
-        yield f"{name} is {what} since the run was sealed."
+        if written or run.is_source(name):
+            yield f"{name} is {what} since the run was sealed."
     for name in (COMMITMENT, RESULTS, TRIALS):
         if name not in listed:
             yield f"{MANIFEST} does not list {name}; the run was not sealed, or the list was altered."
 
 
-def _settings(manifest: Manifest, commitment: Commitment) -> Iterator[str]:
+def _settings(manifest: Manifest, results: Results, commitment: Commitment) -> Iterator[str]:
     if hash_json(decisive(manifest.config)) != commitment.settings_hash:
         yield f"The settings in {MANIFEST} are not those that were committed to."
+    for section, used in (("audit", results.audit), ("mechanism", results.mechanism)):
+        for name, value in used.model_dump(mode="json").items():
+            # A run of an older version has no setting that came later; the hash above covers all that it had.
+            committed = manifest.config.get(f"{section}.{name}", value)
+            if committed != value:
+                yield f"{section}.{name} of the results is {value}, but {committed} was committed to."
 
 
 def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
-    facts = (
+    facts: tuple[tuple[str, Any, Any], ...] = (
         ("mechanism", results.mechanism, commitment.mechanism),
         ("method", results.audit.method, commitment.method),
         ("number of trials", results.audit.trials, commitment.trials),
@@ -100,6 +151,16 @@ def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
         ("eligible population", results.setup.evaluation, commitment.eligible),
         ("list of attacks", [a.attack for a in results.attacks], [a.attack for a in commitment.attacks]),
     )
+    if commitment.schema_version > 1:
+        facts += (
+            ("exact epsilon", results.epsilon, commitment.exact),
+            (
+                "claim",
+                results.epsilon if results.audit.accounted is None else results.audit.accounted,
+                commitment.claimed,
+            ),
+            ("layout", results.schema_version, commitment.results_layout),
+        )
     for what, used, committed in facts:
         if used != committed:
             yield f"The {what} of the results is {used}, but {committed} was committed to."
@@ -107,7 +168,11 @@ def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
         used_rules = [(c.canary, c.bank_hash, c.inspected, c.threshold.value) for c in record.canaries]
         if used_rules != [(c.canary, c.bank_hash, c.inspected, c.threshold) for c in frozen.canaries]:
             yield f"The canaries, banks, positions or thresholds of {record.attack} are not those committed to."
-        if record.ledger != frozen.ledger:
+        # Layout 1 names a pooled claim without its attack.
+        entries = tuple(
+            (f"{record.attack}/pooled" if n == "pooled" else n, share) for n, share in frozen.ledger.entries
+        )
+        if record.ledger != frozen.ledger.model_copy(update={"entries": entries}):
             yield f"The alpha of {record.attack} is not split as it was committed to."
 
 
@@ -123,33 +188,57 @@ def _counts(run: Run, results: Results, on_disk: str) -> Iterator[str]:
                 yield f"The trials of {record.attack}, canary {index}, are {counts.n1:,} and {counts.n0:,} in number."
 
 
-def _claims(results: Results) -> Iterator[str]:
+def _rates(results: Results) -> Iterator[str]:
+    """Compare counts with the exact rates of the rules that gave them: no honest run of ours fails this."""
+    mechanism = Mechanism(**results.mechanism.model_dump())
     for record in results.attacks:
-        made = _Claims.of(results, record)
+        target = declared(results).target(mechanism, max(1, len(record.canaries)))
+        for index, canary in enumerate(record.canaries):
+            counts, ends = canary.counts, {"fp": _ends(canary.absent_rate), "tp": _ends(canary.eligible_rate)}
+            if target.method is Method.STRATIFIED:
+                ends["tp"] = tuple(
+                    float(target.first_rate(tpr, fpr)) for tpr, fpr in zip(ends["tp"], ends["fp"][::-1], strict=True)
+                )
+            for name, number, trials in (("fp", counts.fp, counts.n0), ("tp", counts.tp, counts.n1)):
+                low, high = ends[name]
+                if min(binom.sf(number - 1, trials, high), binom.cdf(number, trials, low)) < IMPOSSIBLE:
+                    yield (
+                        f"{number:,} of {trials:,} {name} of {record.attack}, canary {index}, cannot come from the "
+                        f"exact rate {low:.4g} to {high:.4g} of its rule: counts or rates were altered."
+                    )
+
+
+def _ends(interval: IntervalRecord) -> tuple[float, ...]:
+    low, high = (interval.lower or 0.0, 1.0 if interval.upper is None else interval.upper)
+    return low * (1 - 1e-9), min(1.0, high * (1 + 1e-9))
+
+
+def _claims(results: Results) -> Iterator[str]:
+    mechanism, settings = Mechanism(**results.mechanism.model_dump()), declared(results)
+    for record in results.attacks:
+        counts = recounted(record)
+        canaries = [canary_bound(each, mechanism, settings, len(counts)) for each in counts]
+        over_all = pooled_bound(counts, mechanism, settings)
+        made = [headline(canaries, over_all, settings), over_all, *canaries]
         shown = [record.headline, record.pooled, *(canary.bound for canary in record.canaries)]
-        if [made.headline, made.pooled, *made.canaries] != shown:
+        if [None if bound is None else BoundRecord.model_validate(bound) for bound in made] != shown:
             yield f"The bounds of {record.attack} are not those that its counts give by the declared method and level."
         if record.ladder.observed.epsilon != record.headline.epsilon:
             yield f"The observed rung of {record.attack} is not its headline."
 
 
-@dataclass(frozen=True, slots=True)
-class _Claims:
-    """The claims that an attack's counts buy, made again."""
-
-    headline: BoundRecord
-    pooled: BoundRecord | None
-    canaries: tuple[BoundRecord, ...]
-
-    @classmethod
-    def of(cls, results: Results, record: AttackRecord) -> "_Claims":
-        mechanism, settings = Mechanism(**results.mechanism.model_dump()), declared(results)
-        counts: list[Counts] = recounted(record)
-        over_all: Bound | None = pooled_bound(counts, mechanism, settings)
-        return cls(
-            headline=BoundRecord.model_validate(attack_bound(counts, mechanism, settings)),
-            pooled=None if over_all is None else BoundRecord.model_validate(over_all),
-            canaries=tuple(
-                BoundRecord.model_validate(canary_bound(each, mechanism, settings, len(counts))) for each in counts
-            ),
-        )
+def _ladders(results: Results) -> Iterator[str]:
+    """Compare the rungs above the trials with what they repeat."""
+    exact = one_round_epsilon(Mechanism(**results.mechanism.model_dump()))
+    if results.epsilon < exact * (1 - 1e-6):
+        yield f"The exact epsilon of the results is {results.epsilon:.6g}, but the mechanism's is {exact:.6g}."
+    accounted = results.epsilon if results.audit.accounted is None else results.audit.accounted
+    for record in results.attacks:
+        ladder = record.ladder
+        if (ladder.accounted.epsilon, ladder.mechanism.epsilon) != (accounted, results.epsilon):
+            yield f"The accounted or the mechanism's rung of {record.attack} is not what the results state."
+        for rung, name in ((ladder.attack, "supremum"), (ladder.rule, "rule")):
+            ends = [getattr(canary, name) for canary in record.canaries]
+            best = max(ends, key=lambda end: math.inf if end.lower is None else end.lower)
+            if (rung.low, rung.high) != (best.lower, best.upper):
+                yield f"The rung {rung.name} of {record.attack} is not that of its best canary."

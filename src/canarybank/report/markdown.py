@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from canarybank.experiment.gating import GateOutcome
+from canarybank.experiment.power import shown_epsilon
 from canarybank.report.numbers import confidence, epsilon, interval_text
 from canarybank.report.text import clean
 
@@ -50,10 +51,10 @@ def gate_markdown(outcome: GateOutcome) -> str:
     """Return a gate's outcome as Markdown, for a pull request."""
     first = outcome.attacks[0].bound
     parts = [
-        f"### Privacy audit gate: {'no violation detected at this power' if outcome.ok else 'violation detected'}",
+        f"### Privacy audit gate: {_title(outcome)}",
         outcome.statement,
         markdown_table(
-            ["attack", "bound", "share of alpha", "true positives", "false positives"],
+            ["attack", "bound", "share of alpha", "true positives", "false positives", "exact, at least"],
             [
                 (
                     plain(each.attack),
@@ -61,18 +62,27 @@ def gate_markdown(outcome: GateOutcome) -> str:
                     f"{each.alpha:.4g}",
                     f"{each.bound.counts[0]:,} of {each.bound.trials[0]:,}",
                     f"{each.bound.counts[1]:,} of {each.bound.trials[1]:,}",
+                    shown_epsilon(each.exact),
                 )
                 for each in outcome.attacks
             ],
         ),
         (
-            f"Claimed epsilon {outcome.claimed:g} at delta {first.delta:g}; method {outcome.method}, declared "
+            f"Claimed epsilon {outcome.claimed:g} at delta {first.delta:g}; exact epsilon of the mechanism "
+            f"{shown_epsilon(outcome.attained)}, computed without trials; method {outcome.method}, declared "
             f"beforehand, {confidence(outcome.confidence)} confidence over all attacks, {outcome.trials:,} trials of "
             f"each hypothesis of each canary. It assumes {first.assumption}."
         ),
         f"Commitment: `{outcome.commitment}`",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _title(outcome: GateOutcome) -> str:
+    if outcome.ok:
+        return "no violation detected at this power"
+    shown = any(cause.kind == "trials" for cause in outcome.causes)
+    return "violation detected" if shown else "the claim is too small"
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

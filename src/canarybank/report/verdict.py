@@ -1,7 +1,8 @@
 """Say in one sentence what an audit showed, and in a few more what it could have shown.
 
-The sentence never says more than the trials do: a bound above the claim is a violation, with its confidence; anything
-else is "no violation detected at this power", with that power beside it.
+The sentence never says more than the trials do: a bound above the claim is a violation, with its confidence; a claim
+below what is computed without trials is too small; anything else is "no violation detected at this power", with that
+power beside it.
 """
 
 from dataclasses import dataclass
@@ -9,14 +10,13 @@ from enum import StrEnum
 
 from canarybank.attack import ATTACKS, CanaryKind
 from canarybank.experiment.folder import Run
-from canarybank.experiment.gating import GateOutcome, gate
+from canarybank.experiment.gating import GateOutcome, compare, stated_claim
+from canarybank.experiment.power import power_text, shown_epsilon
 from canarybank.experiment.results import AttackRecord, Results
+from canarybank.mechanism import Mechanism
 from canarybank.report.numbers import confidence, epsilon, percent
 
 __all__ = ["Tone", "Verdict", "reach", "strongest", "verdict"]
-
-_SLACK = 5e-4
-"""Claims are compared to what three decimals show."""
 
 
 class Tone(StrEnum):
@@ -39,9 +39,8 @@ class Verdict:
 def verdict(run: Run) -> Verdict:
     """Return the verdict over all attacks of a run, each at its share of alpha, against what the accountant claims."""
     results = run.results
-    claim = results.epsilon if results.audit.accounted is None else results.audit.accounted
-    outcome = gate(run, claim)
-    tone = _tone(outcome, results)
+    outcome = compare(run, stated_claim(results))
+    tone = _tone(outcome)
     return Verdict(
         tone, _sentence(tone, outcome, results), (_reach_sentence(results), _power_sentence(outcome, results))
     )
@@ -59,10 +58,10 @@ def reach(attack: AttackRecord) -> float:
     return float("inf") if value is None else value
 
 
-def _tone(outcome: GateOutcome, results: Results) -> Tone:
-    if not outcome.ok:
+def _tone(outcome: GateOutcome) -> Tone:
+    if any(cause.kind == "trials" for cause in outcome.causes):
         return Tone.VIOLATION
-    return Tone.CLAIM if outcome.claimed < results.epsilon - _SLACK else Tone.QUIET
+    return Tone.QUIET if outcome.ok else Tone.CLAIM
 
 
 def _sentence(tone: Tone, outcome: GateOutcome, results: Results) -> str:
@@ -76,13 +75,23 @@ def _sentence(tone: Tone, outcome: GateOutcome, results: Results) -> str:
         )
     if tone is Tone.CLAIM:
         return (
-            f"The claim is too small: the exact epsilon of this mechanism is {epsilon(results.epsilon)}, above "
-            f"{against}, whatever trials show; these show at least {found}, with {level} confidence {over}."
+            f"The claim is too small: {_computed(outcome)}, above {against}, whatever trials show; these show at least "
+            f"{found}, with {level} confidence {over}."
         )
     return (
         f"No violation detected at this power: the largest lower bound on epsilon {over} is {found} "
         f"({outcome.attack}), against {against}, with {level} confidence."
     )
+
+
+def _computed(outcome: GateOutcome) -> str:
+    """Say which exact epsilon exceeds the claim: the mechanism's, or that of the attack that reaches furthest."""
+    computed = [cause for cause in outcome.causes if cause.kind != "trials"]
+    worst = next((cause for cause in computed if cause.kind == "mechanism"), None)
+    if worst is not None:
+        return f"the exact epsilon of this mechanism is {shown_epsilon(worst.epsilon)}"
+    worst = max(computed, key=lambda cause: float("inf") if cause.epsilon is None else cause.epsilon)
+    return f"the exact epsilon of the attack {worst.attack} is at least {shown_epsilon(worst.epsilon)}"
 
 
 def _reach_sentence(results: Results) -> str:
@@ -114,14 +123,5 @@ def _on_nonces(attack: AttackRecord) -> bool:
 
 
 def _power_sentence(outcome: GateOutcome, results: Results) -> str:
-    start = f"With {outcome.trials:,} trials of each hypothesis of each canary"
-    if outcome.power is None:
-        return (
-            f"{start}, no size of violation can be named that would typically have been seen: the claim needs more "
-            "trials or a stronger attack."
-        )
-    return (
-        f"{start}, a true epsilon of {epsilon(outcome.power.epsilon)} or more, as by noise of sigma "
-        f"{outcome.power.sigma:.3f} where {results.mechanism.sigma:g} is declared, would typically have been seen by "
-        "a run like this one, its threshold set for that sigma."
-    )
+    said = power_text(outcome.frozen_power, outcome.power, Mechanism(**results.mechanism.model_dump()))
+    return f"With {outcome.trials:,} trials of each hypothesis of each canary: {said}"

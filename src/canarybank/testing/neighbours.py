@@ -254,7 +254,7 @@ def _ticking_clock() -> Iterator[None]:
     ticks = count(0.0, 10.0)
     with (
         patch("canarybank.experiment.manifest.now", lambda: "2000-01-01T00:00:00+00:00"),
-        patch("canarybank.experiment.evolution.now", lambda: "2000-01-01T00:00:00+00:00"),
+        patch("canarybank.experiment.run_folder.now", lambda: "2000-01-01T00:00:00+00:00"),
         patch("canarybank.progress.time", SimpleNamespace(monotonic=lambda: next(ticks))),
         patch("canarybank.evolve.loop.secrets", SimpleNamespace(token_hex=lambda size: "0" * 2 * size)),
         patch("canarybank.mechanism.account.secrets", SimpleNamespace(token_hex=lambda size: "0" * 2 * size)),

@@ -39,6 +39,12 @@ def test_paraphrases_that_nobody_writes_are_named_as_left_out(world, tmp_path):
     chosen = replace(asked, resolved=resolve(flags={"attack.names": "exact"}))
     writing = replace(asked, resolved=resolve(flags={"generator.kind": "smollm2"}))
     assert [_left_out(each) for each in (built_in, chosen, writing)] == [(), (), ()]
+    server = {"generator.kind": "openai", "generator.model": "m", "generator.base_url": "http://127.0.0.1:9/v1"}
+    sending = replace(asked, resolved=resolve(flags=server))
+    assert _base(sending).config.attack.names == ("ordinary", "exact", "nonce-norm")
+    assert "set attack.send_records to true" in _left_out(sending)[0]
+    allowed = replace(asked, resolved=resolve(flags=server | {"attack.send_records": True}))
+    assert "paraphrase-mueff" in _base(allowed).config.attack.names
 
 
 def test_a_sweep_states_only_what_all_of_its_points_have(flags, tmp_path):

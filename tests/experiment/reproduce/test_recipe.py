@@ -45,6 +45,24 @@ def test_built_in_users_bring_their_encoder_bank_and_paraphrases(bare):
     assert dataset_of(config) is None
 
 
+REMOTE = {"generator.kind": "openai", "generator.model": "m", "generator.base_url": "http://127.0.0.1:9/v1"}
+
+
+def test_a_server_sees_no_record_of_the_built_in_users_without_permission(bare):
+    assert arm_a(bare(flags=REMOTE)).config.cohorts.fixed == ("embedded",)
+    assert arm_a(bare(flags=REMOTE | {"attack.send_records": True})).config.cohorts.fixed == ()
+
+
+def test_arm_b_shows_a_server_examples_of_users_with_permission_alone(bare, world, tmp_path):
+    flags = REMOTE | {"bank.labels": "talk", "attack.names": "ordinary", "cohorts.evaluation": 4}
+    asked = {"data": str(world / "users.csv"), "bank": str(world / "bank.csv"), "prompt_b": "bank-examples"}
+    with pytest.raises(ConfigError, match=r"Arm B .*would send users' records to http.*or give .* --bank-b"):
+        arm_b(bare(flags=flags, **asked))
+    assert not (tmp_path / "rep" / "examples.jsonl").exists()
+    assert arm_b(bare(flags=flags | {"attack.send_records": True}, **asked)).config.bank.examples
+    assert arm_b(bare(flags=flags, **asked, bank_b=str(world / "bank.csv"))).config.bank.examples is None
+
+
 def test_a_generator_writes_the_bank(bare, world):
     flags = {"generator.kind": "smollm2", "users.format": "csv"}
     config = arm_a(bare(flags=flags, data=str(world / "users.csv"))).config

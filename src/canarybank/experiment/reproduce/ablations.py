@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from canarybank.experiment.config import Config
+from canarybank.experiment.gating import failing_claims
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.reproduce.piece import Cell, Piece, cell
 from canarybank.experiment.reproduce.published import UNPUBLISHED
@@ -70,7 +71,10 @@ def sweep_piece(name: str, points: Sequence[Point], place: str) -> Piece:
             for record in results.attacks
         ),
         setup=setup_facts(*((results, point.resolved) for point, results in found)) | {"swept": ", ".join(keys)},
-        notes=tuple(dict.fromkeys(note for _, results in found for note in results.notes)),
+        notes=(
+            *failing_claims({point.place: point.require_run() for point in points}),
+            *dict.fromkeys(note for _, results in found for note in results.notes),
+        ),
         runs=tuple(f"{place}/{point.place}" for point in points),
     )
 

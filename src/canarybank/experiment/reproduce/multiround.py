@@ -45,7 +45,8 @@ def multiround(order: Order) -> Piece:
     return Piece(
         name="multiround",
         title="Multi-round figure: utility and privacy against the number of releases",
-        about="Mixture scores are summed over the releases, each built on its realised bank. The paper's theory stands "
+        about="Mixture scores are summed over independent releases, one over each bank of this run, held fixed. The "
+        "paper's theory stands "
         f"beside the exact one; its MAUVE and audit values are {UNPUBLISHED}. Bands hold 90% of the bounds that such "
         "trials would give.",
         shape="rounds",

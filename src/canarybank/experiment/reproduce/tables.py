@@ -8,6 +8,7 @@ from canarybank.errors import ConfigError, MissingError
 from canarybank.experiment.candidates import bank_prompt
 from canarybank.experiment.config import Config
 from canarybank.experiment.folder import Run
+from canarybank.experiment.gating import failing_claims
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.reproduce.piece import Cell, Piece, cell
 from canarybank.experiment.reproduce.published import PaperValue, encoder_values, table_values
@@ -233,6 +234,7 @@ def notes_of(*played: Played, trials: int = PAPER["audit.trials"], by_encoder: b
     stated = [
         setup_notes(each.results.setup, each.resolved.config, trials=trials, by_encoder=by_encoder) for each in played
     ]
-    notes = [note for each in stated for note in each]
+    notes = [*failing_claims({each.place: each.run for each in played})]
+    notes += [note for each in stated for note in each]
     notes += [note for each in played for note in each.results.notes]
     return tuple(dict.fromkeys(notes))
