@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ _PAIR_WEIGHT = 0.25
 class HashingEncoder:
     """An encoder for tests: deterministic unit vectors from hashed words."""
 
+    isolated: ClassVar[bool] = True
     dimension: int = 64
 
     def __post_init__(self) -> None:

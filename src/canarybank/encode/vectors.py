@@ -34,6 +34,8 @@ _SINGLE = np.finfo(np.float32)
 class GivenVectors:
     """An encoder that looks texts up in a file of vectors."""
 
+    isolated = True
+
     def __init__(self, path: Path | str) -> None:
         path = Path(path).expanduser()
         if not path.is_file():

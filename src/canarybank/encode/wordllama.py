@@ -33,6 +33,7 @@ class WordLlamaEncoder:
     name = "wordllama"
     dimension = _DIMENSION
     block = 4096
+    isolated = True
 
     def __init__(self) -> None:
         package, model = _load()
