@@ -35,6 +35,8 @@ lint: $(VENV)/.test  ## ruff, import-linter and mypy
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
+# A worker has a core to itself: more threads in each only wait for one another.
+test: export OMP_NUM_THREADS = 1
 test: lint  ## lint, types and all tests
 	@tools/install-chromium || true
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"

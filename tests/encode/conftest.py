@@ -1,11 +1,11 @@
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from canarybank.encode import HashingEncoder
+from canarybank.encode import Encoder, HashingEncoder
 
 LOOPBACK = ("127.", "::1", "localhost")
 
@@ -77,3 +77,27 @@ def messages() -> list[str]:
         "¿Qué? 😀 naïve café — “quotes”",
         "word " * 300,
     ]
+
+
+@pytest.fixture
+def moved_texts() -> Callable[..., list[str]]:
+    """Return a check of the promise ``isolated``: it gives the texts whose vector depends on more than the text.
+
+    Every text is encoded alone, then among others: in random company, order and number, with repetitions and
+    strangers. Vectors are compared by their bytes.
+    """
+
+    def check(encoder: Encoder, texts: Sequence[str], *, rounds: int = 6, seed: int = 0) -> list[str]:
+        rng = np.random.default_rng(seed)
+        alone = {text: encoder.encode([text])[0].tobytes() for text in texts}
+        moved = set()
+        for _ in range(rounds):
+            company = [str(text) for text in rng.choice(np.array(texts, object), size=rng.integers(2, len(texts) + 1))]
+            for _ in range(rng.integers(0, 3)):
+                stranger = " ".join(str(number) for number in rng.integers(0, 999, size=rng.integers(1, 60)))
+                company.insert(int(rng.integers(0, len(company) + 1)), stranger)
+            among = encoder.encode(company)
+            moved |= {t for t, v in zip(company, among, strict=True) if alone.get(t, v.tobytes()) != v.tobytes()}
+        return sorted(moved)
+
+    return check

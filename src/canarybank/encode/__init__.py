@@ -4,7 +4,7 @@ from canarybank.encode.cache import ShelfUsage, VectorCache
 from canarybank.encode.cached import CachedEncoder, encode_blocks
 from canarybank.encode.hashing import HashingEncoder
 from canarybank.encode.load import ENCODERS, load_encoder
-from canarybank.encode.protocol import Encoder, Precision, unit_vectors
+from canarybank.encode.protocol import Encoder, Precision, is_isolated, unit_vectors
 from canarybank.encode.sentence import SentenceEncoder
 from canarybank.encode.vectors import GivenVectors
 from canarybank.encode.wordllama import WordLlamaEncoder
@@ -21,6 +21,7 @@ __all__ = [
     "VectorCache",
     "WordLlamaEncoder",
     "encode_blocks",
+    "is_isolated",
     "load_encoder",
     "unit_vectors",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from canarybank.encode.cache import VectorCache
-from canarybank.encode.protocol import Encoder, Vectors, check_texts
+from canarybank.encode.protocol import Encoder, Vectors, check_texts, is_isolated
 from canarybank.encode.shelf import Shelf, text_keys
 from canarybank.errors import StoreError
 from canarybank.progress import SILENT, Progress
@@ -63,6 +63,11 @@ class CachedEncoder:
     def fingerprint(self) -> str:
         """Return the fingerprint of the encoder behind the cache."""
         return self.encoder.fingerprint
+
+    @property
+    def isolated(self) -> bool:
+        """Return whether a vector depends on its own text alone, as the encoder behind the cache says."""
+        return is_isolated(self.encoder)
 
     def missing(self, texts: Sequence[str]) -> int:
         """Return how many different texts the cache lacks, without encoding any."""

@@ -29,6 +29,7 @@ _PAIR_WEIGHT = 0.25
 class HashingEncoder:
     """An encoder for tests: deterministic unit vectors from hashed words."""
 
+    isolated: ClassVar[bool] = True
     dimension: int = 64
     isolated: ClassVar[bool] = True
 

@@ -24,10 +24,12 @@ def load_encoder(
     device: str | None = None,
     batch_size: int | None = None,
     precision: Precision | str = Precision.FLOAT32,
+    isolated: bool = False,
 ) -> Encoder:
     """Load one of ``ENCODERS``, a npz or parquet file of vectors, or a sentence-transformers model by folder or name.
 
-    Device, batch size and precision concern models that run on torch; left out, the device is the best one here.
+    Device, batch size, precision and isolation concern models that run on torch. Left out, the device is the best one
+    here. ``isolated=True`` gives vectors that depend on their own text alone, to the bit; see ``SentenceEncoder``.
     """
     name = str(name)
     if name in {"wordllama", "hashing"} or is_vector_file(name):
@@ -37,7 +39,7 @@ def load_encoder(
             )
         return _light(name)
     _refuse_typo(name)
-    return SentenceEncoder(name, device=device, batch_size=batch_size, precision=precision)
+    return SentenceEncoder(name, device=device, batch_size=batch_size, precision=precision, isolated=isolated)
 
 
 def is_vector_file(name: str) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canarybank.errors import InputError
 
-__all__ = ["Encoder", "Precision", "Vectors", "check_texts", "readable", "unit_vectors"]
+__all__ = ["Encoder", "Precision", "Vectors", "check_texts", "is_isolated", "readable", "unit_vectors"]
 
 Vectors = NDArray[np.float32]
 
@@ -19,8 +19,13 @@ class Encoder(Protocol):
     """Anything that turns texts into unit vectors.
 
     The fingerprint is the sha256 of all that decides the vectors: encoders with one fingerprint give the same vectors
-    to within the tolerance that their module states, so they share a cache. An encoder may also have an attribute
-    ``block``, the number of texts in one call that suits it (1,024 where there is none).
+    to within the tolerance that their module states, so they share a cache. An encoder may also have two attributes:
+
+    - ``block``, the number of texts in one call that suits it (1,024 where there is none);
+    - ``isolated``, True where a vector depends on its own text alone: no bit of it changes with the other texts of a
+      call, their order or number, or with what was encoded before. Read it with ``is_isolated``. A release from real
+      users needs it: otherwise one user's texts can move the votes of all others, and the sensitivity is not what the
+      accountant assumes. The fingerprint of such an encoder covers all that decides the bits.
     """
 
     @property
@@ -37,6 +42,11 @@ class Encoder(Protocol):
 
     def encode(self, texts: Sequence[str], /) -> Vectors:
         """Return one float32 unit vector a text, in order."""
+
+
+def is_isolated(encoder: Encoder) -> bool:
+    """Return whether an encoder promises that a vector depends on its own text alone, to the bit."""
+    return bool(getattr(encoder, "isolated", False))
 
 
 class Precision(StrEnum):

@@ -12,9 +12,18 @@ that share a cache, none do: a cached vector is fixed once it is written, and a 
 
 The fingerprint covers the sha256 of weights, tokenizer and configurations, the precision, and the major version of
 sentence-transformers. The device is left out: its effect is of the same size as that of batch-mates.
+
+That is good enough for an audit, which is a simulation. A release from real users needs more: one user's texts must
+not move a bit of another's vectors. So an *isolated* encoder gives every text a forward pass of its own, at its own
+length and without padding, on one thread: a product of matrices is split by their shapes and by the number of threads,
+and with both fixed by the text alone, so is the order of every sum. Its fingerprint says so, and covers what else
+decides the bits (exact versions, the kind of device, the processor): in the cache its vectors lie apart, and none that
+was encoded in a batch, by other software or on another processor is ever taken for one of its own.
 """
 
 import contextlib
+import os
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -37,10 +46,23 @@ TOLERANCE: Mapping[Precision, float] = MappingProxyType(
 _BATCH = {"cpu": 32}
 _ACCELERATOR_BATCH = 256
 _CALL_BATCHES = 8
+_BLOCK_ISOLATED = 256
+_DECISIVE_PACKAGES = ("sentence-transformers", "tokenizers", "torch", "transformers")
+_DECISIVE_VARIABLES = ("ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS")
+_DECISIVE_VARIABLES += ("ONEDNN_MAX_CPU_ISA",)
 
 
 class SentenceEncoder:
-    """A sentence-transformers model as an encoder."""
+    """A sentence-transformers model as an encoder.
+
+    Args:
+        model: A short name, a folder, or a name on the hub.
+        device: Where to compute; left out, the best device here.
+        batch_size: How many texts share a forward pass. An isolated encoder takes one, whatever is given.
+        precision: The number format to compute in.
+        isolated: Whether a vector is to depend on its own text alone, to the bit. It takes longer: `make bench`
+            prints how much.
+    """
 
     def __init__(
         self,
@@ -49,6 +71,7 @@ class SentenceEncoder:
         device: str | None = None,
         batch_size: int | None = None,
         precision: Precision | str = Precision.FLOAT32,
+        isolated: bool = False,
     ) -> None:
         if batch_size is not None and batch_size < 1:
             raise InputError(f"A batch needs at least one text, not {batch_size}.")
@@ -58,27 +81,51 @@ class SentenceEncoder:
         self.device = pick_device(device)
         if self.device == "cpu":
             check_half_precision(self.precision)
-        self.batch_size = batch_size or _BATCH.get(self.device, _ACCELERATOR_BATCH)
-        self.block = _CALL_BATCHES * self.batch_size
+        self.isolated = isolated
+        self.batch_size = 1 if isolated else batch_size or _BATCH.get(self.device, _ACCELERATOR_BATCH)
+        self.block = _BLOCK_ISOLATED if isolated else _CALL_BATCHES * self.batch_size
         self._model = _load(model, folder, self.device, self.precision)
         self.dimension = self.encode(["dimension"]).shape[1]
-        self.fingerprint = _fingerprint(folder, self.precision)
+        self.fingerprint = _fingerprint(folder, self.precision, self._bits() if isolated else {})
 
     def encode(self, texts: Sequence[str], /) -> Vectors:
         """Return one float32 unit vector a text, in order; batches are of texts of like length."""
         checked = readable(check_texts(texts))
         if not checked:
             return np.empty((0, self.dimension), dtype=np.float32)
+        if self.isolated:
+            return unit_vectors(self._one_by_one(checked))
         order = np.argsort(self._lengths(checked), kind="stable")[::-1]
         batches = [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
-        tensors = [self._batch([checked[position] for position in batch]) for batch in batches]
+        tensors = [self._forward([checked[at] for at in batch], len(batch)) for batch in batches]
         vectors = np.empty((len(checked), tensors[0].shape[1]), dtype=np.float32)
         for batch, tensor in zip(batches, tensors, strict=True):
             vectors[batch] = tensor.float().cpu().numpy()
         return unit_vectors(vectors)
 
-    def _batch(self, texts: list[str]) -> Any:
-        return self._model.encode(texts, batch_size=len(texts), show_progress_bar=False, convert_to_tensor=True)
+    def _one_by_one(self, texts: list[str]) -> Vectors:
+        """Return the vectors of texts, each from a forward pass of its own on one thread."""
+        torch = _torch()
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            vectors: Vectors = self._forward(texts, 1).float().cpu().numpy()
+        finally:
+            torch.set_num_threads(threads)
+        return vectors
+
+    def _forward(self, texts: list[str], batch_size: int) -> Any:
+        return self._model.encode(texts, batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True)
+
+    def _bits(self) -> dict[str, Any]:
+        """Return what decides the last bits of a text's vector beside the text and the model."""
+        return {
+            "isolated": True,
+            "device": self.device.partition(":")[0],
+            "packages": {name: version(name) for name in _DECISIVE_PACKAGES},
+            "processor": _processor(),
+            "variables": {name: os.environ.get(name) for name in _DECISIVE_VARIABLES},
+        }
 
     def _lengths(self, texts: list[str]) -> list[int]:
         """Return how long each text is: on a CPU in tokens, for there padding costs more than counting them does."""
@@ -169,7 +216,15 @@ def _no_loading_bar() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _fingerprint(folder: Path, precision: Precision) -> str:
+def _processor() -> list[str]:
+    """Return the name of the processor and what it can do: libraries choose their kernels by both."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+        return [line for line in lines if line.startswith(("vendor_id", "cpu family", "model", "flags", "Features"))]
+    return [platform.machine(), platform.processor()]
+
+
+def _fingerprint(folder: Path, precision: Precision, bits: Mapping[str, Any]) -> str:
     try:
         library = version("sentence-transformers").split(".")[0]
     except PackageNotFoundError:
@@ -181,5 +236,6 @@ def _fingerprint(folder: Path, precision: Precision) -> str:
             "files": model_hashes(folder),
             "precision": precision.value,
             "library": library,
+            **bits,
         }
     )

@@ -36,6 +36,8 @@ _ODD = (KeyError, NotImplementedError, RuntimeError, SyntaxError, MemoryError, O
 class GivenVectors:
     """An encoder that looks texts up in a file of vectors."""
 
+    isolated = True
+
     def __init__(self, path: Path | str) -> None:
         path = Path(path).expanduser()
         require_file(path, "file of vectors")

@@ -135,9 +135,18 @@ def settings_of(config: Config) -> Settings:
     )
 
 
-def cached_encoder(config: EncoderConfig, progress: Progress = SILENT) -> CachedEncoder:
-    """Return the encoder that a configuration names, behind the vector cache."""
-    encoder = load_encoder(config.name, device=config.device, batch_size=config.batch_size, precision=config.precision)
+def cached_encoder(config: EncoderConfig, progress: Progress = SILENT, *, isolated: bool = False) -> CachedEncoder:
+    """Return the encoder that a configuration names, behind the vector cache.
+
+    With ``isolated`` a vector depends on its own text alone, to the bit, as a release from real users needs it.
+    """
+    encoder = load_encoder(
+        config.name,
+        device=config.device,
+        batch_size=config.batch_size,
+        precision=config.precision,
+        isolated=isolated,
+    )
     return CachedEncoder(encoder, VectorCache(), progress=progress)
 
 
