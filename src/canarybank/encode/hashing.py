@@ -31,7 +31,6 @@ class HashingEncoder:
 
     isolated: ClassVar[bool] = True
     dimension: int = 64
-    isolated: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.dimension < 1:

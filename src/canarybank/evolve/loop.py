@@ -77,6 +77,13 @@ def evolve(
     a resume never repeats a release. Together the releases are (epsilon, delta + slack)-private for adding or removing
     one user, by ``Evolution.spent``; a release that would pass ``budget``, or that ``account`` cannot pay, is not made,
     and ``BudgetError`` is raised. Without an account other runs over the same people add to that epsilon.
+
+    A run is real unless ``insecure_seed`` is given. A real run promises that its folder and all that it returns are
+    functions of public inputs and of noisy releases, for these ``users`` as they are. How they were chosen is up to
+    you: each user's records must follow from that user's data alone. Do not cut users to a length that depends on other
+    users, do not drop one user because another one came, and encode their texts with an isolated encoder
+    (``canarybank.encode.is_isolated``). Take every other argument from public knowledge, and publish no count of the
+    users. ``canarybank evolve`` does all of this for you; ``docs/threat-model.md`` says what is promised.
     """
     plan = Plan(mechanism, rounds, keep, new, feedback, taking, cap, budget, seed, insecure_seed, noise, account)
     with Run(users, start, plan, encoder, generator, probes=probes, folder=folder, progress=progress) as run:

@@ -77,8 +77,8 @@ def _set_real(config: Config, cache: StageCache, progress: Progress, generator: 
     The bank comes first, so that an encoder or generator that does not work fails on public texts, with its own words.
     The encoder shows no progress: how many texts its cache lacks depends on the users' own.
     """
-    encoder = cached_encoder(config.encoder)
-    require_isolated(encoder.encoder)
+    encoder = cached_encoder(config.encoder, isolated=True)
+    require_isolated(encoder)
     mechanism = spending_mechanism(config)
     candidates = gather_candidates(config.bank, config.users, generator, cache, progress=progress)
     with progress.step("encoding the bank"):

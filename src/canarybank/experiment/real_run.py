@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
-from canarybank.encode import CachedEncoder, Encoder
+from canarybank.encode import CachedEncoder, Encoder, is_isolated
 from canarybank.encode.load import is_vector_file
 from canarybank.encode.protocol import Vectors
 from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
@@ -77,7 +77,7 @@ def _refusals(config: Config) -> Iterator[str]:
 
 def require_isolated(encoder: Encoder) -> None:
     """Refuse an encoder whose vector of one text depends on the texts beside it: one user could move another's."""
-    if not getattr(encoder, "isolated", False):
+    if not is_isolated(encoder):
         raise ConfigError(
             f"The encoder {encoder.name} cannot be used in a real run: its vector of a text depends on the texts that "
             f"are encoded with it. Set encoder.name to another, such as wordllama. {_INSTEAD}"
