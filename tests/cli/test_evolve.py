@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -90,3 +91,37 @@ def test_a_seed_is_stamped_on_every_line(cli, own, tmp_path):
     cli("evolve", own, *SMALL, "--insecure-seed", 4)
     lines = (tmp_path / "runs" / "own" / "population.jsonl").read_text().splitlines()
     assert {json.loads(line)["insecure_seed"] for line in lines} == {4}
+
+
+def test_an_account_is_shown_and_what_it_cannot_pay_fails(cli, own, tmp_path):
+    opened = cli("budget", "open", "people.log", "--population", "mice", "--epsilon", 17, "--q", 0.5, "--sigma", 0.5)
+    assert opened.code == 0, opened.err
+    left = cli("budget", "people.log", "--json").document["left"]
+    words = ("evolve", own, *SMALL, "--evolve.account", "people.log", "--evolve.rounds", left + 1)
+    outcome = cli(*words)
+    assert outcome.code == 2
+    assert "cannot pay another release" in outcome.err
+    assert f"{left} of {left + 1} rounds" in outcome.out
+    assert "mice" in outcome.out
+    page = (tmp_path / "runs" / "own" / "report.html").read_text()
+    assert "A budget account paid for the releases" in page
+    assert "mice" in page
+    document = cli("budget", "people.log", "--json").document
+    assert (document["left"], document["releases"]) == (0, left)
+
+
+def test_the_slack_and_what_the_epsilon_covers_are_printed(cli, own, tmp_path):
+    outcome = cli("evolve", own, *SMALL)
+    assert "at delta 1e-05 + " in outcome.out
+    assert "at delta 1e-05 + " in outcome.err
+    assert "this run alone" in outcome.out
+    page = (tmp_path / "runs" / "own" / "report.html").read_text()
+    assert "covers this run alone" in page
+    assert "discrete Gaussian, exact, by OpenDP" in page
+
+
+def test_missing_opendp_is_exit_code_3(cli, own, monkeypatch):
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    outcome = cli("evolve", own, *SMALL)
+    assert outcome.code == 3
+    assert "pip install 'canarybank[opendp]'" in outcome.err

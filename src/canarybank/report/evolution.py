@@ -160,6 +160,8 @@ def _delta(results: EvolutionResults) -> str:
 def _noise(results: EvolutionResults) -> str:
     if results.insecure_seed is not None:
         return "floating point, from a seed: a simulation"
+    if results.rounds and not results.rounds[-1].slack:
+        return "floating point, by an earlier version that stated no slack"
     return {"discrete": "discrete Gaussian, exact, by OpenDP", "float": "floating point"}[results.evolve.noise]
 
 
