@@ -28,7 +28,6 @@ COMMON_KEYS = (
     "evolve.users",
     "evolve.budget",
     "evolve.account",
-    "evolve.noise",
     "evolve.reference",
     "evolve.audit",
     "evolve.insecure_seed",
