@@ -5,6 +5,7 @@ from typing import Any
 
 from canarybank.experiment.evolution import EvolutionRun
 from canarybank.experiment.evolution_results import EvolutionResults, PrefixRecord
+from canarybank.mechanism import delta_text
 from canarybank.report.evolution_figures import epsilon_figure, utility_figure
 from canarybank.report.numbers import epsilon
 from canarybank.report.page import page_of
@@ -144,11 +145,6 @@ def _facts(results: EvolutionResults, config: dict[str, Any]) -> list[tuple[str,
         held = f"{reference.reference_users:,} users with {reference.reference_records:,} records, for utility alone"
         facts.append(("Held out", held))
     return facts
-
-
-def delta_text(delta: float, slack: float) -> str:
-    """Say at which delta an epsilon is stated: that of ideal noise, and what its arithmetic adds."""
-    return f"delta {delta:g}{f' + {slack:.2g}' if slack else ''}"
 
 
 def _delta(results: EvolutionResults) -> str:
