@@ -1,9 +1,11 @@
 import json
 import shutil
+import sys
 
 import pytest
 
 from canarybank.generate import ScriptedGenerator
+from canarybank.mechanism import Mechanism, epsilon
 from canarybank.store import hash_folder
 
 WORDS = ("cat", "dog", "sun", "rain", "soup", "bread", "walk", "run", "blue", "green", "tall", "sad", "music", "train")
@@ -180,3 +182,36 @@ def test_what_an_audited_evolution_claims_is_said_to_be_about_fixed_banks(cli, o
     assert "of independent releases over this run's banks, held fixed" in " ".join(outcome.out.split())
     page = (tmp_path / "runs" / "own" / "report.html").read_text()
     assert "one independent release over each of these banks, held fixed" in page
+
+
+def test_an_account_is_shown_and_what_it_cannot_pay_fails(cli, own, tmp_path):
+    budget = epsilon(Mechanism(sigma=0.5, q=0.5)) + 1e-6
+    committed = ("--epsilon", budget, "--q", 0.5, "--sigma", 0.5)
+    assert cli("budget", "open", "people.log", "--population", "mice", *committed).code == 0
+    outcome = cli("evolve", own, *SMALL, "--evolve.account", "people.log")
+    assert outcome.code == 2
+    assert "cannot pay another release" in outcome.err
+    assert "1 of 2 rounds" in outcome.out
+    assert "mice" in outcome.out
+    page = (tmp_path / "runs" / "own" / "report.html").read_text()
+    assert "A budget account paid for the releases" in page
+    assert "mice" in page
+    document = cli("budget", "people.log", "--json").document
+    assert (document["left"], document["releases"]) == (0, 1)
+
+
+def test_the_slack_and_what_the_epsilon_covers_are_printed(cli, own, tmp_path):
+    outcome = cli("evolve", own, *SMALL)
+    assert "at delta 1e-05 + " in outcome.out
+    assert "at delta 1e-05 + " in outcome.err
+    assert "this run alone" in outcome.out
+    page = (tmp_path / "runs" / "own" / "report.html").read_text()
+    assert "covers this run alone" in page
+    assert "discrete Gaussian, exact, by OpenDP" in page
+
+
+def test_missing_opendp_is_exit_code_3(cli, own, monkeypatch):
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    outcome = cli("evolve", own, *SMALL)
+    assert outcome.code == 3
+    assert "pip install 'canarybank[opendp]'" in outcome.err

@@ -12,25 +12,34 @@ import numpy as np
 import pytest
 
 from canarybank.evolve import Evolution
+from canarybank.mechanism import Account
 from canarybank.store import Log, hash_array
 
 # One process imports once and forks a child for each moment; the child dies by SIGKILL before the n-th call that
 # changes a disk. A second child resumes the run. Each child leaves its own folder behind, for the test to look at.
 SCRIPT = textwrap.dedent(
     """
-    import importlib.util, itertools, os, pathlib, signal, sys
+    import importlib.util, itertools, os, pathlib, shutil, signal, sys
 
     specification = importlib.util.spec_from_file_location("conftest", sys.argv[1])
     conftest = importlib.util.module_from_spec(specification)
     sys.modules["conftest"] = conftest
     specification.loader.exec_module(conftest)
     from canarybank.evolve import evolve
+    from canarybank.mechanism import Account, epsilon
     import polars
     base, seed, stride = pathlib.Path(sys.argv[2]), (int(sys.argv[3]) if sys.argv[3] else None), int(sys.argv[4])
 
-    def work(folder):
+    def work(folder, account=None):
         world = conftest.World(start=conftest.World.start[:8])
-        return evolve(*world.arguments, 2, keep=world.keep, new=2, insecure_seed=seed, folder=folder)
+        settings = {"keep": world.keep, "new": 2, "insecure_seed": seed, "folder": folder, "account": account}
+        return evolve(*world.arguments, 2, **settings)
+
+    def opened(path):
+        # It pays for the two releases of the run and for no third.
+        mechanism = conftest.World.mechanism
+        budget = epsilon(mechanism, 2) + 1e-6
+        return Account.open(path, "people", budget=budget, q=mechanism.q, sigma=mechanism.sigma).path
 
     def armed(moment):
         left = [moment]
@@ -62,24 +71,25 @@ SCRIPT = textwrap.dedent(
     work(None)  # The accountant's figures are in memory from here on.
     for moment in itertools.count(step=stride):
         folder = base / f"{moment:04d}"
+        account = opened(base / f"{moment:04d}.account")
         def killed():
             armed(moment)
-            work(folder)
+            work(folder, account)
         code = child(killed)
         if code == 0:
             break
         assert code == -signal.SIGKILL, code
         if folder.exists():
-            import shutil
             shutil.copytree(folder, base / f"{moment:04d}-dead")
-        assert child(lambda: work(folder)) == 0, moment
+        shutil.copy(account, f"{account}-dead")
+        assert child(lambda: work(folder, account)) == 0, moment
     print(moment)
     """
 )
 
 
-# A seeded run is killed at every moment; a real one, which takes the same steps, at every third.
-SEEDED, REAL = ("3", 1), ("", 3)
+# Both are killed at every moment; a real run has more of them, for it debits an account and seals there too.
+SEEDED, REAL = ("3", 1), ("", 1)
 
 
 @pytest.fixture(scope="module", params=[SEEDED, REAL], ids=["seeded", "real"])
@@ -140,6 +150,25 @@ def test_no_release_was_durable_before_its_entry(killed: list[Path]) -> None:
 def test_no_remnant_of_another_draw_lies_beside_a_release(killed: list[Path]) -> None:
     for folder in killed:
         assert not list(folder.glob("rounds/*/.release*")), folder.name
+
+
+@pytest.mark.parametrize("killed", [REAL], indirect=True, ids=["real"])
+def test_every_debit_is_kept_used_once_and_sealed_with_the_one_release(killed: list[Path]) -> None:
+    kept = 0
+    for folder in killed:
+        debits = Account(folder.with_suffix(".account")).debits
+        assert [debit.round for debit in debits] == [0, 1], folder.name
+        assert len({debit.run for debit in debits}) == 1
+        assert {debit.round: debit.seal for debit in debits} == {
+            t: hash_array(release) for t, release in releases(folder).items()
+        }
+    for folder in killed[:-1]:
+        dead = folder.with_name(f"{folder.name}.account-dead")
+        before, after = Account(dead).debits, Account(folder.with_suffix(".account")).debits
+        assert [(d.run, d.round, d.bank) for d in before] == [(d.run, d.round, d.bank) for d in after[: len(before)]]
+        assert {d.round for d in before} >= set(releases(folder.with_name(f"{folder.name}-dead")))
+        kept += sum(debit.seal is None for debit in before)
+    assert kept > 5  # moments between a debit and its seal
 
 
 @pytest.mark.parametrize("killed", [SEEDED], indirect=True, ids=["seeded"])

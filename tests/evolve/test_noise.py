@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from canarybank.errors import InputError, MissingError
 from canarybank.evolve import evolve, find_noise
 from canarybank.evolve.noise import CELL_BITS, FLOAT_VARIATION
-from canarybank.mechanism import Grid, Mechanism, delta_slack, one_round_delta
+from canarybank.mechanism import Grid, Mechanism, delta_slack, epsilon, one_round_delta
 
 SCALE = Grid.of(Mechanism(sigma=1.3)).scale
 
@@ -51,7 +51,16 @@ def test_entries_add_up_and_the_grid_makes_the_variation_small() -> None:
     assert find_noise("float").variation(grid, 2048) == 2048 * FLOAT_VARIATION > noise.variation(grid, 2048)
 
 
-def discrete_delta(scale: int, radius: int, q: float, epsilon: float) -> float:
+@pytest.mark.parametrize(("name", "slack"), [("discrete", "1.3e-09"), ("float", "5.9e-06")])
+def test_the_figures_of_the_documentation_are_these(name: str, slack: str) -> None:
+    mechanism = Mechanism(sigma=1.1088)
+    variation = 6 * find_noise(name).variation(Grid.of(mechanism), 2048)
+    assert f"{delta_slack(epsilon(mechanism, 6), variation):.1e}" == slack
+    page = (Path(__file__).parents[2] / "docs" / "mathematics.md").read_text()
+    assert slack.replace("e-0", "e-") in page
+
+
+def discrete_delta(scale: int, radius: int, q: float, at: float) -> float:
     """Return the exact delta of one coordinate's discrete release, a user moving it by ``radius``, either way round."""
     reach = np.arange(-16 * scale - radius, 16 * scale + radius + 1)
     without = np.exp(-(reach**2) / (2 * scale**2))
@@ -59,7 +68,7 @@ def discrete_delta(scale: int, radius: int, q: float, epsilon: float) -> float:
     without, moved = without / without.sum(), moved / moved.sum()
     eligible = (1 - q) * without + q * moved
     pairs = ((eligible, without), (without, eligible))
-    return max(np.maximum(p - math.exp(epsilon) * r, 0).sum() for p, r in pairs)
+    return max(np.maximum(p - math.exp(at) * r, 0).sum() for p, r in pairs)
 
 
 @pytest.mark.parametrize("scale", [2, 3, 4, 8])
@@ -67,21 +76,21 @@ def test_the_slack_covers_what_the_discrete_law_costs_more(scale: int) -> None:
     # Scale and radius are equal, so sigma is 1. Without its slack the accountant's delta is too small somewhere.
     stated = find_noise("discrete").per_entry(float(scale))
     excess = []
-    for epsilon in np.linspace(0.05, 4, 80):
-        ideal = one_round_delta(Mechanism(sigma=1.0, q=0.3), epsilon)
-        exact = discrete_delta(scale, scale, 0.3, epsilon)
-        assert exact <= ideal + delta_slack(epsilon, stated)
+    for at in np.linspace(0.05, 4, 80):
+        ideal = one_round_delta(Mechanism(sigma=1.0, q=0.3), at)
+        exact = discrete_delta(scale, scale, 0.3, at)
+        assert exact <= ideal + delta_slack(at, stated)
         excess.append(exact - ideal)
     assert max(excess) > 1e-12
 
 
 def test_the_slack_is_the_hockey_stick_of_two_moved_laws() -> None:
     # Two laws with exactly delta at epsilon, each moved by the variation in the worst direction.
-    epsilon, moved = 0.7, 1e-3
+    at, moved = 0.7, 1e-3
     p, q = np.array([0.6, 0.4]), np.array([0.25, 0.75])
-    delta = p[0] - math.exp(epsilon) * q[0]
-    worse = (p[0] + moved) - math.exp(epsilon) * (q[0] - moved)
-    assert worse == pytest.approx(delta + delta_slack(epsilon, moved), rel=1e-12)
+    delta = p[0] - math.exp(at) * q[0]
+    worse = (p[0] + moved) - math.exp(at) * (q[0] - moved)
+    assert worse == pytest.approx(delta + delta_slack(at, moved), rel=1e-12)
     assert delta_slack(1e6, 1e-9) == 1.0
     assert delta_slack(3.0, 0.0) == 0.0
 

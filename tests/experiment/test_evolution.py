@@ -1,13 +1,22 @@
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
 
-from canarybank.errors import ConfigError, DataError, GenerationError, IncompleteError, InputError, StoreError
+from canarybank.errors import (
+    ConfigError,
+    DataError,
+    GenerationError,
+    IncompleteError,
+    InputError,
+    MissingError,
+    StoreError,
+)
 from canarybank.evolve import Evolution
 from canarybank.experiment import EvolutionRun, Run, resolve, run_audit, run_evolution
-from canarybank.mechanism import Mechanism, epsilon
+from canarybank.mechanism import Account, Mechanism, epsilon
 
 
 def test_an_evolution_leaves_a_population_with_lineage_in_three_formats(evolving, scripted, tmp_path):
@@ -173,3 +182,91 @@ def test_a_folder_of_the_other_kind_is_refused(resolved, audited_run, finished, 
 def test_the_evolve_section_decides_nothing_in_an_audit(flags, copied):
     run = run_audit(resolve(flags=flags | {"evolve.rounds": 9}), copied)
     assert run.is_finished
+
+
+@pytest.fixture
+def real(evolving):
+    """Return the settings of a real run."""
+    return {key: value for key, value in evolving.items() if key != "evolve.insecure_seed"}
+
+
+@pytest.fixture
+def account(tmp_path):
+    """Open an account that pays three releases."""
+    budget = epsilon(Mechanism(q=0.5), 3) + 1e-6
+    return Account.open(tmp_path / "people.log", "patients of 2026", budget=budget, q=0.5, sigma=1.0)
+
+
+@pytest.mark.usefixtures("scripted")
+@pytest.mark.parametrize("noise", ["discrete", "float"])
+def test_a_real_run_states_what_its_noise_adds_to_delta(real, tmp_path, noise):
+    results = run_evolution(resolve(flags=real | {"evolve.noise": noise}), tmp_path / "run").results
+    first, last = results.rounds
+    assert 0 < first.slack < last.slack < 1e-6
+    assert last.delta == 1e-5
+    assert "covers this run alone" in results.statement
+    assert results.account is None
+
+
+@pytest.mark.usefixtures("scripted")
+def test_an_account_pays_for_the_runs_that_name_it_and_then_no_more(real, account, tmp_path):
+    flags = real | {"evolve.account": str(account.path)}
+    first = run_evolution(resolve(flags=flags), tmp_path / "one").results
+    assert first.complete
+    assert (first.account.population, first.account.releases, first.account.left) == ("patients of 2026", 2, 1)
+    assert first.account.epsilon == pytest.approx(first.rounds[-1].epsilon)
+    assert "A budget account paid" in first.statement
+    second = run_evolution(resolve(flags=flags), tmp_path / "two").results
+    assert len(second.rounds) == 1
+    assert "cannot pay another release" in second.stopped
+    assert (second.account.releases, second.account.left) == (3, 0)
+    assert second.account.run != first.account.run
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_simulation_pays_nothing_and_says_so(evolving, account, tmp_path):
+    before = account.path.read_bytes()
+    run = run_evolution(resolve(flags=evolving | {"evolve.account": str(account.path)}), tmp_path / "run")
+    assert account.path.read_bytes() == before
+    assert "debits no budget account" in run.results.statement
+    assert run.results.rounds[-1].slack == 0.0
+
+
+@pytest.mark.usefixtures("scripted")
+def test_q_and_sigma_must_be_those_of_the_account(real, account, tmp_path):
+    flags = real | {"evolve.account": str(account.path), "mechanism.sigma": 2.0}
+    with pytest.raises(ConfigError, match=r"sigma is 1\.0 there and 2\.0 here"):
+        run_evolution(resolve(flags=flags), tmp_path / "run")
+    assert account.debits == Account(account.path).debits == ()
+
+
+def test_a_missing_sampler_or_account_is_said_before_anything_is_read(real, tmp_path, monkeypatch):
+    unread = real | {"users.source": "no-such-file.csv"}
+    with pytest.raises(ConfigError, match="no budget account"):
+        run_evolution(resolve(flags=unread | {"evolve.account": str(tmp_path / "nothing")}), tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    with pytest.raises(MissingError, match=r"canarybank\[opendp\]"):
+        run_evolution(resolve(flags=unread), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("scripted")
+def test_the_releases_of_a_run_can_be_put_in(real, tmp_path):
+    asked = []
+
+    class Fixed:
+        def __init__(self, voters, plan):
+            asked.append((len(voters.users), plan.rounds))
+
+        def release(self, round_number, bank):
+            asked.append(round_number)
+            return np.arange(bank.size, dtype=np.float64)
+
+    run = run_evolution(resolve(flags=real), tmp_path / "run", releaser=Fixed)
+    assert asked == [(run.results.voters, 2), 0, 1]
+    assert all(np.array_equal(done.release, np.arange(done.bank.size)) for done in run.evolution.rounds)
+
+
+def test_an_account_beside_the_configuration_file_is_found(tmp_path, account):
+    (tmp_path / "own.toml").write_text('[evolve]\naccount = "people.log"\n')
+    assert resolve(tmp_path / "own.toml").config.evolve.account == str(account.path)

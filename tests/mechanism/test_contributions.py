@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from canarybank.errors import InputError
-from canarybank.mechanism import contributions, route
+from canarybank.mechanism import Grid, Mechanism, contributions, route, whole_contributions
 from canarybank.mechanism import contributions as contributions_function
+from canarybank.mechanism.contributions import _shrink_rows
 
 Population = tuple[NDArray[np.int64], NDArray[np.int64], int, int]
 
@@ -144,3 +146,29 @@ def test_refuses_what_makes_no_contribution(change: dict[str, Any], words: str) 
     arguments = {"routes": ROUTES, "owners": OWNERS, "users": 2, "bank_size": 3, "clip": 0.1} | change
     with pytest.raises(InputError, match=words):
         contributions(**arguments)
+
+
+# --- on the grid -----------------------------------------------------------------------------------------------------
+
+
+def test_whole_contributions_are_those_of_float64_rounded_towards_zero() -> None:
+    rng = np.random.default_rng(8)
+    owners = np.repeat(np.arange(40), rng.integers(1, 30, 40))
+    routes = rng.integers(0, 50, (len(owners), 4))
+    for mechanism in (Mechanism(), Mechanism(sigma=0.01), Mechanism(clip=3e-4, sigma=50.0)):
+        grid = Grid.of(mechanism)
+        whole = whole_contributions(routes, owners, 40, 50, grid)
+        exact = contributions(routes, owners, 40, 50, mechanism.clip)
+        assert whole.dtype == np.int64
+        lost = exact.toarray() / grid.step - whole.toarray()
+        assert lost.min() >= -1e-3
+        assert lost.max() <= 2
+        assert all(sum(int(n) ** 2 for n in row) <= grid.radius**2 for row in whole.toarray())
+        # Nothing but the grid is lost: a clipped row is within one step an entry of the radius.
+        assert max(sum(int(n) ** 2 for n in row) for row in whole.toarray()) >= (grid.radius - 60) ** 2
+
+
+def test_rows_past_the_radius_are_shrunk_until_whole_numbers_say_that_they_fit() -> None:
+    table = csr_array(np.array([[3, 4, 0], [3, 4, 1], [-9, 0, 9], [5, 0, 0]], dtype=np.int64))
+    _shrink_rows(table, 5)
+    assert table.toarray().tolist() == [[3, 4, 0], [2, 3, 0], [-3, 0, 3], [5, 0, 0]]

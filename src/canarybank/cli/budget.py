@@ -56,7 +56,7 @@ def open_account(
 
 
 def _show(account: "Account", name: str, output: Output) -> None:
-    from canarybank.report.evolution import delta_text
+    from canarybank.mechanism import delta_text
 
     opening, left = account.opening, account.releases_left
     runs: dict[str, list[Any]] = {}

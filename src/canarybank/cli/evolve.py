@@ -29,7 +29,6 @@ COMMON_KEYS = (
     "evolve.users",
     "evolve.budget",
     "evolve.account",
-    "evolve.noise",
     "evolve.reference",
     "evolve.audit",
     "evolve.insecure_seed",
@@ -143,7 +142,8 @@ def _shown(results: "EvolutionResults", rounds: int) -> list[str]:
 
 
 def _stands_on(results: "EvolutionResults") -> dict[str, str]:
-    from canarybank.report.evolution import account_text, delta_text
+    from canarybank.mechanism import delta_text
+    from canarybank.report.evolution import account_text
 
     mechanism, audit, worth = results.mechanism, results.audit, results.utility
     slack = results.rounds[-1].slack if results.rounds else 0.0

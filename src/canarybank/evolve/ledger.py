@@ -14,7 +14,7 @@ from typing import Any
 
 from canarybank.errors import BudgetError, ConfigError, InputError, StoreError
 from canarybank.evolve.differences import differences
-from canarybank.mechanism import Mechanism, composition_bound, delta_slack, epsilon
+from canarybank.mechanism import Mechanism, composition_bound, delta_slack, delta_text, epsilon
 from canarybank.store import Log
 
 __all__ = ["Entry", "Ledger", "Spent"]
@@ -48,8 +48,8 @@ class Spent:
 
     @property
     def at_delta(self) -> str:
-        """Say at which delta: that of the ideal noise, and the slack on top."""
-        return f"delta {self.delta:g}{f' + {self.slack:.2g}' if self.slack else ''}"
+        """Say at which delta: that of ideal noise, and the slack on top."""
+        return delta_text(self.delta, self.slack)
 
     def __str__(self) -> str:
         return (

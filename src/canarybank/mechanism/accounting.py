@@ -16,7 +16,7 @@ from canarybank.mechanism.one_round import one_round_epsilon
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-__all__ = ["delta_slack", "epsilon", "prv_epsilon"]
+__all__ = ["delta_slack", "delta_text", "epsilon", "prv_epsilon"]
 
 FINEST_STEP = 1e-4
 MOST_STEPS = 1e6
@@ -49,6 +49,11 @@ def delta_slack(epsilon: float, variation: float) -> float:
     the ones before, differ by at most the sum of their variations.
     """
     return min(1.0, variation * (1 + math.exp(min(epsilon, 700.0))))
+
+
+def delta_text(delta: float, slack: float) -> str:
+    """Say at which delta an epsilon is stated: that of ideal noise, and what the noise's arithmetic adds."""
+    return f"delta {delta:g}{f' + {slack:.2g}' if slack else ''}"
 
 
 @lru_cache(maxsize=1024)

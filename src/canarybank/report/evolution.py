@@ -8,6 +8,7 @@ from canarybank.experiment.evolution import EvolutionRun
 from canarybank.experiment.evolution_results import EvolutionResults, PrefixRecord
 from canarybank.experiment.gating import as_printed
 from canarybank.experiment.manifest import Manifest
+from canarybank.mechanism import delta_text
 from canarybank.report.evolution_figures import epsilon_figure, utility_figure
 from canarybank.report.numbers import confidence, epsilon
 from canarybank.report.page import page_of
@@ -178,11 +179,6 @@ def _facts(results: EvolutionResults, manifest: Manifest) -> list[tuple[str, str
     return facts
 
 
-def delta_text(delta: float, slack: float) -> str:
-    """Say at which delta an epsilon is stated: that of ideal noise, and what its arithmetic adds."""
-    return f"delta {delta:g}{f' + {slack:.2g}' if slack else ''}"
-
-
 def _delta(results: EvolutionResults) -> str:
     slack = results.rounds[-1].slack if results.rounds else 0.0
     text = f"{results.mechanism.delta:g}, add or remove one user"
@@ -192,6 +188,8 @@ def _delta(results: EvolutionResults) -> str:
 def _noise(results: EvolutionResults) -> str:
     if results.insecure_seed is not None:
         return "floating point, from a seed: a simulation"
+    if results.rounds and not results.rounds[-1].slack:
+        return "floating point, by an earlier version that stated no slack"
     return {"discrete": "discrete Gaussian, exact, by OpenDP", "float": "floating point"}[results.evolve.noise]
 
 
