@@ -48,6 +48,16 @@ def test_a_full_disk_ends_a_run_in_words_and_the_same_command_goes_on(cli, words
     assert (run / "results.json").read_bytes() == whole
 
 
+def test_a_disk_that_is_full_while_users_are_cached_costs_the_cache_alone(own, tmp_path, caplog):
+    config, cache = resolve(own).config, StageCache(tmp_path / "stages")
+    with files_up_to(1_000):
+        people = admit_users(config.users, config.cohorts, cache).users
+    assert "goes on without it" in caplog.text
+    assert [path for path in cache.folder.rglob("*") if path.suffix in {".packed", ".parquet", ".tmp"}] == []
+    assert admit_users(config.users, config.cohorts, cache).users.hash == people.hash
+    assert cache.made["users"] == 3  # the users twice, and once the report, which is small enough
+
+
 @pytest.mark.parametrize("part", ["", "vectors", "stages/users"])
 def test_a_cache_that_cannot_be_written_costs_a_note_and_nothing_else(
     cli, words, whole, tmp_path, monkeypatch, caplog, part
