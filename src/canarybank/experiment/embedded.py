@@ -5,6 +5,7 @@ which, with what prompts and seeds. With these, the whole audit runs without a g
 """
 
 import gzip
+import zlib
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -134,7 +135,7 @@ def _lines(name: str) -> tuple[list[dict[str, Any]], str]:
     data = _data(name)
     try:
         text = gzip.decompress(data).decode()
-    except (EOFError, OSError, ValueError) as error:
+    except (EOFError, OSError, ValueError, zlib.error) as error:
         raise DataError(f"The embedded file {name} is broken ({error}); reinstall canarybank.") from None
     return [parse_json(line, name) for line in text.split("\n") if line], hash_bytes(data)
 

@@ -118,3 +118,16 @@ def test_thresholds_are_drawn_by_the_law_that_calibrates_and_rated_by_the_law_th
         assert found[name].lower == pytest.approx(direct.lower, abs=0.07)
         assert found[name].upper == pytest.approx(direct.upper, abs=0.07)
     assert abs(found["moved"].upper - found["back"].upper) > 0.2
+
+
+def test_an_altered_interval_is_computed_again_and_a_broken_file_fails_no_run(tmp_path):
+    settings, kept = resolve(flags=ANALYTIC), tmp_path / "kept.json"
+    run = run_of("one", ("nonce", [PLAIN]))
+    first = run_spreads(run, settings, kept)
+    whole = kept.read_text()
+    digit = next(at for at, sign in enumerate(whole) if sign == "." and whole[at + 1].isdigit()) + 1
+    other = whole[:digit] + str((int(whole[digit]) + 1) % 10) + whole[digit + 1 :]
+    for broken in (other, whole[:-9], "", "[]", "{}", "\x00" * 50):
+        kept.write_text(broken)
+        assert run_spreads(run, settings, kept) == first
+        assert kept.read_text() == whole
