@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from canarybank.audit import Branch, Method, epsilon_lower, pooled, stratified
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -24,3 +26,25 @@ def test_every_link_between_pages_leads_somewhere(page):
 def test_no_page_names_a_machine():
     said = "\n".join(page.read_text(encoding="utf-8") for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
     assert re.findall(r"(?<![\w.])/(?:home|root|work|tmp)/\S*", said) == []
+
+
+def test_the_mathematics_name_the_branches_that_each_method_has():
+    """Counts that only the reverse branch refutes: a method without it certifies nothing from them."""
+    table = (ROOT / "docs" / "mathematics.md").read_text(encoding="utf-8")
+    stated = dict(re.findall(r"^\| `([\w-]+)` \|[^|]*\| (both|forward) \|", table, flags=re.MULTILINE))
+    assert set(stated) == set(Method)
+    counts, options = (10_000, 5_000, 10_000, 10_000), {"delta": 1e-5, "alpha": 0.01}
+    for method, branches in stated.items():
+        if method == Method.POOLED:
+            bound = pooled(*([each] for each in counts), **options)
+        elif method == Method.STRATIFIED:
+            bound = stratified(*counts, q=0.5, **options)
+        else:
+            bound = epsilon_lower(*counts, method=method, **options)
+        assert (bound.branch is Branch.REVERSE) == (branches == "both")
+
+
+def test_the_mathematics_describe_no_inversion_that_the_code_does_not_have():
+    said = " ".join((ROOT / "docs" / "mathematics.md").read_text(encoding="utf-8").split())
+    assert "half a step" not in said
+    assert "ladder of tilts whose first rung serves the neighbourhood of the mean" in said

@@ -12,7 +12,6 @@ from canarybank.errors import (
     IncompleteError,
     InputError,
     MissingError,
-    StoreError,
 )
 from canarybank.evolve import Evolution
 from canarybank.experiment import EvolutionRun, Run, resolve, run_audit, run_evolution
@@ -164,18 +163,18 @@ def test_voters_reference_and_canaries_are_apart(audited_run):
 
 
 def test_an_evolution_is_no_audit_and_an_audit_no_evolution(audited_run, finished):
-    with pytest.raises(StoreError, match="is an evolution, not an audit"):
+    with pytest.raises(InputError, match="is an evolution, not an audit"):
         Run.open(audited_run.folder)
-    with pytest.raises(StoreError, match="is an audit, not an evolution"):
+    with pytest.raises(InputError, match="is an audit, not an evolution"):
         EvolutionRun.open(finished.folder)
     with pytest.raises(InputError, match="no run"):
         EvolutionRun.open(finished.folder / "nothing")
 
 
 def test_a_folder_of_the_other_kind_is_refused(resolved, audited_run, finished, evolving, tmp_path):
-    with pytest.raises(StoreError):
+    with pytest.raises(InputError):
         run_evolution(resolve(flags=evolving), shutil.copytree(finished.folder, tmp_path / "other"))
-    with pytest.raises(StoreError, match="is an evolution, not an audit"):
+    with pytest.raises(InputError, match="is an evolution, not an audit"):
         run_audit(resolved, audited_run.folder)
 
 

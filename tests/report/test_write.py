@@ -1,7 +1,7 @@
 import pytest
 
 from canarybank import report
-from canarybank.errors import IncompleteError
+from canarybank.errors import StoreError
 from canarybank.experiment import Run
 from canarybank.report import PAGE, write_report
 
@@ -20,9 +20,9 @@ def test_the_report_goes_to_the_runs_own_folder(run):
     assert all(path.parent == run.folder and path.stat().st_size for path in paths)
 
 
-def test_an_unfinished_run_has_no_report(run, tmp_path):
+def test_a_run_without_its_results_has_no_report(run, tmp_path):
     (tmp_path / "manifest.json").write_bytes((run.folder / "manifest.json").read_bytes())
-    with pytest.raises(IncompleteError, match="results"):
+    with pytest.raises(StoreError, match="results"):
         write_report(Run.open(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
