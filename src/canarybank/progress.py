@@ -38,7 +38,9 @@ def printable(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        char if char.isprintable() or char == "\n" or unicodedata.category(char) == "Zs" else "\N{REPLACEMENT CHARACTER}"
+        char
+        if char.isprintable() or char == "\n" or unicodedata.category(char) == "Zs"
+        else "\N{REPLACEMENT CHARACTER}"
         for char in text
     )
 
@@ -171,7 +173,12 @@ class Bars:
             TextColumn("{task.fields[count]}", markup=False),
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(elapsed_when_finished=True),
-            TextColumn("{task.fields[note]}", "dim", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+            TextColumn(
+                "{task.fields[note]}",
+                "dim",
+                markup=False,
+                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+            ),
         )
         pace = _Pace(total, unit)
         with RichProgress(*columns, console=console, expand=True) as bars:

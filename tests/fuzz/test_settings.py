@@ -145,7 +145,9 @@ def test_words_of_the_command_line(fuzz, seeds):
         command = rng.choice(QUICK).split()
         words = [*command, *(["own.toml"] if rng.random() < 0.6 or command == ["plan"] else [])]
         for _ in range(rng.randrange(4)):
-            flag = f"--{rng.choice(KEYS)}" if rng.random() < 0.6 else rng.choice(("--sigma", "--q", "--k", "--json", "-x"))
+            flag = (
+                f"--{rng.choice(KEYS)}" if rng.random() < 0.6 else rng.choice(("--sigma", "--q", "--k", "--json", "-x"))
+            )
             words += [flag, rng.choice(VALUES)]
         if rng.random() < 0.2:
             words.insert(rng.randrange(len(words)), rng.choice(VALUES))

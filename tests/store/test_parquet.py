@@ -9,7 +9,7 @@ import pytest
 from canarybank.errors import DataError
 from canarybank.generate.table import read_table
 from canarybank.store import check_parquet, parquet_errors
-from canarybank.users import read
+from canarybank.users import Columns, read
 
 DATA = Path(__file__).parent / "data"
 """Two files of users with flipped bits: at one polars panics, at the other it aborts the process."""
@@ -19,7 +19,7 @@ DATA = Path(__file__).parent / "data"
     ("name", "why"), [("panics.parquet", "contradict each other"), ("aborts.parquet", "more memory than there is")]
 )
 def test_a_file_that_would_end_the_process_is_refused_in_silence(name, why, capfd):
-    for reading in (check_parquet, read_table, lambda path: list(read(path))):
+    for reading in (check_parquet, read_table, lambda path: list(read(path, columns=Columns(label="label")))):
         with pytest.raises(DataError, match=f"cannot be read as Parquet .*{why}"):
             reading(DATA / name)
     assert capfd.readouterr() == ("", "")
@@ -47,8 +47,9 @@ def test_every_flip_of_a_footer_is_read_or_refused(tmp_path, capfd, count):
     "error", [pl.exceptions.PanicException("boom"), pl.exceptions.ComputeError("bad"), OverflowError("far")]
 )
 def test_whatever_polars_raises_is_a_data_error(tmp_path, error):
-    with pytest.raises(DataError, match=r"cannot be read as Parquet .*; write or fetch it again\."), parquet_errors(
-        tmp_path / "x"
+    with (
+        pytest.raises(DataError, match=r"cannot be read as Parquet .*; write or fetch it again\."),
+        parquet_errors(tmp_path / "x"),
     ):
         raise error
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from canarybank.errors import ColumnError, ConfigError, DataError
+from canarybank.errors import ColumnError, ConfigError
 from canarybank.experiment.config import CohortsConfig, UsersConfig
 from canarybank.experiment.stage_cache import StageCache, stage_key
 from canarybank.progress import SILENT, Progress

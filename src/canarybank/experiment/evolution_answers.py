@@ -8,7 +8,6 @@ model must be here.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from canarybank.errors import ConfigError, MissingError

@@ -13,7 +13,6 @@ from canarybank.store import inert_cell, write_atomic
 __all__ = ["result_rows", "write_csv", "write_parquet"]
 
 
-
 def result_rows(results: Results) -> list[dict[str, Any]]:
     """Return a row for each canary of each attack; ids are made fit to show, numbers stay as they are."""
     mechanism = Mechanism(**results.mechanism.model_dump())
@@ -73,5 +72,3 @@ def _row(attack: AttackRecord, canary: CanaryRecord, mechanism: Mechanism, resul
 
 def _number(value: float | None) -> float:
     return float("inf") if value is None else value
-
-

@@ -41,9 +41,7 @@ def parquet_errors(path: Path | str, fix: str = "write or fetch it again") -> It
         raise _unreadable(path, _short(str(error)), fix) from None
 
 
-def check_parquet(
-    path: Path | str, columns: Sequence[str] | None = None, fix: str = "write or fetch it again"
-) -> None:
+def check_parquet(path: Path | str, columns: Sequence[str] | None = None, fix: str = "write or fetch it again") -> None:
     """Refuse a file that polars cannot read: all of it, or some columns, as far as they exist.
 
     A file that was read well is not read again by the child for as long as it does not change.
