@@ -28,7 +28,7 @@ def test_the_plan_states_the_peak_within_a_third(tmp_path, encoder):
     words += ["16", "--cohorts.canaries", "1", "--attack.names", "ordinary", "--audit.trials", "2000", "--run.workers"]
     words += ["1", "--quiet"]
     kept = os.environ | {"CANARYBANK_CACHE": str(tmp_path / "cache")}
-    run = {"cwd": tmp_path, "env": kept, "capture_output": True, "text": True, "check": True}
-    planned = subprocess.run([sys.executable, "-m", "canarybank.cli", "plan", *words, "--json"], **run)
-    played = subprocess.run([sys.executable, "-c", PEAK, "audit", *words], **run)
+    run = {"cwd": tmp_path, "env": kept, "capture_output": True, "text": True}
+    planned = subprocess.run([sys.executable, "-m", "canarybank.cli", "plan", *words, "--json"], check=True, **run)
+    played = subprocess.run([sys.executable, "-c", PEAK, "audit", *words], check=True, **run)
     assert json.loads(planned.stdout)["memory_mib"] == pytest.approx(int(played.stdout.split()[-1]), rel=0.3)

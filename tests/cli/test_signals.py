@@ -20,7 +20,7 @@ def start(words, **options):
         for number in SAID:
             signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
 
-    return subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, preexec_fn=listen, **options)
+    return subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, preexec_fn=listen, **options)  # noqa: PLW1509, no other thread runs
 
 
 def test_control_c_at_forty_moments_of_the_start_is_never_a_traceback(own, tmp_path, count):
@@ -62,7 +62,7 @@ def test_a_signal_that_was_ignored_stays_ignored(own, tmp_path):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
 
     words = [*COMMAND, "audit", str(own), "--folder", str(tmp_path / "run"), "--audit.trials", "2e5"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, preexec_fn=ignore) as it:
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, preexec_fn=ignore) as it:  # noqa: PLW1509
         for line in it.stderr:
             if line.startswith("commitment: sha256"):
                 it.send_signal(signal.SIGHUP)
