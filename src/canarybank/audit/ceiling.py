@@ -17,6 +17,7 @@ from canarybank.audit.rates import Array
 from canarybank.audit.target import AttackRates, Target, best_threshold
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.score import unmix
 
 __all__ = ["Ceiling", "ceiling", "perfect_rates", "trials_needed", "trials_needed_for"]
 
@@ -87,7 +88,7 @@ def ceiling(
 
 def _endless(mechanism: Mechanism, exact: float) -> float:
     # The best event of one release is where its mixture score exceeds epsilon.
-    return math.log((math.exp(exact) - (1 - mechanism.q)) / mechanism.q)
+    return float(unmix(exact, mechanism.q))
 
 
 def trials_needed(
