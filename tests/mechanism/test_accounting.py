@@ -7,6 +7,7 @@ import pytest
 from canarybank.errors import InputError, MissingError
 from canarybank.mechanism import Mechanism, epsilon, one_round_epsilon, prv_epsilon
 from canarybank.mechanism.accounting import _composed
+from canarybank.mechanism.composition import composed_epsilon
 
 SIX = [1.3346819, 1.5299039, 1.6717347, 1.7901618, 1.8947278, 1.9898194]
 
@@ -97,3 +98,12 @@ def test_next_to_no_noise_still_has_a_figure(sigma):
     mechanism = Mechanism(sigma=sigma)
     assert epsilon(mechanism) == one_round_epsilon(mechanism)
     assert 2.9 < epsilon(mechanism, 3) / epsilon(mechanism) < 3.1
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "rounds"),
+    [(Mechanism(), 6), (Mechanism(sigma=1.1088), 50), (Mechanism(sigma=0.3, q=1.0), 3), (Mechanism(sigma=20.0), 100)],
+)
+def test_two_accountants_agree_where_both_hold(mechanism, rounds):
+    # dp-accounting's lattice and our own, which takes over where dp-accounting's is too coarse.
+    assert epsilon(mechanism, rounds) == pytest.approx(composed_epsilon(mechanism, rounds), rel=1e-6, abs=1e-6)
