@@ -65,7 +65,7 @@ def _refusals(config: Config) -> Iterator[str]:
         )
     if evolve.users is not None and evolve.population is None:
         yield (
-            "evolve.users needs evolve.population in a real run: how many users the file holds is private. Set "
+            "evolve.users needs evolve.population in a real run: how many users the file holds must not leave. Set "
             "evolve.population to a number that you declare public, or set mechanism.q in place of evolve.users."
         )
     if is_vector_file(config.encoder.name):

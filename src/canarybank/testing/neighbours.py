@@ -129,7 +129,7 @@ def run_world(
 
 
 def compare_worlds(without: World, joined: World, *, draws: int = 6) -> tuple[str, ...]:
-    """Return a sentence for each difference between two worlds that are neighbours; none where no leak was found.
+    """Return a sentence for each difference between two worlds that are neighbours; none where nothing was found.
 
     Args:
         without: The world without the newcomer.
