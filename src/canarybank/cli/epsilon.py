@@ -71,8 +71,9 @@ def _opacus(mechanism: "Mechanism", rounds: int, exact: float) -> dict[str, Any]
 def _headline(document: dict[str, Any]) -> str:
     mechanism, rounds = document["mechanism"], document["rounds"]
     over = "one release" if rounds == 1 else f"{rounds:,} releases"
+    shown = "infinite" if document["epsilon"] is None else f"{document['epsilon']:.6f}"
     return (
-        f"epsilon {'infinite' if document['epsilon'] is None else format(document['epsilon'], '.6f')} at delta {mechanism['delta']:g} for {over} with sigma "
+        f"epsilon {shown} at delta {mechanism['delta']:g} for {over} with sigma "
         f"{mechanism['sigma']:g} and q {mechanism['q']:g}"
     )
 

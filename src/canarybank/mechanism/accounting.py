@@ -25,8 +25,8 @@ def epsilon(mechanism: Mechanism, rounds: int = 1) -> float:
     each round's bank was made of, released histograms included. One release has a closed form, right to rounding.
     Several are composed by their privacy loss distribution, whose discretisation is pessimistic: but for rounding in
     float64 the figure lies above the exact epsilon, by less than 1e-6 of it for sigma from 1e-3 on and up to 10,000
-    rounds. Below a sigma of 1e-3 it is the sum of the rounds' closed forms, an upper bound. At delta = 0 it is infinite: Gaussian
-    noise has no finite epsilon without a delta.
+    rounds. Below a sigma of 1e-3 it is the sum of the rounds' closed forms, an upper bound. At delta = 0 it is
+    infinite: Gaussian noise has no finite epsilon without a delta.
     """
     count = whole("rounds", rounds)
     if mechanism.delta == 0:
