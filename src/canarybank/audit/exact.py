@@ -114,7 +114,7 @@ def _best_point(law: Law, delta: float, branch: Branch, low: float, high: float,
     def loss(threshold: float) -> float:
         fpr, tpr = (float(rate) for rate in law.point(threshold))
         top, bottom = (tpr, fpr) if branch is Branch.FORWARD else (1.0 - fpr, 1.0 - tpr)
-        return -float(np.log((top - delta) / bottom)) if top > delta and bottom > 0.0 else 0.0
+        return float(np.log(bottom) - np.log(top - delta)) if top > delta and bottom > 0.0 else 0.0
 
     found = [-loss(start), 0.0]
     if high > low:
