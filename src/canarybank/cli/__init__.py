@@ -3,20 +3,20 @@
 import sys
 from collections.abc import Sequence
 
-from canarybank.cli import interrupts
-
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name, by default those of this process, and return its exit code."""
-    interrupts.leave_at_once()
+    from canarybank.cli.interrupts import leave_at_once, restore
+
+    leave_at_once()
     try:
         from canarybank.cli.program import run
 
         return run(sys.argv[1:] if arguments is None else list(arguments))
     finally:
-        interrupts.restore()
+        restore()
         if arguments is None:
             _end_silently()
 
