@@ -9,7 +9,7 @@ from canarybank.attack import nonce_pool
 from canarybank.audit import audit
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.engine import Serial, Threads
-from canarybank.errors import StoreError
+from canarybank.errors import InputError, StoreError
 from canarybank.experiment import Run, resolve, run_audit
 from canarybank.experiment.admitted import admit_users
 from canarybank.experiment.candidates import read_texts
@@ -223,3 +223,8 @@ def test_users_without_a_role_are_never_encoded(flags, fresh_cache):
     outside = set(people.texts) - set(cohorts.texts)
     assert outside
     assert encoder.missing(sorted(outside)) == len(outside)
+
+
+def test_a_run_without_a_delta_is_refused_before_any_work(flags, tmp_path):
+    with pytest.raises(InputError, match="needs a delta above 0"):
+        run_audit(resolve(flags={**flags, "mechanism.delta": 0}), tmp_path / "run")

@@ -19,6 +19,7 @@ from canarybank.experiment.running import cached_encoder, mechanism_of
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate import Generator
 from canarybank.mechanism import Bank, Mechanism, Routed, affordable_rounds, q_for_users, sigma_for_epsilon
+from canarybank.mechanism.mechanism import require_delta
 from canarybank.progress import SILENT, Progress
 from canarybank.users import Cohorts, Users
 
@@ -97,6 +98,7 @@ def spending_mechanism(config: Config, voters: int) -> Mechanism:
     The number of voters counts as public where q follows from it.
     """
     mechanism, chosen = mechanism_of(config), config.evolve
+    require_delta(mechanism.delta, "A run")
     if chosen.users is not None:
         mechanism = replace(mechanism, q=q_for_users(chosen.users, voters))
     if chosen.epsilon is not None:

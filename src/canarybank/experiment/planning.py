@@ -27,6 +27,7 @@ from canarybank.experiment.stage_cache import StageCache
 from canarybank.experiment.writers import build_generator, response_file
 from canarybank.generate import Generator, Request, ResponseCache, bank_plan, paraphrase_plan
 from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.mechanism.mechanism import require_delta
 from canarybank.progress import SILENT, Progress
 from canarybank.users import Cohorts, Users
 
@@ -89,6 +90,7 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     Users are read and admitted, which the run then finds done; rates are measured on small pieces of the work.
     """
     config, cache = resolved.config, StageCache()
+    require_delta(config.mechanism.delta, "A run")
     state, done = _state(resolved, Path(folder))
     mechanism, settings = mechanism_of(config), settings_of(config)
     admitted_before = cache.has("users", users_key(users_source(config.users), admission(config.users, config.cohorts)))

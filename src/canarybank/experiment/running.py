@@ -37,6 +37,7 @@ from canarybank.experiment.stage_cache import StageCache
 from canarybank.experiment.writers import build_generator, cached_generator
 from canarybank.experiment.written import pool_record
 from canarybank.mechanism import Bank, Mechanism, epsilon
+from canarybank.mechanism.mechanism import require_delta
 from canarybank.progress import SILENT, Progress
 from canarybank.store import canonical_json, parse_json
 
@@ -136,6 +137,7 @@ class _Work:
     def freeze(self) -> Ready:
         """Walk from users to frozen rules."""
         config, progress = self.config, self.progress
+        require_delta(config.mechanism.delta, "A run")
         attacks, left_out = chosen_attacks(config)
         people = admit_users(config.users, config.cohorts, self.cache, progress)
         encoder = cached_encoder(config.encoder, progress)
