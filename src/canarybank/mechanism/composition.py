@@ -78,11 +78,11 @@ class _Direction:
         q, mu = self.mechanism.q, 1 / self.mechanism.sigma
         reach = -float(ndtri(max(self.mechanism.delta * CUT / self.rounds, 1e-300)))
         half = math.ceil(reach / spacing)
-        around = _multiples(spacing, -half, half + 1)
+        around = spacing * np.arange(-half, half + 1, dtype=np.float64)
         if not self.removing:
             return -_loss(-around, mu, q), spacing * _density(around)
         if 2 * reach >= mu:
-            around = _multiples(spacing, -half, half + math.ceil(mu / spacing) + 1)
+            around = spacing * np.arange(-half, half + math.ceil(mu / spacing) + 1, dtype=np.float64)
             return _loss(around, mu, q), spacing * ((1 - q) * _density(around) + q * _density(around - mu))
         loss = np.concatenate((_loss(around, mu, q), _loss(around + mu, mu, q)))
         return loss, spacing * np.concatenate(((1 - q) * _density(around), q * _density(around)))
@@ -136,7 +136,7 @@ class _Direction:
         ends: tuple[float, float],
         delta: float,
     ) -> float:
-        n, steps = self.rounds, _multiples(step, 0, len(lattice))
+        n, steps = self.rounds, step * np.arange(len(lattice), dtype=np.float64)
         start = math.floor((ends[0] - n * first) / step) - n
         size = next_fast_len(math.ceil((ends[1] - ends[0]) / step) + 3 * n + 2, real=True)
         log_mass = _cumulant(steps, lattice, tilt)
@@ -170,10 +170,6 @@ def _last(holds: Callable[[float], float], low: float, high: float) -> float:
             break
         low, high = (middle, high) if holds(middle) > 0 else (low, middle)
     return high
-
-
-def _multiples(step: float, start: int, stop: int) -> Array:
-    return np.asarray(step * np.arange(start, stop), dtype=np.float64)
 
 
 def _loss(z: Array, mu: float, q: float) -> Array:
