@@ -90,7 +90,9 @@ def exit_codes() -> list[str]:
         (2, "bad usage, input or configuration"),
         (3, "something is missing; the message has the install command"),
         (4, "an incomplete, locked or altered run"),
+        (129, "the terminal was closed (SIGHUP); what was done is kept"),
         (130, "interrupted; the message has the command that resumes"),
+        (143, "terminated (SIGTERM); likewise"),
     ]
     return ["## Exit codes", "", "| code | meaning |", "|---|---|", *(f"| {code} | {text} |" for code, text in rows)]
 

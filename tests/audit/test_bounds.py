@@ -213,7 +213,7 @@ def test_an_unknown_method_is_refused_with_the_list(method):
         ({"tp": 2.5}, "tp .*2.5"),
         ({"tp": float("nan")}, "tp .*nan"),
         ({"tp": [1, 2]}, "`pooled` takes several"),
-        ({"delta": 0.0}, "delta"),
+        ({"delta": -1e-9}, "delta"),
         ({"delta": 1.0}, "delta"),
         ({"delta": float("nan")}, "delta"),
         ({"alpha": 0.0}, "alpha"),

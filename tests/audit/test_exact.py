@@ -145,7 +145,7 @@ def test_the_reverse_branch_is_found() -> None:
     assert found.point == pytest.approx(best, abs=1e-6)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, float("nan")])
+@pytest.mark.parametrize("delta", [-0.1, 1.0, -1e-5, float("nan")])
 def test_a_delta_outside_of_its_range_is_refused(delta: float) -> None:
     law = RoundLaw.perfect(Mechanism())
     with pytest.raises(InputError, match="Delta must lie"):

@@ -97,7 +97,7 @@ def test_an_attack_without_signal_promises_nothing():
         ({"trials": 0}, "trials"),
         ({"trials": 1.5}, "trials"),
         ({"trials": math.nan}, "trials"),
-        ({"delta": 0.0}, "delta"),
+        ({"delta": -1e-9}, "delta"),
         ({"alpha": 1.0}, "alpha"),
         ({"canaries": 0}, "canary"),
         ({"method": "mu-gdp"}, "paper, clopper-pearson, joint, pooled, stratified, not 'mu-gdp'"),

@@ -4,7 +4,7 @@ import pytest
 
 from canarybank.errors import BudgetError, ConfigError, InputError, StoreError
 from canarybank.evolve import Ledger, Spent
-from canarybank.mechanism import Mechanism, composition_bound, epsilon
+from canarybank.mechanism import Mechanism, composition_bound, delta_slack, epsilon
 from canarybank.store import Log
 
 MECHANISM = Mechanism(sigma=1.1088)
@@ -36,6 +36,15 @@ def test_the_total_says_what_it_is() -> None:
     assert "adding or removing one user" in text
 
 
+def test_the_slack_of_all_releases_is_stated_and_read_back(tmp_path: Path) -> None:
+    ledger = Ledger(MECHANISM, path=tmp_path / "ledger.log")
+    for number, variation in enumerate((1e-10, 4e-10)):
+        ledger.record(number, "bank", variation)
+    assert ledger.spent.slack == pytest.approx(delta_slack(epsilon(MECHANISM, 2), 5e-10))
+    assert "at delta 1e-05 + 2.8e-09 after 2" in str(ledger.spent)
+    assert Ledger(MECHANISM, path=tmp_path / "ledger.log").entries == ledger.entries
+
+
 def test_a_ledger_reads_back_what_it_wrote(tmp_path: Path) -> None:
     written = filled(tmp_path / "ledger.log")
     again = Ledger(MECHANISM, budget=1.7, path=tmp_path / "ledger.log")
@@ -59,8 +68,10 @@ def test_a_release_past_the_budget_is_refused_before_it_is_entered(tmp_path: Pat
     path = tmp_path / "ledger.log"
     ledger = filled(path, rounds=3)
     before = path.read_bytes()
-    with pytest.raises(BudgetError, match=r"Release 4 would bring epsilon to 1\.790\d+ .* budget of 1\.7"):
+    with pytest.raises(BudgetError, match=r"Release 4 would bring epsilon to 1\.790\d+ .* budget of 1\.7") as caught:
         ledger.record(3, "bank 3")
+    assert "another run over the same people spends on top" in str(caught.value)
+    assert "evolve.account" in str(caught.value)
     assert path.read_bytes() == before
     assert len(ledger.entries) == 3
 

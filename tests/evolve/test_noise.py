@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 from canarybank.errors import InputError, MissingError
-from canarybank.evolve import evolve, find_noise
+from canarybank.evolve import Plan, evolve, find_noise
 from canarybank.evolve.noise import CELL_BITS, FLOAT_VARIATION
 from canarybank.mechanism import Grid, Mechanism, delta_slack, epsilon, one_round_delta
 
@@ -147,6 +147,8 @@ def test_the_quantile_function_is_as_exact_as_the_bound_on_float_noise_assumes()
 
 
 def test_an_unknown_noise_is_refused() -> None:
+    with pytest.raises(InputError, match="choose one of discrete, float"):
+        Plan(Mechanism(), 1, noise="laplace", insecure_seed=0)
     with pytest.raises(InputError, match="choose one of discrete, float"):
         find_noise("laplace")
 

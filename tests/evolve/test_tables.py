@@ -1,8 +1,10 @@
+import json
 from csv import DictReader
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pytest
 
 from canarybank.evolve import Candidate, Population, write_population
 from canarybank.evolve.tables import json_lines, read_json_lines
@@ -49,3 +51,13 @@ def test_a_secure_run_has_no_such_column(tmp_path: Path) -> None:
 def test_json_lines_survive_hostile_texts() -> None:
     population = make()
     assert read_json_lines(json_lines(population.candidates), "here") == population.candidates
+
+
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\tx", "\rx"])
+def test_no_text_is_a_formula_in_csv_and_every_text_is_raw_elsewhere(tmp_path, text):
+    population = Population.start([text], np.eye(1), labels=["=l"])
+    parquet, jsonl, csv = write_population(population, tmp_path)
+    assert pl.read_csv(csv)["text"].to_list() == [f"'{text}"]
+    assert pl.read_csv(csv)["label"].to_list() == ["'=l"]
+    assert pl.read_parquet(parquet)["text"].to_list() == [text]
+    assert json.loads(jsonl.read_text())["text"] == text

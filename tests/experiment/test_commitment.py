@@ -39,3 +39,21 @@ def test_differing_keys_are_dotted():
     other = {"a": {"b": [1, {"c": 3}]}, "d": 1, "e": [1, 2], "f": 0}
     assert differing_keys(one, other) == ["a.b.1.c", "e", "f"]
     assert differing_keys(one, one) == []
+
+
+def test_it_covers_canaries_claim_layout_and_versions(finished):
+    commitment = finished.commitment
+    hashes = [canary.canary_hash for attack in commitment.attacks for canary in attack.canaries]
+    assert len(set(hashes)) == 4
+    assert commitment.claimed == commitment.exact == finished.results.epsilon
+    assert commitment.results_layout == finished.results.schema_version
+    assert set(commitment.packages) == {"numpy", "scipy"}
+
+
+def test_the_first_layout_has_none_of_it_and_keeps_its_text(finished):
+    old = json.loads(finished.commitment.in_layout(1).text())
+    assert old["schema_version"] == 1
+    assert not {"exact", "claimed", "results_layout", "packages"} & set(old)
+    assert "canary_hash" not in old["attacks"][0]["canaries"][0]
+    assert Commitment.model_validate(old).text() == finished.commitment.in_layout(1).text()
+    assert finished.commitment.in_layout(2) == finished.commitment

@@ -218,8 +218,6 @@ def fuzz(tmp_path, template, count):
             words = [str(word) for word in make(World(folder), rng)]
             code, found, said = call(words, gates=gates)
             codes[code] += 1
-            if os.environ.get("FUZZ_SAYS"):
-                print(f"{name} {seed} {code} {words} {said[:200]!r}")
             if found:
                 failed.append(f"seed {seed}: {', '.join(found)}; {words} said {said[:600]!r}")
             else:

@@ -7,7 +7,12 @@ import pytest
 from canarybank.experiment import fields
 
 BLOCK = 20
-KEYS = sorted(fields())
+FIELDS = fields()
+KEYS = sorted(FIELDS)
+WHOLE = (1, 2, 3, 5, 8, 12, 13, 24, 25, 1000, 10**6, 2**31, 2**63, 2**64)
+REAL = (1e-300, 1e-12, 1e-9, 1e-3, 0.01, 0.1, 0.5, 0.9, 0.999999, 1.0, 1.5, 2.0, 10.0, 1e3, 1e6, 1e12, 1e300)
+MOST = 1000
+"""The largest number that is played, not only planned."""
 QUICK = ("epsilon", "ceiling", "config show", "runs list", "verify", "gate", "report", "bank show", "cache", "plan")
 VALUES = (
     "",
@@ -79,11 +84,33 @@ def blocks(few, many):
     ]
 
 
+def plausible(key, rng):
+    """Return a value of the key's own kind, at times an extreme one."""
+    kind = str(FIELDS[key].annotation)
+    if "int" in kind:
+        return str(rng.choice(WHOLE))
+    if "float" in kind:
+        return f"{rng.choice(REAL):.12g}"
+    if "bool" in kind:
+        return rng.choice(("true", "false"))
+    return rng.choice(('"x"', '"text"', '["x"]', '"embedded"', '"none"', '"hashing"', "[]"))
+
+
 @pytest.mark.parametrize("seeds", blocks(4, 50))
 def test_texts_of_configurations(fuzz, mutated, seeds):
     def make(world, rng):
-        text = (world.folder / "own.toml").read_bytes()
-        path = world.write(rng.choice(("own.toml", "f\x1b[31m.toml", "\u202e.toml")), mutated(text, rng))
+        lines = (world.folder / "own.toml").read_bytes().splitlines(keepends=True)
+        at = rng.randrange(len(lines))
+        match rng.randrange(4):
+            case 0:
+                lines[at] = rb"=".join([lines[at].partition(b"=")[0], rng.choice(TOMLS).encode() + b"\n"])
+            case 1:
+                lines.insert(rng.randrange(len(lines)), lines[at])
+            case 2:
+                del lines[at]
+            case _:
+                lines[at] = mutated(lines[at], rng, 1)
+        path = world.write(rng.choice(("own.toml", "f\x1b[31m.toml", "\u202e.toml")), b"".join(lines))
         if rng.random() < 0.25:
             return ["audit", path, "--folder", "run", "--audit.trials", "50"]
         return ["config", "show", path, *rng.choice(([], ["--json"]))]
@@ -98,14 +125,16 @@ def test_values_of_every_key(fuzz, seeds):
         section, _, name = key.partition(".")
         text = (world.folder / "own.toml").read_text()
         lines = [line for line in text.splitlines() if not line.startswith(f"{name} =")]
-        value = rng.choice(TOMLS) if rng.random() < 0.7 else json.dumps(rng.choice(VALUES[:-9]))
+        value = plausible(key, rng) if rng.random() < 0.6 else rng.choice(TOMLS)
+        if rng.random() < 0.1:
+            value = json.dumps(rng.choice(VALUES))
         at = lines.index(f"[{section}]") + 1 if f"[{section}]" in lines else len(lines)
         head = [] if f"[{section}]" in lines else [f"[{section}]"]
         lines[at:at] = [*head, f"{name} = {value}"]
         world.write("own.toml", "\n".join(lines).encode(errors="surrogatepass"))
-        return rng.choice(
-            (["plan", "own.toml"], ["config", "show", "own.toml"], ["audit", "own.toml", "--folder", "run"])
-        )
+        small = not value.replace(".", "").isdigit() or float(value) <= MOST
+        played = ["audit", "own.toml", "--folder", "run"] if small else ["plan", "own.toml"]
+        return rng.choice((["plan", "own.toml"], ["config", "show", "own.toml"], played, played))
 
     fuzz("values of keys", make, seeds)
 
@@ -114,7 +143,7 @@ def test_values_of_every_key(fuzz, seeds):
 def test_words_of_the_command_line(fuzz, seeds):
     def make(_world, rng):
         command = rng.choice(QUICK).split()
-        words = [*command, *(["own.toml"] if rng.random() < 0.6 else [])]
+        words = [*command, *(["own.toml"] if rng.random() < 0.6 or command == ["plan"] else [])]
         for _ in range(rng.randrange(4)):
             flag = (
                 f"--{rng.choice(KEYS)}" if rng.random() < 0.6 else rng.choice(("--sigma", "--q", "--k", "--json", "-x"))

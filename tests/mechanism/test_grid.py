@@ -39,6 +39,12 @@ def test_a_sigma_too_small_for_64_bits_is_refused() -> None:
     Grid.of(Mechanism(sigma=1e-3))
 
 
+def test_a_sigma_too_large_for_64_bits_is_refused() -> None:
+    with pytest.raises(InputError, match=r"sigma 1e\+10 is too large for exact noise"):
+        Grid.of(Mechanism(sigma=1e10))
+    Grid.of(Mechanism(sigma=1e9))
+
+
 def test_a_clip_too_small_for_float64_is_refused() -> None:
     with pytest.raises(InputError, match="Use a larger clip"):
         Grid.of(Mechanism(clip=1e-305))

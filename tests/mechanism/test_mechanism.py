@@ -43,8 +43,8 @@ def test_takes_numpy_numbers_and_keeps_plain_ones() -> None:
         ({"clip": True}, ["clip must be a finite number", "True"]),
         ({"q": 0.0}, ["q must lie in (0, 1]", "0.0"]),
         ({"q": 1.0001}, ["q must lie in (0, 1]", "1.0001"]),
-        ({"delta": 0.0}, ["delta must lie in (0, 1)", "0.0"]),
-        ({"delta": 1.0}, ["delta must lie in (0, 1)", "1.0"]),
+        ({"delta": -1e-9}, ["delta must lie in [0, 1)", "-1e-09"]),
+        ({"delta": 1.0}, ["delta must lie in [0, 1)", "1.0"]),
     ],
 )
 def test_refuses_what_makes_no_mechanism(change: dict[str, Any], words: list[str]) -> None:

@@ -1,3 +1,4 @@
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from canarybank.errors import InputError
-from canarybank.mechanism import Bank, route
+from canarybank.mechanism import Bank, RouteTable, route
 from canarybank.mechanism import routing as routing_module
 from canarybank.mechanism.routing import first_of_each, rank
 
@@ -205,3 +206,26 @@ def test_rank_orders_by_distance_then_by_id() -> None:
 
 def test_first_of_each_points_at_the_head_of_each_row() -> None:
     assert first_of_each(np.array([0, 0, 0, 2, 2, 5, 5, 5]), 2).tolist() == [[0, 1], [3, 4], [5, 6]]
+
+
+def test_routing_shows_every_record_as_it_is_done(monkeypatch):
+    class Seen:
+        def __init__(self):
+            self.stages, self.steps = [], []
+
+        @contextlib.contextmanager
+        def stage(self, name, total=None, unit=""):
+            self.stages.append((name, total, unit))
+            yield self
+
+        def advance(self, done=1, note=""):
+            del note
+            self.steps.append(done)
+
+    monkeypatch.setattr("canarybank.mechanism.scan.CHUNK_VALUES", 400)
+    rng, seen = np.random.default_rng(0), Seen()
+    entries = np.repeat(rng.normal(size=(10, 4)), 4, axis=0).astype(np.float32)
+    RouteTable.build(rng.normal(size=(90, 4)).astype(np.float32), Bank(entries), 3, seen)
+    assert seen.stages == [("route", 90, "records")]
+    assert sum(seen.steps) == 90
+    assert len(seen.steps) > 5

@@ -19,6 +19,7 @@ from canarybank.audit.rates import (
     ends,
     pooled_ends,
     probability,
+    small_probability,
     stratified_epsilon,
     whole_counts,
 )
@@ -130,7 +131,7 @@ def epsilon_lower(
     """
     chosen = _one_canary(method)
     counts, trials = _checked(tp, fp, n1, n0)
-    probability("delta", delta), probability("alpha", alpha)
+    small_probability("delta", delta), probability("alpha", alpha)
     if chosen is Method.JOINT:
         forward = joint_epsilon(*counts, *trials, delta=delta, alpha=(1 - REVERSE_SHARE) * alpha)
         reverse = _branches(counts, trials, delta, REVERSE_SHARE * alpha / 2)[1]
@@ -147,7 +148,7 @@ def pooled(tp: ArrayLike, fp: ArrayLike, n1: ArrayLike, n0: ArrayLike, *, delta:
     where those rates differ: with equal shares of the trials their means meet it too.
     """
     x1, x0, m1, m0 = _each_canary(tp, fp, n1, n0)
-    probability("delta", delta), poolable(alpha)
+    small_probability("delta", delta), poolable(alpha)
     counts, trials = _checked(*(sum(map(int, values)) for values in (x1, x0, m1, m0)))
     forward, reverse = _branches(counts, trials, delta, alpha / 2, pooled_ends)
     return _bound(forward, reverse, Method.POOLED, counts, trials, delta, alpha, canaries=len(x1))
@@ -169,7 +170,7 @@ def stratified(tp_included: int, fp: int, n1: int, n0: int, *, q: float, delta: 
     that does not leaves the law of its absence: then TPR >= (1-q) FPR + q TPR_included.
     """
     counts, trials = _checked(tp_included, fp, n1, n0)
-    probability("delta", delta), probability("alpha", alpha)
+    small_probability("delta", delta), probability("alpha", alpha)
     if not 0 < q <= 1:
         raise InputError(
             f"q must lie in (0, 1], not be {q!r}; it is the probability that an eligible canary takes part."

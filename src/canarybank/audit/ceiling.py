@@ -6,6 +6,7 @@ is N(0, 1) without the canary and N(1/sigma, 1) when the canary takes part; no a
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -17,6 +18,7 @@ from canarybank.audit.rates import Array
 from canarybank.audit.target import AttackRates, Target, best_threshold
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.score import unmix
 
 __all__ = ["Ceiling", "ceiling", "perfect_rates", "trials_needed", "trials_needed_for"]
 
@@ -73,9 +75,11 @@ def ceiling(
     rates, exact, mu = perfect_rates(mechanism), one_round_epsilon(mechanism), 1 / mechanism.sigma
     threshold = _endless(mechanism, exact) if trials == math.inf else best_threshold(rates, target)[0]
     fpr, tpr = (float(rate[0]) for rate in rates(np.array([threshold])))
-    rule = max(0.0, float(replace(target, trials=math.inf).bound(tpr, fpr)))
+    law = summary(target, [(tpr, fpr)] * canaries) if trials < math.inf else _certain(target, exact)
+    # A rate that underflows says nothing; no rule on one release shows more than the exact epsilon.
+    rule = min(exact, max(0.0, float(replace(target, trials=math.inf).bound(tpr, fpr))))
     return Ceiling(
-        **summary(target, [(tpr, fpr)] * canaries),
+        **law,
         threshold=threshold,
         whitened=threshold / mu + mu / 2,
         fpr=fpr,
@@ -85,9 +89,15 @@ def ceiling(
     )
 
 
+def _certain(target: Target, exact: float) -> dict[str, Any]:
+    """Return the law of the bound that endless trials give at the best threshold: the exact epsilon, always."""
+    shape = {name: getattr(target, name) for name in ("trials", "canaries", "method", "alpha", "delta")}
+    return shape | dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact) | {"sd": 0.0}
+
+
 def _endless(mechanism: Mechanism, exact: float) -> float:
     # The best event of one release is where its mixture score exceeds epsilon.
-    return math.log((math.exp(exact) - (1 - mechanism.q)) / mechanism.q)
+    return float(unmix(exact, mechanism.q))
 
 
 def trials_needed(

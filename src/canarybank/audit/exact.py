@@ -15,6 +15,7 @@ __all__ = ["Law", "Supremum", "epsilon_at", "supremum"]
 
 SLACK = 1e-12  # above the rounding of two differences and two logarithms, of numbers that are not below 1e-300
 TINY = 1e-300
+LEAST_MASS = 1e-200  # at delta = 0 thresholds are looked at as far out as this probability
 FIRST_POINTS = 257
 PARTS = 8
 MOST_POINTS = 2**17
@@ -78,13 +79,13 @@ def supremum(law: Law, delta: float, *, tolerance: float = 5e-7) -> Supremum:
     """
     _check_delta(delta)
     if law.blind:
-        return Supremum(Interval(0.0, 0.0), 0.0, law.reach(delta)[1], Branch.NONE)
-    points = np.linspace(*law.reach(0.5 * delta), FIRST_POINTS)
+        return Supremum(Interval(0.0, 0.0), 0.0, law.reach(max(delta, LEAST_MASS))[1], Branch.NONE)
+    points = np.linspace(*law.reach(max(0.5 * delta, LEAST_MASS)), FIRST_POINTS)
     rates = law.rates(points)
     while True:
         best = max(0.0, *(float(_least(*pair, delta).max()) for pair in _pairs(rates)))
         cells = _cells(rates, delta, law.idle)
-        inner = cells[1:-1] > best + tolerance
+        inner = (cells[1:-1] > best + tolerance) & np.isfinite(cells[1:-1])
         inner &= np.diff(points) > np.maximum(law.resolution, 4.0 * np.spacing(np.abs(points[1:])))
         parts = PARTS if len(points) + PARTS * int(inner.sum()) <= MOST_POINTS else 2
         if not inner.any() or len(points) + parts * int(inner.sum()) > MOST_POINTS:
@@ -113,7 +114,7 @@ def _best_point(law: Law, delta: float, branch: Branch, low: float, high: float,
     def loss(threshold: float) -> float:
         fpr, tpr = (float(rate) for rate in law.point(threshold))
         top, bottom = (tpr, fpr) if branch is Branch.FORWARD else (1.0 - fpr, 1.0 - tpr)
-        return -float(np.log((top - delta) / bottom)) if top > delta and bottom > 0.0 else 0.0
+        return float(np.log(bottom) - np.log(top - delta)) if top > delta and bottom > 0.0 else 0.0
 
     found = [-loss(start), 0.0]
     if high > low:
@@ -169,5 +170,5 @@ def _refined(
 
 
 def _check_delta(delta: float) -> None:
-    if not 0.0 < delta < 1.0:
-        raise InputError(f"Delta must lie in (0, 1), not {delta}.")
+    if not 0.0 <= delta < 1.0:
+        raise InputError(f"Delta must lie in [0, 1), not {delta}.")

@@ -18,6 +18,7 @@ __all__ = [
     "pooled_ends",
     "probability",
     "rate_epsilon",
+    "small_probability",
     "stratified_epsilon",
     "whole_counts",
 ]
@@ -107,6 +108,13 @@ def probability(name: str, value: float) -> float:
     """Return a number strictly between 0 and 1, or say that it is none."""
     if not (isinstance(value, int | float | np.number) and 0 < value < 1):
         raise InputError(f"{name} must lie strictly between 0 and 1, not be {value!r}.")
+    return float(value)
+
+
+def small_probability(name: str, value: float) -> float:
+    """Return a number of at least 0 and below 1, or say that it is none."""
+    if not (isinstance(value, int | float | np.number) and 0 <= value < 1):
+        raise InputError(f"{name} must be at least 0 and below 1, not {value!r}.")
     return float(value)
 
 

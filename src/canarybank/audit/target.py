@@ -17,6 +17,7 @@ from canarybank.audit.rates import (
     pooled_ends,
     probability,
     rate_epsilon,
+    small_probability,
     stratified_epsilon,
 )
 from canarybank.errors import InputError
@@ -48,7 +49,7 @@ class Target:
     q: float | None = None
 
     def __post_init__(self) -> None:
-        probability("delta", self.delta), probability("alpha", self.alpha)
+        small_probability("delta", self.delta), probability("alpha", self.alpha)
         object.__setattr__(self, "method", Method.named(self.method))
         if not (self.trials >= 1 and (self.trials == math.inf or self.trials == int(self.trials))):
             raise InputError(f"trials must be a whole number of at least 1, or infinite, not {self.trials!r}.")

@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Sequence
 
-from canarybank.cli.interrupts import leave_at_once, restore
-
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name, by default those of this process, and return its exit code."""
+    from canarybank.cli.interrupts import leave_at_once, restore
+
     leave_at_once()
     try:
         from canarybank.cli.program import run

@@ -1,6 +1,7 @@
 """State the exact epsilon of a mechanism."""
 
 from importlib.util import find_spec
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -17,8 +18,9 @@ ASSUMPTION = (
     "each user takes part with probability q, independently in every release; contributions are clipped; the noise is "
     "Gaussian; neighbours add or remove one user"
 )
-METHOD = "privacy loss distribution of dp-accounting, discretised upwards by less than 1e-6"
-CLOSED_FORM = "closed form"
+COMPOSED = "privacy loss distribution, discretised upwards by less than 1e-6 of the figure"
+CLOSED_FORM = "closed form of one release"
+SUMMED = "the rounds' closed forms added up, an upper bound: sigma is below 1e-3"
 OPACUS = "Opacus PRVAccountant, eps_error 0.01: the upper end of its band"
 
 
@@ -37,20 +39,22 @@ def command(
     Where Opacus is installed, its accountant's figure and the slack in it stand beside the exact one.
     """
     from canarybank.experiment import mechanism_of
-    from canarybank.mechanism import epsilon, one_round_epsilon
+    from canarybank.mechanism import epsilon
+    from canarybank.mechanism.accounting import LEAST_SIGMA
 
     mechanism = mechanism_of(given.config)
     exact = epsilon(mechanism, rounds)
+    finite = exact < inf
     document: dict[str, Any] = {
-        "epsilon": exact,
-        "method": METHOD,
+        "epsilon": exact if finite else None,
+        "method": CLOSED_FORM if rounds == 1 else COMPOSED if mechanism.sigma >= LEAST_SIGMA else SUMMED,
         "assumption": ASSUMPTION,
         "confidence": 1.0,
         "trials": None,
         "mechanism": {"sigma": mechanism.sigma, "q": mechanism.q, "delta": mechanism.delta},
         "rounds": rounds,
-        "closed_form": one_round_epsilon(mechanism) if rounds == 1 else None,
-        "opacus": _opacus(mechanism, rounds, exact) if opacus else None,
+        "closed_form": exact if finite and rounds == 1 else None,
+        "opacus": _opacus(mechanism, rounds, exact) if opacus and finite else None,
     }
     output.result("epsilon", document, paragraph(_headline(document), "bold"), facts(_facts(document)))
 
@@ -67,16 +71,15 @@ def _opacus(mechanism: "Mechanism", rounds: int, exact: float) -> dict[str, Any]
 def _headline(document: dict[str, Any]) -> str:
     mechanism, rounds = document["mechanism"], document["rounds"]
     over = "one release" if rounds == 1 else f"{rounds:,} releases"
+    figure = "infinite" if document["epsilon"] is None else f"{document['epsilon']:.6f}"
     return (
-        f"epsilon {document['epsilon']:.6f} at delta {mechanism['delta']:g} for {over} with sigma "
-        f"{mechanism['sigma']:g} and q {mechanism['q']:g}"
+        f"epsilon {figure} at delta {mechanism['delta']:g} for {over} with sigma {mechanism['sigma']:g} and q "
+        f"{mechanism['q']:g}"
     )
 
 
 def _facts(document: dict[str, Any]) -> dict[str, str]:
-    lines = {"method": METHOD, "assumption": ASSUMPTION, "confidence": "computed, not sampled: no trials"}
-    if document["closed_form"] is not None:
-        lines[CLOSED_FORM] = f"{document['closed_form']:.6f}, one release, by root finding"
+    lines = {"method": document["method"], "assumption": ASSUMPTION, "confidence": "computed, not sampled: no trials"}
     if document["opacus"] is not None:
         stated = document["opacus"]
         lines["Opacus"] = f"{stated['epsilon']:.6f}, slack {stated['slack']:.6f}; {OPACUS}"

@@ -8,7 +8,7 @@ from canarybank.encode import Encoder
 from canarybank.errors import InputError
 from canarybank.evolve.archive import Published
 from canarybank.evolve.feedback import Feedback, InContext, describe
-from canarybank.evolve.noise import find_noise
+from canarybank.evolve.noise import NOISES, find_noise
 from canarybank.evolve.offspring import Taking
 from canarybank.evolve.selection import Keep
 from canarybank.generate import Generator
@@ -49,6 +49,8 @@ class Plan:
         for name in ("new", "cap"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name))
+        if self.noise not in NOISES:
+            raise InputError(f"There is no noise {self.noise!r}; choose one of {', '.join(NOISES)}.")
         for name in ("seed", "insecure_seed"):
             if getattr(self, name) is not None and getattr(self, name) < 0:
                 raise InputError(f"A seed must be a whole number of at least 0, but {name} is {getattr(self, name)}.")

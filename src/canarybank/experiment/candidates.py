@@ -114,10 +114,11 @@ class TextFile:
         if not self.repeated and not self.blank:
             return ()
         found = len(self.texts) + self.repeated + self.blank
-        return (
+        said = (
             f"The bank file has {found:,} entries: {len(self.texts):,} are used, {self.repeated:,} repeated and "
-            f"{self.blank:,} blank ones are skipped.",
+            f"{self.blank:,} blank ones are skipped."
         )
+        return (said,)
 
 
 def read_texts(path: Path, column: str = "text") -> tuple[str, ...]:

@@ -270,7 +270,9 @@ class MechanismConfig(_Section):
         default=1.0, gt=0, description="The noise multiplier: noise has standard deviation sigma times clip."
     )
     q: float = Field(default=0.1, gt=0, le=1, description="Each user's probability of taking part in a release.")
-    delta: float = Field(default=1e-5, gt=0, lt=1, description="The delta at which epsilon is stated.")
+    delta: float = Field(
+        default=1e-5, ge=0, lt=1, description="The delta at which epsilon is stated; at 0 no finite one exists."
+    )
 
 
 class AttackConfig(_Section):

@@ -15,7 +15,6 @@ from pydantic.fields import FieldInfo
 from canarybank.errors import ConfigError, DataError
 from canarybank.experiment.config import Config
 from canarybank.experiment.presets import PRESETS
-from canarybank.store import require_file
 
 __all__ = [
     "Resolved",
@@ -174,6 +173,8 @@ def _preset(name: str) -> Mapping[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    from canarybank.store import require_file  # it loads numpy, which the help of a command can do without
+
     try:
         if path.exists():
             require_file(path)

@@ -38,7 +38,13 @@ _YIELD = 0.75
 _LETTERS_PER_TOKEN = 4
 _SECONDS_PER_CANARY = 0.5
 """Designing and judging one canary takes about this long."""
-_BASE_MIB = 250
+_BASE_MIB = 210
+_ENCODER_MIB = {"wordllama": 80}
+"""What an encoder holds beside its vectors, where that was measured."""
+_COPIES = 4
+"""How often the vectors of all records are held at the peak: encoded, joined, by user and by cohort."""
+_TEXT_BYTES = 600
+"""What a record takes beside its vectors and routes: its text, its key, its place in several lists."""
 _GOAL = 0.9
 
 
@@ -274,12 +280,12 @@ def _stages(
 
 
 def _memory(config: Config, texts: int, bank: int, dimension: int, cases: int) -> float:
-    """Return the memory of a run in MiB, about: vectors twice, routes, a bank for each canary, and trials in flight."""
+    """Return the memory of a run in MiB, about: its records, a bank for each canary, and trials in flight."""
     vectors = 4 * dimension
-    records = texts * (2 * vectors + 16 * config.mechanism.k)
+    records = texts * (_COPIES * vectors + 16 * config.mechanism.k + _TEXT_BYTES)
     banks = bank * vectors * (1 + cases)
     calibration = 3 * 8 * config.audit.trials if config.audit.threshold == "calibrated" else 0
-    return _BASE_MIB + (records + banks + calibration) / 2**20
+    return _BASE_MIB + _ENCODER_MIB.get(config.encoder.name, 0) + (records + banks + calibration) / 2**20
 
 
 def _cores() -> int:

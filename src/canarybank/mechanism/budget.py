@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 from canarybank.errors import BudgetError, InputError
 from canarybank.mechanism.accounting import epsilon
-from canarybank.mechanism.mechanism import Mechanism, whole
+from canarybank.mechanism.mechanism import Mechanism, require_delta, whole
 from canarybank.mechanism.one_round import one_round_epsilon
 
 __all__ = ["affordable_rounds", "composition_bound", "q_for_users", "sigma_for_epsilon"]
@@ -29,6 +29,7 @@ def sigma_for_epsilon(target: float, *, q: float, delta: float, rounds: int = 1)
     if not 0 < target < math.inf:
         raise InputError(f"The target epsilon must be positive and finite, not {target!r}.")
     count = whole("rounds", rounds)
+    require_delta(delta, "A sigma for a target epsilon")
 
     def excess(log_sigma: float) -> float:
         return epsilon(Mechanism(sigma=math.exp(log_sigma), q=q, delta=delta), count) - target

@@ -13,6 +13,7 @@ __all__ = ["Grid"]
 
 FINENESS = 20
 LARGEST_RADIUS = 1 << 31
+LARGEST_SCALE = 2.0**52
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Grid:
     def of(cls, mechanism: Mechanism) -> "Grid":
         """Return the coarsest grid on which noise and clip are each at least 2^20 steps.
 
-        It refuses a sigma so small, below about 2^-10, that ``radius``² would not fit into 64 bits.
+        It refuses a sigma so small, below about 2^-10, or so large, above about 2^31, that 64 bits would not do.
         """
         smaller = min(mechanism.noise, mechanism.clip)
         step = math.ldexp(1.0, math.frexp(smaller)[1] - 1 - FINENESS) if smaller > 0 else 0.0
@@ -46,6 +47,11 @@ class Grid:
             raise InputError(
                 f"sigma {mechanism.sigma:g} is too small for exact noise: a contribution on its grid would not fit "
                 "into 64-bit whole numbers. Use a sigma of at least 0.001; below that there is next to no privacy."
+            )
+        if mechanism.noise / step > LARGEST_SCALE:
+            raise InputError(
+                f"sigma {mechanism.sigma:g} is too large for exact noise: a noisy sum would not fit into 64-bit whole "
+                "numbers. Use a sigma of at most 1e9."
             )
         # One step of float64 upwards makes up for the rounding of sigma·clip.
         return cls(step, radius, math.nextafter(mechanism.noise / step, math.inf))

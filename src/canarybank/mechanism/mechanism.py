@@ -7,7 +7,10 @@ from typing import Any
 
 from canarybank.errors import InputError
 
-__all__ = ["Mechanism", "whole"]
+__all__ = ["Mechanism", "require_delta", "whole"]
+
+
+SMALLEST, LARGEST = 1e-60, 1e60
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,8 @@ class Mechanism:
 
     Every record votes for its ``k`` nearest bank entries; a user's normalised votes are clipped to L2 norm
     ``clip``; each user takes part with probability ``q``, independently; every coordinate gets Gaussian noise of
-    standard deviation ``sigma * clip``; epsilon is stated at ``delta``, for adding or removing one user.
+    standard deviation ``sigma * clip``; epsilon is stated at ``delta``, for adding or removing one user. At a delta of
+    0 a mechanism can be audited; its own epsilon is then infinite.
     """
 
     k: int = 5
@@ -34,13 +38,27 @@ class Mechanism:
                 raise InputError(f"{name} must be positive, not {getattr(self, name)!r}; without it there is no noise.")
         if not 0 < self.q <= 1:
             raise InputError(f"q must lie in (0, 1], not be {self.q!r}; it is each user's probability of taking part.")
-        if not 0 < self.delta < 1:
-            raise InputError(f"delta must lie in (0, 1), not be {self.delta!r}; 1e-5 is the usual choice.")
+        if not 0 <= self.delta < 1:
+            raise InputError(f"delta must lie in [0, 1), not be {self.delta!r}; 1e-5 is the usual choice.")
+        for name, value in (("sigma", self.sigma), ("clip", self.clip), ("sigma times clip", self.noise)):
+            if not SMALLEST <= value <= LARGEST:
+                raise InputError(
+                    f"{name} must lie between {SMALLEST:g} and {LARGEST:g}, not be {value!r}: outside of that, squares "
+                    "leave the range of floating point."
+                )
 
     @property
     def noise(self) -> float:
         """Return the standard deviation of the Gaussian noise on each coordinate: sigma times clip."""
         return self.sigma * self.clip
+
+
+def require_delta(delta: float, what: str) -> None:
+    """Refuse a delta of 0 where a finite epsilon is asked for."""
+    if delta == 0:
+        raise InputError(
+            f"{what} needs a delta above 0: Gaussian noise has no finite epsilon at delta = 0; set one, such as 1e-5."
+        )
 
 
 def whole(name: str, value: Any) -> int:

@@ -36,8 +36,11 @@ def one_round_delta(mechanism: Mechanism, epsilon: float) -> float:
 def one_round_epsilon(mechanism: Mechanism) -> float:
     """Return the smallest epsilon at which one release is (epsilon, delta)-private for adding or removing one user.
 
-    It solves ``one_round_delta(mechanism, epsilon) = mechanism.delta``, and is 0 where delta alone covers it.
+    It solves ``one_round_delta(mechanism, epsilon) = mechanism.delta``, and is 0 where delta alone covers it. At
+    delta = 0 it is infinite: the loss of Gaussian noise has no largest value.
     """
+    if mechanism.delta == 0:
+        return math.inf
     target = math.log(mechanism.delta)
     if _log_delta(mechanism, 0.0) <= target:
         return 0.0

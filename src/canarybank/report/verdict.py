@@ -98,9 +98,10 @@ def _reach_sentence(results: Results) -> str:
     attack = results.attacks[strongest(results)]
     found, known = reach(attack), ATTACKS.get(attack.attack)
     server = "that only shapes the bank" if known is None or known.active else "that changes nothing in the bank"
+    share = found / results.epsilon if results.epsilon else 0.0  # a tiny q leaves no budget to spend
     return (
         f"Computed exactly, without trials, the strongest attack ({attack.attack}) reaches epsilon {epsilon(found)} "
-        f"of {epsilon(results.epsilon)} on these users: {percent(found / results.epsilon)} of the budget can be spent "
+        f"of {epsilon(results.epsilon)} on these users: {percent(share)} of the budget can be spent "
         f"by a server {server}.{_people(attack, results)}"
     )
 

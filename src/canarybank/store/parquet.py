@@ -22,6 +22,7 @@ __all__ = ["check_parquet", "parquet_errors"]
 
 _CHILD = Path(__file__).with_name("parquet_child.py")
 _SHOWN = 300
+_PANIC = "its parts contradict each other"
 
 
 @contextmanager
@@ -34,7 +35,9 @@ def parquet_errors(path: Path | str, fix: str = "write or fetch it again") -> It
             yield
     except CanarybankError:
         raise
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OverflowError, MemoryError) as error:
+    except pl.exceptions.PanicException:
+        raise _unreadable(path, _PANIC, fix) from None
+    except (pl.exceptions.PolarsError, ValueError, OverflowError, MemoryError) as error:
         raise _unreadable(path, _short(str(error)), fix) from None
 
 
@@ -67,8 +70,7 @@ def _checked(path: str, columns: tuple[str, ...] | None, fix: str, version: tupl
 
 
 def _ended(code: int) -> str:
-    killed = -code in {signal.SIGABRT, signal.SIGKILL}
-    return "it asks for more memory than there is" if killed else f"its reader ended with code {code}"
+    return "it asks for more memory than there is" if -code in {signal.SIGABRT, signal.SIGKILL} else _PANIC
 
 
 def _unreadable(path: Path | str, why: str, fix: str) -> DataError:

@@ -1,7 +1,7 @@
 """Read a Parquet file in a process of its own, which may die of it; see ``canarybank.store.parquet``.
 
 Run as a script with one argument, the JSON list [path, columns or null]. It exits with 0 if all of it could be read,
-and otherwise with 1 and the reason on standard output, unless it is gone without a word.
+and otherwise with 1 and, where one can be told, the reason on standard output.
 """
 
 import json
@@ -48,9 +48,11 @@ def _main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     try:
         read_all(*json.loads(sys.argv[1]))
-    except BaseException as error:  # noqa: BLE001, a panic of polars is no Exception
+    except Exception as error:  # noqa: BLE001, whatever it is, it is why
         sys.stdout.write(str(error))
         sys.stdout.flush()
+        return 1
+    except BaseException:  # noqa: BLE001, a panic of polars, whose words are for its authors
         return 1
     return 0
 

@@ -15,6 +15,7 @@ __all__ = ["allowed", "roc_figure"]
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 440.0, 420.0, 62.0, 428.0, 14.0, 370.0
 _LOWEST = 1e-6
 _STEPS = 121
+LARGEST_EXPONENT = 700.0  # exp of more leaves the range of floating point; one of this already allows everything
 
 
 def roc_figure(attack: dict[str, Any], mechanism: Mechanism, exact: float, key: str) -> Figure:
@@ -62,7 +63,7 @@ def allowed(fpr: float, exact: float, delta: float) -> float:
 
     Both directions bind: TPR <= e^eps FPR + delta, and 1 - FPR <= e^eps (1 - TPR) + delta.
     """
-    forward = math.exp(exact) * fpr + delta
+    forward = math.exp(min(exact, LARGEST_EXPONENT)) * fpr + delta
     reverse = 1.0 - math.exp(-exact) * (1.0 - delta - fpr)
     return max(0.0, min(1.0, forward, reverse))
 

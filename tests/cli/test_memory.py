@@ -1,0 +1,34 @@
+"""The memory that `plan` announces is the memory that `audit` takes, within 30%."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+PEAK = (
+    "import resource, sys; from canarybank.cli import main; code = main(sys.argv[1:]); "
+    "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024); sys.exit(code)"
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux only")
+@pytest.mark.parametrize("encoder", ["hashing", "wordllama"])
+def test_the_plan_states_the_peak_within_a_third(tmp_path, encoder):
+    rng = random.Random(1)  # noqa: S311, made-up texts
+
+    def line():
+        return " ".join(f"w{rng.randrange(4000)}" for _ in range(12))
+
+    (tmp_path / "users.csv").write_text("user,text\n" + "".join(f"u{i % 700},{line()}\n" for i in range(700 * 16)))
+    (tmp_path / "bank.txt").write_text("".join(f"{line()}\n" for _ in range(1000)))
+    words = ["--users.source", "users.csv", "--bank.source", "bank.txt", "--encoder.name", encoder, "--users.minimum"]
+    words += ["16", "--cohorts.canaries", "1", "--attack.names", "ordinary", "--audit.trials", "2000", "--run.workers"]
+    words += ["1", "--quiet"]
+    kept = os.environ | {"CANARYBANK_CACHE": str(tmp_path / "cache")}
+    run = {"cwd": tmp_path, "env": kept, "capture_output": True, "text": True}
+    planned = subprocess.run([sys.executable, "-m", "canarybank.cli", "plan", *words, "--json"], check=True, **run)
+    played = subprocess.run([sys.executable, "-c", PEAK, "audit", *words], check=True, **run)
+    assert json.loads(planned.stdout)["memory_mib"] == pytest.approx(int(played.stdout.split()[-1]), rel=0.3)

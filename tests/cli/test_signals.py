@@ -1,0 +1,76 @@
+"""A signal ends a command with a sentence and its own exit code, whenever it comes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "canarybank.cli"]
+MOMENTS = 40
+STEP = 0.03
+SAID = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated", signal.SIGHUP: "Hung up"}
+
+
+def start(words, **options):
+    # Under pytest-xdist or nohup a signal may be ignored, which a child would inherit.
+    def listen():
+        for number in SAID:
+            signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
+
+    return subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, preexec_fn=listen, **options)  # noqa: PLW1509, no other thread runs
+
+
+def test_control_c_at_forty_moments_of_the_start_is_never_a_traceback(own, tmp_path, count):
+    # The interpreter itself starts first; from the first line of `main` on, every moment is ours.
+    code = "import sys; from canarybank.cli import main; print('now', file=sys.stderr, flush=True); sys.exit(main())"
+    words = [sys.executable, "-c", code, "audit", str(own), "--audit.trials", "4e6"]
+    seen = []
+    for moment in range(MOMENTS):
+        with start([*words, "--folder", str(tmp_path / f"run{moment}")]) as process:
+            assert process.stderr.readline() == b"now\n"
+            time.sleep(0.001 + STEP * moment)
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=60)[1].decode()
+        seen.append((process.returncode, said))
+    bad = [each for each in seen if each[0] != 130 or "Traceback" in each[1] or "Interrupted" not in each[1]]
+    count("early Ctrl-C", moments=MOMENTS, tracebacks=len(bad))
+    assert not bad
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_each_signal_says_how_to_resume_and_loses_nothing(own, tmp_path, number):
+    words = [*COMMAND, "audit", str(own), "--folder", str(tmp_path / "run"), "--audit.trials", "1e6"]
+    words += ["--attack.names", "nonce-norm", "--audit.threshold", "analytic"]
+    with start(words, text=True) as process:
+        seen = []
+        for line in process.stderr:
+            seen.append(line)
+            if line.startswith("commitment: sha256"):
+                process.send_signal(number)
+        code = process.wait(60)
+    assert code == 128 + number, seen
+    assert seen[-1].startswith(f"{SAID[number]}; what was done is kept. Resume with: canarybank audit")
+    assert not any("Traceback" in line for line in seen)
+    assert subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def test_a_signal_that_was_ignored_stays_ignored(own, tmp_path):
+    def ignore():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+
+    words = [*COMMAND, "audit", str(own), "--folder", str(tmp_path / "run"), "--audit.trials", "2e5"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, preexec_fn=ignore) as it:  # noqa: PLW1509
+        for line in it.stderr:
+            if line.startswith("commitment: sha256"):
+                it.send_signal(signal.SIGHUP)
+        assert it.wait(60) == 0
+
+
+def test_signals_go_back_to_whom_they_belonged(cli):
+    before = [signal.getsignal(number) for number in SAID]
+    assert cli("--version").code == 0
+    assert [signal.getsignal(number) for number in SAID] == before
+    assert os.getpid() > 0
