@@ -29,6 +29,8 @@ def test_every_key_is_a_flag(cli, key):
         "generator.tries": "3",
         "evolve.audit": "nonce",
         "evolve.feedback": "paraphrase",
+        "evolve.noise": "float",
+        "users.strict": "true",
         "users.format": "csv",
         "bank.tries": "2.5",
         "attack.tries": "2.5",

@@ -99,7 +99,7 @@ def test_a_file_that_is_no_exported_cache_is_refused(tmp_path):
     path.write_bytes(gzip.compress(b'{"format":"canarybank-responses","responses":2,"version":1}\n'))
     with pytest.raises(DataError, match="should hold 2 responses but holds 0"):
         cache.load(path)
-    with pytest.raises(StoreError, match="Cannot read"):
+    with pytest.raises(DataError, match="There is no file"):
         cache.load(tmp_path / "absent.gz")
 
 

@@ -45,6 +45,7 @@ def test_a_sigma_too_large_for_64_bits_is_refused() -> None:
     Grid.of(Mechanism(sigma=1e9))
 
 
-def test_a_clip_too_small_for_float64_is_refused() -> None:
-    with pytest.raises(InputError, match="Use a larger clip"):
-        Grid.of(Mechanism(clip=1e-305))
+@pytest.mark.parametrize("clip", [1e-60, 1e60])
+def test_the_smallest_and_the_largest_clip_have_a_grid(clip: float) -> None:
+    grid = Grid.of(Mechanism(clip=clip))
+    assert grid.radius * grid.step <= clip < (grid.radius + 1) * grid.step

@@ -174,7 +174,8 @@ class Shelf:
             if not isinstance(error.__cause__, FileNotFoundError):
                 _drop(path)
             return
-        if segment.meta == {**self._meta, "rows": rows}:
+        # One model may go by two names; the fingerprint tells models apart.
+        if {**segment.meta, "encoder": self._meta["encoder"]} == {**self._meta, "rows": rows}:
             self._add(segment)
         else:
             _drop(path)

@@ -72,7 +72,7 @@ def recorded_answers(source: str) -> tuple[ResponseCache, tuple[str, ...]]:
         with resources.as_file(_data(ANSWERS_FILE)) as path:
             answers.load(path)
         return answers, (str(embedded_facts()["fingerprint"]),)
-    require_file(source, "file of recorded answers")
+    require_file(source, "file of recorded answers (evolve.responses)")
     answers.load(source)
     return answers, ()
 

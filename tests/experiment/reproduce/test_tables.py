@@ -6,7 +6,7 @@ from canarybank.errors import CanarybankError, ConfigError, MissingError
 from canarybank.experiment import Run
 from canarybank.experiment.reproduce import Scale, make_piece, read_piece, write_piece
 from canarybank.experiment.reproduce.tables import _short_names, encoders_table
-from canarybank.store import read_json, write_json
+from canarybank.store import read_checked, read_json, write_checked, write_json
 
 
 def test_the_main_table_holds_every_figure_of_its_run(order):
@@ -39,11 +39,11 @@ def test_an_interval_that_was_computed_in_an_earlier_way_is_computed_again(order
     asked = order()
     piece = make_piece("main", asked)
     (kept,) = (asked.folder / "spreads").rglob("*.json")
-    document = read_json(kept)
+    document = read_checked(kept)
     document["attacks"] = {name: [0.0, 9.0] for name in document["attacks"]}
-    write_json(kept, document)
+    write_checked(kept, document)
     assert {cell.explained.high for cell in make_piece("main", asked).cells} == {9.0}
-    write_json(kept, document | {"way": 1})
+    write_checked(kept, document | {"way": 1})
     assert make_piece("main", asked) == piece
 
 
