@@ -30,7 +30,7 @@ def test_every_key_is_a_flag(cli, key):
         "evolve.audit": "nonce",
         "evolve.feedback": "paraphrase",
         "evolve.noise": "float",
-        "users.strict": "true",
+        "users.strict": None,
         "users.format": "csv",
         "bank.tries": "2.5",
         "attack.tries": "2.5",
