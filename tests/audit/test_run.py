@@ -160,7 +160,9 @@ def test_bad_input_is_refused_with_the_value_and_the_fix(run, bank, change, comp
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"q": 0.0}, {"q": 1.1}, {"sigma": 0.0}, {"clip": -1.0}, {"delta": 1.0}, {"delta": -0.1}, {"k": 0}], ids=str
+    "wrong",
+    [{"q": 0.0}, {"q": 1.1}, {"sigma": 0.0}, {"clip": -1.0}, {"delta": 1.0}, {"delta": -0.1}, {"k": 0}],
+    ids=str,
 )
 def test_a_mechanism_refuses_bad_parameters(wrong):
     with pytest.raises(CanarybankError, match=next(iter(wrong))):

@@ -19,11 +19,18 @@ import pytest
 
 from canarybank.cli import main
 from canarybank.generate import ScriptedGenerator
+from canarybank.mechanism import Mechanism, one_round_epsilon
 
 BANK, PROBES, USERS, TRIALS = 24, 4, 16, 60
 SIGMAS, QS, DELTAS = (1e-3, 1e3), (1e-9, 1.0), (0.0, 1e-12, 0.4)
 COUNTS = (1, BANK - PROBES, BANK, BANK + 1)
 CLAIMS = (0.0, 1e-9, 1.0, 1e6)
+METHODS = ("paper", "joint", "pooled", "stratified", "clopper-pearson")
+EVOLVE = (
+    *("--generator.kind", "smollm2", "--evolve.rounds", 2, "--evolve.share", 0.5, "--evolve.near", 1),
+    *("--audit", "nonce-norm", "--insecure-seed", 1, "--audit.trials", 60, "--audit.threshold", "analytic"),
+    *("--evolve.reference", 3, "--evolve.mauve=false"),
+)
 WORDS = ("cat", "dog", "sun", "rain", "soup", "bread", "walk", "run", "blue", "green", "tall", "sad", "music", "train")
 TOML = """\
 [users]
@@ -129,31 +136,118 @@ def tiny(tmp_path_factory):
     return folder / "tiny.toml"
 
 
-@pytest.mark.parametrize("settings", cases(30, 300))
-def test_audit(settings, tiny, tmp_path, monkeypatch):
+def one_release_delta(settings, epsilon):
+    """Return delta of one release at fifty digits, for removing the user: at every epsilon the larger direction."""
+    with mpmath.workdps(50):
+        mu, q, e = 1 / mpmath.mpf(settings.sigma), mpmath.mpf(settings.q), mpmath.mpf(epsilon)
+        if e == 0:
+            return q * (1 - mpmath.erfc(mu / 2 / mpmath.sqrt(2)))
+        z = mpmath.log((mpmath.exp(e) - 1 + q) / q) / mu + mu / 2
+        upper = mpmath.erfc(z / mpmath.sqrt(2)) / 2
+        return (1 - q - mpmath.exp(e)) * upper + q * mpmath.erfc((z - mu) / mpmath.sqrt(2)) / 2
+
+
+@pytest.mark.parametrize("settings", cases(10, 300))
+def test_epsilon_and_ceiling(settings):
+    stated = ask("epsilon", *settings.flags, "--no-opacus", "--json")["epsilon"]
+    said = ask("epsilon", *settings.flags, "--no-opacus")
+    if settings.delta == 0:
+        assert stated is None
+        assert "infinite" in said
+    else:
+        assert one_release_delta(settings, stated * (1 + 1e-9)) <= settings.delta
+        assert stated == 0 or one_release_delta(settings, stated * (1 - 1e-9)) >= settings.delta
+    rounds = random.Random(repr(settings)).randint(2, 50)  # noqa: S311, reproducible on purpose
+    several = ask("epsilon", *settings.flags, "--no-opacus", "--rounds", rounds, "--json")["epsilon"]
+    if settings.delta == 0:
+        assert several is None
+    else:
+        # Basic composition from above; from below one round, and all of them as one with less noise when q is 1.
+        each = one_round_epsilon(Mechanism(sigma=settings.sigma, q=settings.q, delta=settings.delta / rounds))
+        assert stated <= several <= rounds * each * (1 + 1e-6)
+        if settings.q == 1:
+            whole = one_round_epsilon(Mechanism(sigma=settings.sigma / rounds**0.5, q=1.0, delta=settings.delta))
+            assert whole <= several <= whole * (1 + 1e-6) + 1e-6
+    made = ask("ceiling", *settings.flags, "--trials", 10**4, "--share", 0.3, "--json")
+    if made is not None:
+        assert 0 <= made["q05"] <= made["median"] <= made["q95"]
+        assert made["exact"] == stated
+        assert stated is None or made["rule"] <= stated * (1 + 1e-9)
+        assert made["trials_needed"] is None or made["trials_needed"] >= 1
+        ask("ceiling", *settings.flags, "--trials", 10**4, "--share", 0.3)
+
+
+def sound(value, most):
+    """Return an epsilon that JSON may hold as null, which stands for infinite; it is at most the one above it."""
+    number = math.inf if value is None else value
+    assert 0 <= number <= most * (1 + 1e-6) + 1e-6
+    return number
+
+
+@pytest.mark.parametrize("settings", cases(4, 100))
+def test_an_audit_and_all_that_reads_its_run(settings, tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for method in ("paper", "joint"):
-        ask("plan", tiny, *settings.keys, "--audit.method", method)
-        made = ask(
-            "audit",
-            tiny,
-            *settings.keys,
-            "--folder",
-            f"runs/{method}",
-            "--audit.trials",
-            TRIALS,
-            "--json",
-            "--audit.method",
-            method,
-        )
-        if made is None:
-            continue
-        run = Path(f"runs/{method}")
-        ask("report", run)
-        for claim in CLAIMS:
-            ask("gate", run, "--claimed-eps", claim, "--junit", "j.xml", "--markdown", "m.md", codes=(0, 1, 2))
-            ask("gate", run, "--claimed-eps", claim, "--json", codes=(0, 1, 2))
-        ask("verify", run, "--json")
-        ask("verify", run)
-        ask("runs", "list", "--json")
-        ask("runs", "list")
+    run, method = Path("runs/tiny"), random.Random(repr(settings)).choice(METHODS)  # noqa: S311, reproducible
+    words = (tiny, *settings.keys, "--folder", run, "--audit.trials", TRIALS, "--audit.method", method)
+    planned = ask("plan", *words, "--json")
+    ask("plan", *words)
+    made = ask("audit", *words, "--json")
+    assert (made is None) == (settings.k > BANK - PROBES)
+    if made is None:
+        return
+    results = read((run / "results.json").read_text())
+    exact = math.inf if results["epsilon"] is None else results["epsilon"]
+    assert planned["epsilon"] == results["epsilon"]
+    for attack in results["attacks"]:
+        rungs = attack["ladder"]
+        reach = sound(rungs["attack"]["low"], exact)
+        sound(rungs["attack"]["epsilon"], exact)
+        sound(rungs["attack"]["high"], exact)
+        sound(rungs["rule"]["low"], math.inf if rungs["attack"]["high"] is None else rungs["attack"]["high"])
+        assert attack["headline"]["epsilon"] <= exact + 1e-6 or reach == 0, "a level of 5%: change the seed"
+        for canary in attack["canaries"]:
+            for name in ("absent_rate", "eligible_rate"):
+                assert 0 <= canary[name]["lower"] <= canary[name]["upper"] <= 1
+    assert "Traceback" not in ask("report", run)
+    for page in (*run.glob("*.html"), *run.glob("*.md"), *run.glob("*.tex"), *run.rglob("*.svg")):
+        shown = re.sub(r"<(script|style)\b.*?</\1>", "", page.read_text(), flags=re.DOTALL)
+        assert not NOT_A_NUMBER.search(shown), (page, NOT_A_NUMBER.search(shown))
+    claim = random.Random(repr(settings)).choice(CLAIMS)  # noqa: S311, reproducible
+    ask("gate", run, "--claimed-eps", claim, "--junit", "gate.xml", "--markdown", "gate.md", codes=(0, 1))
+    for written in ("gate.xml", "gate.md"):
+        assert not NOT_A_NUMBER.search(Path(written).read_text())
+    ask("gate", run, "--claimed-eps", claim, "--json", codes=(0, 1))
+    assert ask("verify", run, "--json")
+    assert ask("runs", "list", "--json")["runs"][0]["state"] == "finished"
+    ask("runs", "list")
+
+
+@pytest.mark.parametrize("settings", cases(0, 40)[::6])
+def test_a_sweep(settings, tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = (*settings.keys, "--over", "mechanism.sigma=1e-3,1e3", "--audit.trials", TRIALS)
+    if ask("sweep", tiny, *words, "--json"):
+        for page in Path("runs").rglob("*.svg"):
+            assert not NOT_A_NUMBER.search(page.read_text()), page
+
+
+@pytest.mark.parametrize("settings", cases(3, 60)[::3])
+def test_an_evolution_and_its_audit(settings, tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def script(request):
+        return f"I saw the {' '.join(WORDS[(request.seed // 14**i) % 14] for i in range(5))} today."
+
+    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: ScriptedGenerator(script))
+    made = ask("evolve", tiny, *settings.keys, *EVOLVE, "--json")
+    if settings.delta == 0 or settings.k > BANK:
+        assert made is None
+    if made is None:
+        return
+    for prefix in made["audit"]["prefixes"]:
+        assert prefix["theory"] >= 0
+    run = Path("runs/tiny")
+    read((run / "results.json").read_text())
+    shown = re.sub(r"<(script|style)\b.*?</\1>", "", (run / "report.html").read_text(), flags=re.DOTALL)
+    assert not NOT_A_NUMBER.search(shown), NOT_A_NUMBER.search(shown)
+    ask("runs", "list", "--json")

@@ -127,8 +127,8 @@ def trials_needed_for(rates: AttackRates, epsilon: float, target: Target) -> int
 def _least(rates: AttackRates, epsilon: float, target: Target, exact: float) -> int:
     if not 0 < epsilon < exact:
         raise InputError(
-            f"No number of trials is expected to show epsilon {epsilon!r}: it must be positive and below the attack's "
-            f"exact epsilon, {exact:.6g}."
+            f"No number of trials is expected to show epsilon {epsilon:g}: it must be positive and below the attack's "
+            f"exact epsilon, which is {f'{exact:.6g}' if exact < math.inf else 'infinite'}."
         )
 
     def lacking(log_trials: float) -> float:
