@@ -83,7 +83,7 @@ def test_own_users_in_five_lines_of_toml(shell):
     (folder / "my-users.csv").write_text("\n".join(lines) + "\n")
     plan, audit, gate = blocks("sh")[1].strip().splitlines()
     small = " --audit.trials 20000"
-    assert "a perfect attack would show" in run(plan + small)
+    assert "would show a median bound of" in run(plan + small)
     assert "report.html" in run(audit + small)
     assert "no violation detected at this power" in run(gate).lower()
     *reproductions, sweep = blocks("sh")[2].strip().splitlines()

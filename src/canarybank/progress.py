@@ -30,7 +30,7 @@ _SLOW = 10
 
 
 def printable(text: str) -> str:
-    """Return text that is safe to print: controls of the terminal and of the direction of writing are replaced.
+    """Return text that no terminal obeys: controls of the terminal and of the direction of writing are replaced.
 
     A file's name, a user's id, a key of somebody else's file or a server's message may hold escape sequences, and a
     terminal must not obey them.

@@ -1,4 +1,6 @@
 import errno
+import json
+import math
 import os
 import shutil
 
@@ -10,7 +12,7 @@ from canarybank.audit import audit
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.engine import Serial, Threads
 from canarybank.errors import StoreError
-from canarybank.experiment import Run, resolve, run_audit
+from canarybank.experiment import Run, gate, resolve, run_audit, verify
 from canarybank.experiment.admitted import admit_users
 from canarybank.experiment.candidates import read_texts
 from canarybank.experiment.roles import chosen_attacks, draw_roles
@@ -18,6 +20,7 @@ from canarybank.experiment.running import mechanism_of
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate import ScriptedGenerator
 from canarybank.mechanism import Bank
+from canarybank.report import write_report
 
 
 def results(folder):
@@ -223,3 +226,14 @@ def test_users_without_a_role_are_never_encoded(flags, fresh_cache):
     outside = set(people.texts) - set(cohorts.texts)
     assert outside
     assert encoder.missing(sorted(outside)) == len(outside)
+
+
+def test_a_run_at_delta_0_is_audited_verified_and_gated(flags, tmp_path):
+    run = run_audit(resolve(flags={**flags, "mechanism.delta": 0}), tmp_path / "run")
+    assert run.results.epsilon == math.inf
+    assert json.loads((run.folder / "results.json").read_text())["epsilon"] is None
+    assert all(math.isfinite(record.headline.epsilon) for record in run.results.attacks)
+    assert verify(run.folder).ok
+    outcome = gate(run, 100.0)
+    assert [cause.kind for cause in outcome.causes] == ["mechanism"]
+    assert "∞" in write_report(run)[0].read_text()

@@ -54,19 +54,17 @@ def command(
     mechanism, settings, canaries = mechanism_of(given.config), settings_of(given.config), given.config.cohorts.canaries
     alpha = settings.share(canaries)
     law = ceiling(mechanism, settings.trials, method=settings.method, alpha=alpha, canaries=canaries)
-    finite = law.exact < inf
-    needed = (
-        trials_needed(mechanism, share * law.exact, method=settings.method, alpha=alpha, canaries=canaries)
-        if finite and law.exact > 0
-        else None
-    )
+    # No number of trials shows a share of an exact epsilon that is infinite, as at delta 0, or 0.
+    has_end = law.exact < inf
+    goal = {"method": settings.method, "alpha": alpha, "canaries": canaries}
+    needed = trials_needed(mechanism, share * law.exact, **goal) if 0 < law.exact < inf else None
     document: dict[str, Any] = {
         "median": law.median,
         "q05": law.q05,
         "q95": law.q95,
         "expected": law.expected,
         "rule": law.rule if law.rule < inf else None,
-        "exact": law.exact if finite else None,
+        "exact": law.exact if has_end else None,
         "threshold": law.threshold,
         "method": str(law.method),
         "assumption": ASSUMPTION,
@@ -84,36 +82,29 @@ def command(
 def _headline(law: "Ceiling") -> str:
     return (
         f"A perfect attack shows epsilon {law.median:.3f} (median; 5% to 95%: {law.q05:.3f} to {law.q95:.3f}) of the "
-        f"{f'exact {law.exact:.4f}' if law.exact < inf else 'exact epsilon, which is infinite'}"
+        f"exact {f'{law.exact:.4f}' if law.exact < inf else 'epsilon, which is infinite'}"
     )
 
 
 def _facts(document: dict[str, Any]) -> dict[str, str]:
     mechanism, canaries = document["mechanism"], document["canaries"]
     over = "one canary" if canaries == 1 else f"each of {canaries} canaries"
-    level = _percent(document["confidence"])
-    return {
+    level, needed = _percent(document["confidence"]), document["trials_needed"]
+    lines = {
         "trials": f"{document['trials']:,} of each hypothesis of {over}",
         "method": f"{document['method']}, {level} confidence, alpha {document['alpha_each']:g} a bound",
         "mechanism": f"sigma {mechanism['sigma']:g}, q {mechanism['q']:g}, delta {mechanism['delta']:g}; one release",
         "assumption": ASSUMPTION,
         "at its rule": f"endless trials at this threshold would show {_shown(document['rule'])}",
-        "to show more": _goal(document, over),
     }
-
-
-def _goal(document: dict[str, Any], over: str) -> str:
-    exact, share = document["exact"], _percent(document["share"])
-    if not exact:
-        return f"no number of trials shows {share} of an exact epsilon that is {_shown(exact)}"
-    return (
-        f"{share} of the exact epsilon, {document['share'] * exact:.3f}, needs {document['trials_needed']:,} trials of "
-        f"each hypothesis of {over}"
-    )
+    if needed is not None:
+        goal = f"{_percent(document['share'])} of the exact epsilon, {document['share'] * document['exact']:.3f}"
+        lines["to show more"] = f"{goal}, needs {needed:,} trials of each hypothesis of {over}"
+    return lines
 
 
 def _shown(epsilon: float | None) -> str:
-    return "infinite" if epsilon is None else f"{epsilon:.3f}"
+    return "an infinite epsilon" if epsilon is None else f"{epsilon:.3f}"
 
 
 def _percent(share: float) -> str:

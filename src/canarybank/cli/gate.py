@@ -56,11 +56,13 @@ def command(
 
 
 def _facts(outcome: "GateOutcome") -> dict[str, str]:
+    from canarybank.experiment.power import shown_epsilon
+
     first = outcome.attacks[0].bound
     return {
         "method": f"{outcome.method}, {100 * outcome.confidence:g}% confidence over all attacks, delta {first.delta:g}",
         "assumption": first.assumption,
-        "exact epsilon": f"{outcome.exact:.4f} of the mechanism, computed without trials",
+        "exact epsilon": f"{shown_epsilon(outcome.exact)} of the mechanism, computed without trials",
         "compared": "with exact figures as they are printed, to three decimals or more; with bounds as they are",
         "trials": f"{outcome.trials:,} of each hypothesis of each canary",
         "commitment": outcome.commitment,

@@ -39,7 +39,7 @@ def command(
     from canarybank.experiment.folder import is_evolution
 
     if shareable and out is None:
-        raise ConfigError("A run's own folder stays private; name another folder by --out to make a report shareable.")
+        raise ConfigError("Only you can read a run's own folder. To make a report shareable, name another by --out.")
     page = (_evolution if is_evolution(run) else _audit)(run, out, output, shareable=shareable)
     if show:
         open_page(page)

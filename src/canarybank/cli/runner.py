@@ -53,6 +53,7 @@ def published(run: "Run") -> Path:
 
 def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
     """Print what a run found, with what each figure stands on."""
+    from canarybank.experiment.commitment import finite
     from canarybank.report import generator_line, verdict
 
     results = run.results
@@ -63,7 +64,11 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
         "commitment": results.commitment,
         "verdict": found.sentence,
         "beside": list(found.beside),
-        "epsilon": {"exact": results.epsilon, "delta": results.mechanism.delta, "accounted": results.audit.accounted},
+        "epsilon": {
+            "exact": finite(results.epsilon),
+            "delta": results.mechanism.delta,
+            "accounted": results.audit.accounted,
+        },
         "trials": results.audit.trials,
         "alpha": results.audit.alpha,
         "attacks": [_attack(record) for record in results.attacks],

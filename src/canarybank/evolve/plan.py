@@ -57,7 +57,7 @@ class Plan:
 
     @property
     def is_real(self) -> bool:
-        """Say whether releases are drawn from secret randomness, and so are private and to be paid for."""
+        """Say whether releases are drawn from secret randomness, and must be paid for."""
         return self.insecure_seed is None
 
     @property

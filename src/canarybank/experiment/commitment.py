@@ -5,11 +5,12 @@ trials, it shows afterwards that users, canaries, bank, probes, score, threshold
 and level were not chosen in their light. ``docs/commitment.md`` says what it does not show.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from importlib import metadata
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from canarybank import __version__
 from canarybank.audit import AlphaLedger, Method, Prepared, Settings
@@ -20,12 +21,40 @@ from canarybank.experiment.origins import decisive, flatten
 from canarybank.mechanism import epsilon
 from canarybank.store import canonical_json, hash_array, hash_bytes, hash_json
 
-__all__ = ["AttackCommitment", "CanaryCommitment", "Commitment", "LedgerRecord", "commit", "score_hash"]
+__all__ = [
+    "AttackCommitment",
+    "CanaryCommitment",
+    "Commitment",
+    "Epsilon",
+    "Figure",
+    "LedgerRecord",
+    "Record",
+    "commit",
+    "finite",
+    "score_hash",
+]
 
 SCHEMA = 2
 RESULTS_LAYOUT = 1
 _STREAMS = ("numpy", "scipy")
 """The packages that draw and judge the trials."""
+
+
+def finite(value: Any) -> Any:
+    """Return a value as JSON can hold it: null stands for an infinite number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _infinite(value: Any) -> Any:
+    return math.inf if value is None else value
+
+
+Figure = Annotated[float | None, BeforeValidator(finite)]
+"""A number, or null where it is infinite, which JSON cannot hold."""
+Epsilon = Annotated[
+    float, BeforeValidator(_infinite), PlainSerializer(finite, return_type=float | None, when_used="json")
+]
+"""An epsilon, which is infinite at delta 0: null in JSON, and a number here."""
 
 
 class Record(BaseModel):
@@ -84,13 +113,15 @@ class Commitment(Record):
     alpha: float = Field(description="The level of each attack's headline.")
     attacks: tuple[AttackCommitment, ...] = Field(description="The frozen rules, one entry an attack.")
     gate: LedgerRecord = Field(description="How a gate splits alpha over the attacks it reads.")
-    exact: float | None = Field(
-        default=None, description="The mechanism's exact epsilon, as the results will state it; null in layout 1."
-    )
-    claimed: float | None = Field(
+    exact: Figure = Field(
         default=None,
-        description="The epsilon that the verdict is held against: the accountant's, or the exact one; null in layout "
-        "1.",
+        description="The mechanism's exact epsilon, as the results will state it; null where it is infinite, and in "
+        "layout 1.",
+    )
+    claimed: Figure = Field(
+        default=None,
+        description="The epsilon that the verdict is held against: the accountant's, or the exact one; null where it "
+        "is infinite, and in layout 1.",
     )
     results_layout: int | None = Field(
         default=None, description="The version of the layout that the results will have; null in layout 1."

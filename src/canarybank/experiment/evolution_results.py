@@ -15,9 +15,9 @@ from canarybank.evolve import Evolution
 from canarybank.evolve.multiround import MultiRound
 from canarybank.evolve.prefixes import Prefix
 from canarybank.evolve.utility import AuditCost, Figures, Utility
-from canarybank.experiment.commitment import Record
+from canarybank.experiment.commitment import Figure, Record
 from canarybank.experiment.config import EvolveConfig, MechanismConfig
-from canarybank.experiment.results import BoundRecord, CountsRecord, Figure, IntervalRecord, ThresholdRecord
+from canarybank.experiment.results import BoundRecord, CountsRecord, IntervalRecord, ThresholdRecord
 from canarybank.mechanism import Account
 from canarybank.store import canonical_json
 

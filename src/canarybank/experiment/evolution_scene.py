@@ -20,6 +20,7 @@ from canarybank.experiment.running import cached_encoder, mechanism_of
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate import Generator
 from canarybank.mechanism import Account, Bank, Mechanism, Routed, affordable_rounds, q_for_users, sigma_for_epsilon
+from canarybank.mechanism.mechanism import require_delta
 from canarybank.progress import SILENT, Progress
 from canarybank.users import Cohorts, Delimited, Users
 
@@ -146,6 +147,7 @@ def spending_mechanism(config: Config, voters: int | None = None) -> Mechanism:
     The users are as many as ``evolve.population`` declares; a simulation may count its voters instead.
     """
     mechanism, chosen = mechanism_of(config), config.evolve
+    require_delta(mechanism.delta, "An evolution")
     population = chosen.population if chosen.population is not None else voters
     if chosen.users is not None and population is not None:
         mechanism = replace(mechanism, q=q_for_users(chosen.users, population))

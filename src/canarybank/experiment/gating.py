@@ -13,10 +13,10 @@ from pydantic import Field
 
 from canarybank.audit import Settings, attack_bound
 from canarybank.errors import ConfigError, StoreError
-from canarybank.experiment.commitment import Record
+from canarybank.experiment.commitment import Epsilon, Figure, Record
 from canarybank.experiment.folder import Run
 from canarybank.experiment.power import FrozenPower, Power, fresh_power, frozen_power, power_text, shown_epsilon
-from canarybank.experiment.results import AttackRecord, BoundRecord, Figure, Results
+from canarybank.experiment.results import AttackRecord, BoundRecord, Results
 from canarybank.experiment.verification import declared, recounted, refuse_unverified
 from canarybank.mechanism import Mechanism, one_round_epsilon
 
@@ -64,8 +64,10 @@ class GateOutcome(Record):
     ok: bool = Field(description="Whether nothing that is computed or measured exceeds the claim.")
     causes: tuple[Cause, ...] = Field(description="Everything that exceeds the claim: trials, mechanism, attacks.")
     statement: str = Field(description="The outcome as a sentence.")
-    claimed: float = Field(description="The claimed epsilon.")
-    exact: float = Field(description="The exact epsilon of the mechanism as it is configured.")
+    claimed: Epsilon = Field(
+        description="The claimed epsilon; null where the run claims the exact one and that is infinite."
+    )
+    exact: Epsilon = Field(description="The exact epsilon of the mechanism as it is configured; null where infinite.")
     attained: Figure = Field(
         description="The exact epsilon at the largest contribution that votes can make, min(clip, k^-1/2): a claim "
         "below it is false."
@@ -92,6 +94,8 @@ def gate(run: Run, claimed: float, commitment_hash: str | None = None) -> GateOu
 
     A run that `verify` finds fault with is refused with what was found: nothing is gated that was altered.
     """
+    if not 0 <= claimed < math.inf:
+        raise ConfigError(f"The claimed epsilon must be finite and at least 0, not {claimed!r}.")
     refuse_unverified(run, commitment_hash)
     return compare(run, claimed)
 
@@ -102,8 +106,6 @@ def compare(run: Run, claimed: float) -> GateOutcome:
     Every attack is given its share of alpha from the ledger of the commitment, so with probability at least 1 - alpha
     no bound exceeds the true epsilon. The exact figures hold for certain, so a true claim fails at most that often.
     """
-    if not 0 <= claimed < math.inf:
-        raise ConfigError(f"The claimed epsilon must be finite and at least 0, not {claimed!r}.")
     results, settings = run.results, declared(run.results)
     shares = dict(run.commitment.gate.entries)
     if results.commitment != run.commitment_hash or not {each.attack for each in results.attacks} <= set(shares):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from canarybank.errors import CanarybankError
-from canarybank.experiment.commitment import Record
+from canarybank.experiment.commitment import Figure, Record
 from canarybank.experiment.evolution import EvolutionRun
 from canarybank.experiment.folder import COMMITMENT, MANIFEST, RESULTS, Run, is_evolution
 from canarybank.experiment.gating import compare, stated_claim
@@ -34,7 +34,9 @@ class RunEntry(Record):
     attacks: int | None = Field(default=None, description="Its attacks, once it is finished.")
     trials: int | None = Field(default=None, description="The trials of each hypothesis of each canary.")
     largest: LargestBound | None = Field(default=None, description="Its largest bound, once it is finished.")
-    claimed: float | None = Field(default=None, description="The accounted epsilon, or the exact one, of an audit.")
+    claimed: Figure = Field(
+        default=None, description="The accounted epsilon, or the exact one, of an audit; null where it is infinite."
+    )
     ok: bool | None = Field(default=None, description="Whether nothing computed or measured exceeds that claim.")
     reason: str | None = Field(default=None, description="Why it is damaged, or why the claim fails.")
 

@@ -15,7 +15,7 @@ from canarybank.audit import Ceiling, Settings, ThresholdMode, ceiling, trials_n
 from canarybank.errors import InputError
 from canarybank.experiment.admitted import admission, admit_users, users_key, users_source
 from canarybank.experiment.candidates import GENERATED_SIZE, bank_labels, bank_prompt, gather_candidates
-from canarybank.experiment.commitment import Record
+from canarybank.experiment.commitment import Epsilon, Record
 from canarybank.experiment.config import Config
 from canarybank.experiment.folder import MANIFEST, TRIALS, Run, refuse_other_settings
 from canarybank.experiment.measured import encode_rate, trial_rate
@@ -87,7 +87,7 @@ class Plan(Record):
     workers: int = Field(description="The workers.")
     seconds: float = Field(description="The time that is left, about, without the generator's.")
     memory_mib: float = Field(description="The memory at the peak, about.")
-    epsilon: float = Field(description="The exact epsilon of the mechanism.")
+    epsilon: Epsilon = Field(description="The exact epsilon of the mechanism; null where it is infinite.")
     ceiling: float = Field(description="The median bound that perfect canaries would give with so many trials.")
     ceiling_range: tuple[float, float] = Field(description="The 5% to 95% range of that bound.")
     trials_for_goal: int | None = Field(

@@ -12,8 +12,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from canarybank.audit import Method, Settings, Target, best_threshold, perfect_rates
-from canarybank.experiment.commitment import Record
-from canarybank.experiment.results import AttackRecord, CanaryRecord, Figure, IntervalRecord, Results
+from canarybank.experiment.commitment import Epsilon, Figure, Record
+from canarybank.experiment.results import AttackRecord, CanaryRecord, IntervalRecord, Results
 from canarybank.mechanism import Mechanism, one_round_epsilon
 
 __all__ = [
@@ -44,7 +44,7 @@ class Power(Record):
     It is a run of the violating mechanism itself, so the threshold is the best one for that mechanism.
     """
 
-    epsilon: float = Field(description="The true epsilon of such a mechanism.")
+    epsilon: Epsilon = Field(description="The true epsilon of such a mechanism; null where it is infinite.")
     sigma: float = Field(description="Its noise multiplier.")
     ratio: float = Field(description="How many times its noise is smaller than declared.")
     attack: str = Field(description="The attack that would see it: the strongest of the run.")
@@ -59,7 +59,7 @@ class Shown(Record):
     lies above it. Then ``largest_epsilon`` says where it ends.
     """
 
-    epsilon: float = Field(description="The true epsilon of the violation.")
+    epsilon: Epsilon = Field(description="The true epsilon of the violation; null where it is infinite.")
     ratio: float = Field(description="How many times the noise is too small, or the contribution larger than it was.")
     amount: float = Field(description="The noise multiplier, or the norm of the contribution.")
     attack: str = Field(description="The attack whose rules would show it.")
@@ -242,17 +242,16 @@ def power_text(own: FrozenPower, fresh: Power | None, mechanism: Mechanism) -> s
     if own.contribution is None:
         said += "no contribution above the clip, and "
     else:
-        norm = f"{own.contribution.amount:.3g} where the clip is {mechanism.clip:g}"
+        least, norm = shown_epsilon(own.contribution.epsilon), f"{own.contribution.amount:.3g}"
         said += (
-            f"a true epsilon from {own.contribution.epsilon:.3f} on by a contribution above the clip (norm {norm}), "
+            f"a true epsilon from {least} on by a contribution above the clip (norm {norm} where the clip is "
+            f"{mechanism.clip:g}), and "
         )
-        said += "and "
     if own.noise is None:
         said += "no violation by too little noise, however little."
     else:
-        said += (
-            f"one from {own.noise.epsilon:.3f} on by too little noise (sigma {own.noise.amount:.3f} where {declared})"
-        )
+        least = shown_epsilon(own.noise.epsilon)
+        said += f"one from {least} on by too little noise (sigma {own.noise.amount:.3f} where {declared})"
         if own.noise.largest_epsilon is not None:
             said += f" up to {own.noise.largest_epsilon:.3f}; to less noise than that they are blind"
         said += "."
@@ -261,9 +260,10 @@ def power_text(own: FrozenPower, fresh: Power | None, mechanism: Mechanism) -> s
             f"{said} No size of violation can be named that thresholds set for it would typically show: the claim "
             "needs more trials or a stronger attack."
         )
+    least = shown_epsilon(fresh.epsilon)
     return (
-        f"{said} Thresholds set for too little noise would typically show a true epsilon of {fresh.epsilon:.3f} or "
-        f"more in as many trials (sigma {fresh.sigma:.3f} where {declared})."
+        f"{said} Thresholds set for too little noise would typically show a true epsilon of {least} or more in as many "
+        f"trials (sigma {fresh.sigma:.3f} where {declared})."
     )
 
 

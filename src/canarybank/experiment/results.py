@@ -4,16 +4,15 @@ The file is readable without the program, holds no time, duration or host, and i
 run was interrupted. ``schema_version`` rises when a reader of the old layout could misread the new one.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from canarybank import __version__
 from canarybank.attack import ATTACKS
 from canarybank.audit import AuditResult
-from canarybank.experiment.commitment import RESULTS_LAYOUT, Commitment, LedgerRecord, Record
+from canarybank.experiment.commitment import RESULTS_LAYOUT, Commitment, Epsilon, Figure, LedgerRecord, Record
 from canarybank.experiment.config import AuditConfig, MechanismConfig
 from canarybank.experiment.written import PoolRecord, SimilarityRecord
 from canarybank.store import canonical_json
@@ -41,14 +40,6 @@ NOT_PRIVATE = (
     "This holds statistics of the evaluation users and is not itself differentially private; "
     "keep it as you keep their data."
 )
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-Figure = Annotated[float | None, BeforeValidator(_finite)]
-"""A number, or null where it is infinite, which JSON cannot hold."""
 
 
 class IntervalRecord(Record):
@@ -184,7 +175,9 @@ class Results(Record):
     mechanism: MechanismConfig = Field(description="The mechanism that was audited.")
     audit: AuditConfig = Field(description="What was declared before the evaluation.")
     seed: int = Field(description="The seed of the trials.")
-    epsilon: float = Field(description="The exact epsilon of one release, for adding or removing one user.")
+    epsilon: Epsilon = Field(
+        description="The exact epsilon of one release, for adding or removing one user; null where it is infinite."
+    )
     attacks: tuple[AttackRecord, ...] = Field(description="What each attack showed.")
     notes: tuple[str, ...] = Field(default=(), description="What a reader should know of the whole run.")
 

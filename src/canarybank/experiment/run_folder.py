@@ -138,7 +138,7 @@ class RunFolder:
 
         Files of a run would otherwise be written into a folder of the same name that lacks those before them.
         """
-        if not self._is_ours():
+        if not self.is_ours():
             self._remove_strays()
             raise StoreError(
                 f"The folder {str(self.folder)!r} was removed while its {self.noun} went on, so the {self.noun} ends "
@@ -147,7 +147,7 @@ class RunFolder:
         if not (self.folder / MANIFEST).is_file():
             self.write_manifest(self.manifest)
 
-    def _is_ours(self) -> bool:
+    def is_ours(self) -> bool:
         """Say whether the folder is still the one whose lock this process took."""
         try:
             return os.path.samestat((self.folder / LOCK_NAME).stat(), self.__dict__["_lock"])

@@ -58,7 +58,7 @@ def sending_recorded(
     try:
         yield
     finally:
-        if run.folder.is_dir():  # a folder that was removed meanwhile stays removed
+        if run.is_ours():  # a folder that was removed meanwhile stays removed
             _write(run, before, _record(config, generator, counted=counted))
 
 

@@ -16,7 +16,7 @@ from scipy.stats import binom
 
 from canarybank.audit import Counts, Method, Settings, canary_bound, headline, pooled_bound
 from canarybank.errors import CanarybankError, StoreError
-from canarybank.experiment.commitment import Commitment, Record
+from canarybank.experiment.commitment import Commitment, Record, finite
 from canarybank.experiment.folder import COMMITMENT, MANIFEST, RESULTS, TRIALS, Run
 from canarybank.experiment.manifest import Manifest
 from canarybank.experiment.origins import decisive
@@ -153,10 +153,10 @@ def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
     )
     if commitment.schema_version > 1:
         facts += (
-            ("exact epsilon", results.epsilon, commitment.exact),
+            ("exact epsilon", finite(results.epsilon), commitment.exact),
             (
                 "claim",
-                results.epsilon if results.audit.accounted is None else results.audit.accounted,
+                finite(results.epsilon if results.audit.accounted is None else results.audit.accounted),
                 commitment.claimed,
             ),
             ("layout", results.schema_version, commitment.results_layout),
@@ -235,7 +235,7 @@ def _ladders(results: Results) -> Iterator[str]:
     accounted = results.epsilon if results.audit.accounted is None else results.audit.accounted
     for record in results.attacks:
         ladder = record.ladder
-        if (ladder.accounted.epsilon, ladder.mechanism.epsilon) != (accounted, results.epsilon):
+        if (ladder.accounted.epsilon, ladder.mechanism.epsilon) != (finite(accounted), finite(results.epsilon)):
             yield f"The accounted or the mechanism's rung of {record.attack} is not what the results state."
         for rung, name in ((ladder.attack, "supremum"), (ladder.rule, "rule")):
             ends = [getattr(canary, name) for canary in record.canaries]

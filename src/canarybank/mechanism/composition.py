@@ -86,11 +86,11 @@ class _Direction:
         q, mu = self.mechanism.q, 1 / self.mechanism.sigma
         reach = -float(ndtri(max(self.mechanism.delta * CUT / self.rounds, 1e-300)))
         half = math.ceil(reach / spacing)
-        around = _multiples(spacing, -half, half + 1)
+        around = spacing * np.arange(-half, half + 1, dtype=np.float64)
         if not self.removing:
             return -_loss(-around, mu, q), spacing * _density(around)
         if 2 * reach >= mu:
-            around = _multiples(spacing, -half, half + math.ceil(mu / spacing) + 1)
+            around = spacing * np.arange(-half, half + math.ceil(mu / spacing) + 1, dtype=np.float64)
             return _loss(around, mu, q), spacing * ((1 - q) * _density(around) + q * _density(around - mu))
         loss = np.concatenate((_loss(around, mu, q), _loss(around + mu, mu, q)))
         return loss, spacing * np.concatenate(((1 - q) * _density(around), q * _density(around)))
@@ -161,10 +161,6 @@ def _first_covered(sums: Array, law: Array, step: float) -> tuple[float, float]:
     s, mass, at = float(sums[-1 - place]), float(reached[place]), float(before[place - 1]) if place else 0.0
     around = law[::-1][max(place - 8, 0) : place + 9]
     return max(0.0, s + math.log1p(-(1 - at) / (mass - at))), float(around.mean()) / (step * mass)
-
-
-def _multiples(step: float, start: int, stop: int) -> Array:
-    return np.asarray(step * np.arange(start, stop), dtype=np.float64)
 
 
 def _loss(z: Array, mu: float, q: float) -> Array:

@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+from canarybank.experiment.commitment import finite
 from canarybank.experiment.results import AttackRecord, CanaryRecord, Results
 from canarybank.mechanism import Mechanism
 from canarybank.report.numbers import rule_upper
@@ -59,8 +60,8 @@ def _row(attack: AttackRecord, canary: CanaryRecord, mechanism: Mechanism, resul
         "exact_rule_upper": _number(canary.rule.upper),
         "exact_attack_lower": _number(canary.supremum.lower),
         "exact_attack_upper": _number(canary.supremum.upper),
-        "exact_mechanism": results.epsilon,
-        "accounted": results.epsilon if results.audit.accounted is None else results.audit.accounted,
+        "exact_mechanism": finite(results.epsilon),
+        "accounted": finite(results.epsilon if results.audit.accounted is None else results.audit.accounted),
         "attack_bound": attack.headline.epsilon,
         "attack_confidence": attack.headline.confidence,
         "attack_expected": _number(attack.ladder.expected.epsilon),

@@ -5,6 +5,7 @@ below what is computed without trials is too small; anything else is "no violati
 power beside it.
 """
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -98,11 +99,14 @@ def _reach_sentence(results: Results) -> str:
     attack = results.attacks[strongest(results)]
     found, known = reach(attack), ATTACKS.get(attack.attack)
     server = "that only shapes the bank" if known is None or known.active else "that changes nothing in the bank"
+    exactly = "Computed exactly, without trials, the strongest attack"
+    reached = f"{exactly} ({attack.attack}) reaches epsilon {epsilon(found)}"
+    if math.isinf(results.epsilon):
+        return f"{reached} on these users; the mechanism has no finite epsilon at delta 0.{_people(attack, results)}"
     share = found / results.epsilon if results.epsilon else 0.0  # a tiny q leaves no budget to spend
     return (
-        f"Computed exactly, without trials, the strongest attack ({attack.attack}) reaches epsilon {epsilon(found)} "
-        f"of {epsilon(results.epsilon)} on these users: {percent(share)} of the budget can be spent "
-        f"by a server {server}.{_people(attack, results)}"
+        f"{reached} of {epsilon(results.epsilon)} on these users: {percent(share)} of the budget can be spent by a "
+        f"server {server}.{_people(attack, results)}"
     )
 
 

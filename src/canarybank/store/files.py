@@ -131,7 +131,7 @@ def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True, m
 def atomic_writer(path: Path | str, *, durable: bool = True, mode: int | None = PRIVATE) -> Iterator[BinaryIO]:
     """Open a binary file for writing that takes its name when the context ends well, and vanishes otherwise.
 
-    ``mode`` is PRIVATE, SHAREABLE or BY_UMASK, and goes for folders that are missing too.
+    ``mode``, one of PRIVATE, SHAREABLE and BY_UMASK, goes for folders that are missing too.
     """
     path = Path(path)
     make_folder(path.parent, mode=mode)

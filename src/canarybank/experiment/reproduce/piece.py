@@ -7,9 +7,9 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from canarybank import __version__
-from canarybank.experiment.commitment import Record
+from canarybank.experiment.commitment import Epsilon, Figure, Record
 from canarybank.experiment.reproduce.published import PaperValue
-from canarybank.experiment.results import NOT_PRIVATE, AttackRecord, Figure, Results
+from canarybank.experiment.results import NOT_PRIVATE, AttackRecord, Results
 from canarybank.experiment.run_folder import read_document
 from canarybank.score import Interval
 from canarybank.store import canonical_json, write_atomic
@@ -38,7 +38,7 @@ class Cell(Record):
     expected: Figure = Field(description="The median of the bound at so many trials, by the exact rates.")
     likely: Span = Field(description="Where 90% of such bounds fall, at the frozen thresholds.")
     explained: Span | None = Field(default=None, description="Where the bound falls by sampling alone, at 99.9%.")
-    mechanism: float = Field(description="The exact epsilon of the mechanism.")
+    mechanism: Epsilon = Field(description="The exact epsilon of the mechanism; null where it is infinite.")
     accounted: float | None = Field(default=None, description="What the paper's accountant claims, where it applies.")
     method: str = Field(description="How counts became the bound.")
     confidence: float = Field(description="The confidence of the bound.")

@@ -29,6 +29,8 @@ _DRAWN = 20
 """Of more canaries an attack only those with the largest bounds are drawn; the table holds all."""
 _WIDEST = 1.6
 """The scale runs to this many times the mechanism's epsilon; an interval that is wider ends in an arrow."""
+_ENDLESS = 2.0
+"""How far the scale runs at least where the mechanism has no finite epsilon."""
 
 
 def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Figure:
@@ -39,10 +41,12 @@ def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Figure:
     left = names_width(drawn)
     bottom = _TOP + sum(_ROW * len(canaries) + _GAP for canaries in drawn.values())
     canvas = Canvas("canaries", _WIDTH, bottom + 44, title, alternative)
-    high = max([mechanism * _WIDEST, *(c["bound"]["epsilon"] * 1.1 for a in attacks for c in a["canaries"])])
+    limits = [mechanism * _WIDEST] if math.isfinite(mechanism) else [_ENDLESS]
+    high = max([*limits, *(c["bound"]["epsilon"] * 1.1 for a in attacks for c in a["canaries"])])
     x = linear(0.0, high, left, _RIGHT, count=8)
     Frame(left, _TOP, _RIGHT, bottom).axes(canvas, x, None, "epsilon")
-    canvas.line((x(mechanism), _TOP - 6), (x(mechanism), bottom), "limit-exact")
+    if math.isfinite(mechanism):
+        canvas.line((x(mechanism), _TOP - 6), (x(mechanism), bottom), "limit-exact")
     y = _TOP + _GAP / 2
     for name, canaries in drawn.items():
         shown = shortened(name, left - NAME_GAP, "row-name")

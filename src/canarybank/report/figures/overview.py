@@ -1,5 +1,6 @@
 """Draw the ladders of all attacks on one scale."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,8 @@ def overview_figure(attacks: list[dict[str, Any]], mechanism: float, accounted: 
     left = names_width(attack["name"] for attack in attacks)
     bottom = _TOP + _ROW * len(attacks)
     canvas = Canvas("overview", _WIDTH, bottom + 44, title, alternative)
-    high = max([accounted, mechanism, *(top_of(attack["ladder"]) for attack in attacks)]) * 1.06
+    limits = [limit for limit in (accounted, mechanism) if math.isfinite(limit)]
+    high = max([*limits, *(top_of(attack["ladder"]) for attack in attacks)]) * 1.06
     x = linear(0.0, high, left, _RIGHT, count=8)
     Frame(left, _TOP, _RIGHT, bottom).axes(canvas, x, None, "epsilon")
     _limits(canvas, x, mechanism, accounted, bottom)
@@ -43,8 +45,9 @@ def overview_figure(attacks: list[dict[str, Any]], mechanism: float, accounted: 
 
 
 def _limits(canvas: Canvas, x: Any, mechanism: float, accounted: float, bottom: float) -> None:
-    canvas.line((x(mechanism), _TOP - 6), (x(mechanism), bottom), "limit-exact")
-    if _differs(mechanism, accounted):
+    if math.isfinite(mechanism):
+        canvas.line((x(mechanism), _TOP - 6), (x(mechanism), bottom), "limit-exact")
+    if _differs(mechanism, accounted) and math.isfinite(accounted):
         canvas.line((x(accounted), _TOP - 6), (x(accounted), bottom), "limit-claim")
 
 
