@@ -147,7 +147,7 @@ def one_release_delta(settings, epsilon):
         return (1 - q - mpmath.exp(e)) * upper + q * mpmath.erfc((z - mu) / mpmath.sqrt(2)) / 2
 
 
-@pytest.mark.parametrize("settings", cases(10, 300))
+@pytest.mark.parametrize("settings", cases(4, 300))
 def test_epsilon_and_ceiling(settings):
     stated = ask("epsilon", *settings.flags, "--no-opacus", "--json")["epsilon"]
     said = ask("epsilon", *settings.flags, "--no-opacus")
@@ -184,7 +184,7 @@ def sound(value, most):
     return number
 
 
-@pytest.mark.parametrize("settings", cases(4, 100))
+@pytest.mark.parametrize("settings", cases(2, 100))
 def test_an_audit_and_all_that_reads_its_run(settings, tiny, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run, method = Path("runs/tiny"), random.Random(repr(settings)).choice(METHODS)  # noqa: S311, reproducible

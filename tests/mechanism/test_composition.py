@@ -25,7 +25,7 @@ def test_rounds_without_sampling_are_one_round_with_less_noise(sigma: float, del
     assert 0 <= found - exact <= RELATIVE_ERROR * exact
 
 
-def two_rounds_delta(sigma: float, q: float, epsilon: float) -> mpmath.mpf:
+def two_rounds_delta(sigma: float, q: float, epsilon: float) -> mpmath.mpf:  # noqa: C901, one formula a line
     """Return delta of two releases at forty digits: one's own curve, averaged over the loss of the other.
 
     It is the larger of both directions, removing the user and adding the user.
