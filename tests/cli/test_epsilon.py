@@ -6,7 +6,9 @@ from canarybank.cli import epsilon
 
 
 def test_the_figure_stands_with_its_method(cli, golden):
-    golden("epsilon.txt", cli("epsilon", "--no-opacus").out)
+    out = cli("epsilon", "--no-opacus").out
+    assert "1.684544" in out
+    golden("epsilon.txt", out)
 
 
 def test_the_document_holds_the_figure_in_full(cli, golden, shape):

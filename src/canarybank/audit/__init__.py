@@ -3,7 +3,7 @@
 from canarybank.audit.bounds import Bound, Branch, Method, epsilon_lower, pooled, stratified
 from canarybank.audit.ceiling import Ceiling, ceiling, perfect_rates, trials_needed, trials_needed_for
 from canarybank.audit.claims import attack_bound, canary_bound, headline, pooled_bound
-from canarybank.audit.exact import Supremum, epsilon_at, supremum
+from canarybank.audit.exact import Supremum, at_most, epsilon_at, supremum
 from canarybank.audit.forecast import ExpectedBound, expected_bound
 from canarybank.audit.foreign import SystemResult, audit_system
 from canarybank.audit.ladder import Ladder, Rung
@@ -48,6 +48,7 @@ __all__ = [
     "TrialEngine",
     "Trials",
     "analytic",
+    "at_most",
     "attack_bound",
     "audit",
     "audit_system",

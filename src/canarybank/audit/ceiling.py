@@ -127,8 +127,8 @@ def trials_needed_for(rates: AttackRates, epsilon: float, target: Target) -> int
 def _least(rates: AttackRates, epsilon: float, target: Target, exact: float) -> int:
     if not 0 < epsilon < exact:
         raise InputError(
-            f"No number of trials is expected to show epsilon {epsilon!r}: it must be positive and below the attack's "
-            f"exact epsilon, {exact:.6g}."
+            f"No number of trials is expected to show epsilon {epsilon:g}: it must be positive and below the attack's "
+            f"exact epsilon, which is {f'{exact:.6g}' if exact < math.inf else 'infinite'}."
         )
 
     def lacking(log_trials: float) -> float:
@@ -140,8 +140,8 @@ def _least(rates: AttackRates, epsilon: float, target: Target, exact: float) -> 
         low, high = high, high + math.log(16)
         if high > math.log(MOST_TRIALS):
             raise InputError(
-                f"Epsilon {epsilon!r} is so close to the exact {exact:.6g} that more than {MOST_TRIALS:,} trials are "
-                "needed; ask for less."
+                f"Epsilon {epsilon:g} of the exact {exact:.6g} needs more than {MOST_TRIALS:,} trials: it is "
+                "too close, or its events are too rare; ask for less."
             )
     log_trials = brentq(lacking, low, high, xtol=1e-7, rtol=1e-12) if lacking(low) > 0 else low
     while lacking(log_trials) > 0:

@@ -11,7 +11,7 @@ from canarybank.audit.bounds import Branch
 from canarybank.errors import InputError
 from canarybank.score import Bounds, Interval, Rates
 
-__all__ = ["Law", "Supremum", "epsilon_at", "supremum"]
+__all__ = ["Law", "Supremum", "at_most", "epsilon_at", "supremum"]
 
 SLACK = 1e-12  # above the rounding of two differences and two logarithms, of numbers that are not below 1e-300
 TINY = 1e-300
@@ -58,6 +58,14 @@ class Supremum:
     point: float
     threshold: float
     branch: Branch
+
+
+def at_most(interval: Interval, exact: float) -> Interval:
+    """Return the interval, cut off at the exact epsilon of the releases: no attack on them exceeds it.
+
+    Where a rate underflows, the law alone gives no upper end.
+    """
+    return Interval(interval.lower, max(interval.lower, min(interval.upper, exact)))
 
 
 def epsilon_at(law: Law, threshold: float, delta: float) -> Interval:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.signal import fftconvolve
+from scipy.special import ndtr
 
 from canarybank.audit.binomial import Window, rows
 from canarybank.audit.bounds import Method, epsilon_lower
@@ -20,6 +21,7 @@ from canarybank.errors import InputError
 __all__ = ["ExpectedBound", "bound_law", "expected_bound"]
 
 _POINTS = 256
+_WIDE, _DEVIATIONS = 2**16, 8.0
 _NODES = (-2.0, 0.0, 2.0)
 
 
@@ -153,7 +155,14 @@ def _one(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Array, A
 
 
 def _counts(n: int, rates: Sequence[float]) -> tuple[Array, Array]:
-    """Return counts and their probabilities, for a sum of binomials, gathered into at most so many blocks."""
+    """Return counts and their probabilities, for a sum of binomials, gathered into at most so many blocks.
+
+    Counts that spread over more than memory should hold are normal, to about 1e-5 of probability.
+    """
+    mean, sd = n * sum(rates), math.sqrt(n * sum(rate * (1 - rate) for rate in rates))
+    if sd > _WIDE:
+        edges = np.clip(mean + sd * np.linspace(-_DEVIATIONS, _DEVIATIONS, _POINTS + 1), 0.0, n * len(rates))
+        return (edges[1:] + edges[:-1]) / 2, np.diff(ndtr((edges - mean) / sd))
     stretches = [next(iter(rows(Window.around(n, rate), rate))) for rate in np.array(rates)[:, None]]
     start = sum(int(first[0]) for _, first, _ in stretches)
     mass: NDArray[np.float64] = np.maximum(reduce(fftconvolve, [law[0] for _, _, law in stretches]), 0.0)

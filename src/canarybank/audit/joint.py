@@ -66,7 +66,7 @@ def _pull(p1: Array, r1: Array, r0: Array, n1: float, n0: float, z2: float, delt
 
 
 def _wilson_upper(rate: Array, n: float, z2: ArrayLike) -> Array:
-    k = np.asarray(z2) / n
+    rate, k = np.clip(rate, 0.0, 1.0), np.asarray(z2) / n  # a rate that is 1 may come as 1 + 2^-52
     return (rate + k / 2 + np.sqrt(k * (rate * (1 - rate) + k / 4))) / (1 + k)
 
 

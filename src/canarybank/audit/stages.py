@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from canarybank.attack import Design
 from canarybank.audit.bounds import Method
 from canarybank.audit.claims import canary_bound
-from canarybank.audit.exact import epsilon_at, supremum
+from canarybank.audit.exact import at_most, epsilon_at, supremum
 from canarybank.audit.result import CanaryResult
 from canarybank.audit.settings import Settings, TrialEngine
 from canarybank.audit.system import BankSystem
@@ -19,7 +19,7 @@ from canarybank.audit.threshold import Threshold, ThresholdMode, analytic, calib
 from canarybank.audit.trials import Counts, Literal, Projected
 from canarybank.engine import Engine
 from canarybank.errors import CohortError
-from canarybank.mechanism import Bank, Mechanism, Routed
+from canarybank.mechanism import Bank, Mechanism, Routed, one_round_epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.score import Interval, RoundLaw
 from canarybank.users import Auxiliary, Calibration, Cohorts, Evaluation
@@ -110,7 +110,7 @@ def judge(
     frozen: Frozen, law: RoundLaw, counts: Counts, mechanism: Mechanism, settings: Settings, *, canaries: int
 ) -> CanaryResult:
     """Bound epsilon from a canary's counts at its share of alpha, and set the exact figures beside it."""
-    design, threshold = frozen.design, frozen.threshold
+    design, threshold, exact = frozen.design, frozen.threshold, one_round_epsilon(mechanism)
     return CanaryResult(
         canary=design.canary.id,
         bank_hash=design.bank.hash,
@@ -121,8 +121,8 @@ def judge(
         threshold=threshold,
         counts=counts,
         bound=canary_bound(counts, mechanism, settings, canaries),
-        supremum=supremum(law, mechanism.delta).interval,
-        rule=epsilon_at(law, threshold.value, mechanism.delta),
+        supremum=at_most(supremum(law, mechanism.delta).interval, exact),
+        rule=at_most(epsilon_at(law, threshold.value, mechanism.delta), exact),
         absent_rate=_interval(law.absent(threshold.value)),
         eligible_rate=_interval(law.eligible(threshold.value)),
     )

@@ -12,8 +12,11 @@ from canarybank.audit.result import AuditResult, CanaryResult
 from canarybank.audit.settings import Settings
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, epsilon
+from canarybank.score import Interval
 
 __all__ = ["summarise"]
+
+WIDE = 1e-3
 
 
 def summarise(
@@ -62,6 +65,12 @@ def _ledger(attack: str, claims: Sequence[tuple[str, Bound]], settings: Settings
     return ledger
 
 
+def _shown(interval: Interval) -> float:
+    """Return the middle of an interval, or the lower end of one so wide that its middle would say too much."""
+    wide = WIDE * max(1.0, interval.lower) < interval.width < math.inf
+    return interval.lower if wide else interval.midpoint
+
+
 def _ladder(
     canaries: Sequence[CanaryResult],
     claim: Bound,
@@ -91,8 +100,8 @@ def _ladder(
         mechanism=Rung(
             "mechanism", exact, exact, exact, "the exact epsilon of one release, by its privacy loss distribution"
         ),
-        attack=Rung("attack", attack.midpoint, attack.lower, attack.upper, f"exact, at the best threshold, {over}"),
-        rule=Rung("rule", rule.midpoint, rule.lower, rule.upper, f"exact, at the frozen threshold, {over}"),
+        attack=Rung("attack", _shown(attack), attack.lower, attack.upper, f"exact, at the best threshold, {over}"),
+        rule=Rung("rule", _shown(rule), rule.lower, rule.upper, f"exact, at the frozen threshold, {over}"),
         expected=Rung(
             "expected",
             forecast.median,

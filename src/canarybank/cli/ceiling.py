@@ -54,16 +54,16 @@ def command(
     mechanism, settings, canaries = mechanism_of(given.config), settings_of(given.config), given.config.cohorts.canaries
     alpha = settings.share(canaries)
     law = ceiling(mechanism, settings.trials, method=settings.method, alpha=alpha, canaries=canaries)
-    # At delta 0 the exact epsilon is infinite, and no number of trials shows a share of it.
+    # No number of trials shows a share of an exact epsilon that is infinite, as at delta 0, or 0.
     has_end = law.exact < inf
     goal = {"method": settings.method, "alpha": alpha, "canaries": canaries}
-    needed = trials_needed(mechanism, share * law.exact, **goal) if has_end else None
+    needed = trials_needed(mechanism, share * law.exact, **goal) if 0 < law.exact < inf else None
     document: dict[str, Any] = {
         "median": law.median,
         "q05": law.q05,
         "q95": law.q95,
         "expected": law.expected,
-        "rule": law.rule,
+        "rule": law.rule if law.rule < inf else None,
         "exact": law.exact if has_end else None,
         "threshold": law.threshold,
         "method": str(law.method),
@@ -95,12 +95,16 @@ def _facts(document: dict[str, Any]) -> dict[str, str]:
         "method": f"{document['method']}, {level} confidence, alpha {document['alpha_each']:g} a bound",
         "mechanism": f"sigma {mechanism['sigma']:g}, q {mechanism['q']:g}, delta {mechanism['delta']:g}; one release",
         "assumption": ASSUMPTION,
-        "at its rule": f"endless trials at this threshold would show {document['rule']:.3f}",
+        "at its rule": f"endless trials at this threshold would show {_shown(document['rule'])}",
     }
     if needed is not None:
         goal = f"{_percent(document['share'])} of the exact epsilon, {document['share'] * document['exact']:.3f}"
         lines["to show more"] = f"{goal}, needs {needed:,} trials of each hypothesis of {over}"
     return lines
+
+
+def _shown(epsilon: float | None) -> str:
+    return "an infinite epsilon" if epsilon is None else f"{epsilon:.3f}"
 
 
 def _percent(share: float) -> str:

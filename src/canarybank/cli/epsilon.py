@@ -18,7 +18,7 @@ ASSUMPTION = (
     "each user takes part with probability q, independently in every release; contributions are clipped; the noise is "
     "Gaussian; neighbours add or remove one user"
 )
-COMPOSED = "privacy loss distribution, discretised upwards by less than 1e-6 of the figure"
+COMPOSED = "privacy loss distribution, discretised upwards, by less than 1e-6 or a millionth of the figure"
 CLOSED_FORM = "closed form of one release"
 SUMMED = "the rounds' closed forms added up, an upper bound: sigma is below 1e-3"
 OPACUS = "Opacus PRVAccountant, eps_error 0.01: the upper end of its band"

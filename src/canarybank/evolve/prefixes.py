@@ -9,7 +9,7 @@ that with probability at least 1 - alpha none of them fails; only then may the l
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -25,6 +25,7 @@ from canarybank.audit import (
     Target,
     Threshold,
     ThresholdMode,
+    at_most,
     best_threshold,
     calibrated,
     epsilon_at,
@@ -201,13 +202,14 @@ def judge_prefix(rule: Rule, law: SummedLaw, counts: Counts, mechanism: Mechanis
     """Bound epsilon from the counts of one prefix, and evaluate it exactly."""
     delta, at = mechanism.delta, rule.threshold.value
     rates, (fpr, tpr) = law.rates(at), law.point(at)
+    exact, theory = supremum(law, delta), epsilon(mechanism, rule.rounds)
     return Prefix(
         rounds=rule.rounds,
-        theory=epsilon(mechanism, rule.rounds),
+        theory=theory,
         accounted=_accounted(mechanism, rule.rounds),
-        exact=supremum(law, delta),
+        exact=replace(exact, interval=at_most(exact.interval, theory), point=min(exact.point, theory)),
         threshold=rule.threshold,
-        rule=epsilon_at(law, at, delta),
+        rule=at_most(epsilon_at(law, at, delta), theory),
         fpr=_interval(rates.fpr),
         tpr=_interval(rates.tpr),
         expected=expected_bound(

@@ -9,13 +9,13 @@ is decided, and untilted afterwards.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import brentq
+from scipy.signal import lfilter
 from scipy.special import logsumexp, ndtri
 
 from canarybank.mechanism.mechanism import Mechanism
@@ -26,11 +26,14 @@ __all__ = ["RELATIVE_ERROR", "composed_epsilon"]
 RELATIVE_ERROR = 1e-6
 """How far above the exact epsilon ``composed_epsilon`` may lie, relative to it, for up to 10,000 rounds."""
 AIM = RELATIVE_ERROR / 50
+ROUNDING = 1e-9
+"""By how much of itself a figure is raised, so that no rounding of float64 leaves it below the exact epsilon."""
 CUT = 1e-12  # of delta: what may lie beyond the largest loss of the lattice, and is counted as an infinite one
 NEGLIGIBLE = 80.0  # exp(-80): what of the tilted law may lie outside of the window of a transform
 FINEST = 2e-5  # of z: where sampling is so rare that a cell of the lattice is finer, hardly any loss is
 NODES = 4  # a cell of the lattice
-MOST_CELLS = 2**22
+FEW_CELLS, MOST_CELLS = 2**14, 2**22  # of a transform: to find epsilon roughly, and at most
+SOLVES = 5
 
 Array = NDArray[np.float64]
 
@@ -42,7 +45,11 @@ def composed_epsilon(mechanism: Mechanism, rounds: int) -> float:
     """
     if rounds * one_round_delta(mechanism, 0.0) <= mechanism.delta:
         return 0.0
-    return max(_Direction(mechanism, rounds, removing=removing).epsilon() for removing in (True, False))
+    removing = _Direction(mechanism, rounds, removing=True).epsilon()
+    # Without sampling both directions are alike; with it, no release is likelier without the user by more than 1/(1-q).
+    if mechanism.q == 1 or removing >= -rounds * math.log1p(-mechanism.q):
+        return removing
+    return max(removing, _Direction(mechanism, rounds, removing=False).epsilon())
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +62,24 @@ class _Direction:
 
     def epsilon(self) -> float:
         """Return the smallest epsilon whose delta in this direction is at most the mechanism's."""
-        loss, mass = self._losses(max(0.002, 0.05 * min(1.0, 4 * self.mechanism.sigma)))
+        loss, mass = self._losses(self._coarse())
         if np.ptp(loss) <= 1e-9 * float(np.abs(loss).max()):
             return max(0.0, self.rounds * float(loss.max()) + math.log1p(-self.mechanism.delta))
         tilt = self._tilt(loss, mass)
-        ceiling = self.rounds * _tilted_mean(loss, mass, tilt)
         ends = self._ends(loss, mass, tilt)
-        found = ceiling
-        while found > 0:
-            step = max(
-                math.sqrt(12 * AIM * found / (self.rounds * (1 + tilt))),
-                max(ends[1] - ends[0], float(np.ptp(loss))) / MOST_CELLS,
-            )
-            finer = self._solve(step, tilt, ceiling, ends)
-            if finer >= found / 2 or finer == 0:
-                return finer
-            found = finer
-        return 0.0
+        least = max((ends[1] - ends[0]) / MOST_CELLS, 1e-16 * float(np.abs(loss).max()))
+        step = max((ends[1] - ends[0]) / FEW_CELLS, least)
+        for _ in range(SOLVES):
+            found, bend = self._solve(step, tilt, ends)
+            # A step adds about rounds · step² · (1 + bend) / 12 to epsilon.
+            finer = max(math.sqrt(12 * AIM * found / (self.rounds * (1 + bend))), least)
+            if found == 0 or step <= 1.5 * finer:
+                break
+            step = finer
+        return found * (1 + ROUNDING)
+
+    def _coarse(self) -> float:
+        return max(0.002, 0.05 * min(1.0, 4 * self.mechanism.sigma))
 
     def _losses(self, spacing: float) -> tuple[Array, Array]:
         """Return losses of one round, ascending, and the masses of the stretches of z that they stand for."""
@@ -114,62 +122,45 @@ class _Direction:
         low = max((-n * (_cumulant(loss, mass, tilt - u) - at) - NEGLIGIBLE) / u for u in tilts)
         return max(low, n * float(loss.min())), min(high, n * float(loss.max()))
 
-    def _solve(self, step: float, tilt: float, ceiling: float, ends: tuple[float, float]) -> float:
-        loss, mass = self._losses(max(step * self.mechanism.sigma / NODES, FINEST))
-        first = float(loss.min())
+    def _solve(self, step: float, tilt: float, ends: tuple[float, float]) -> tuple[float, float]:
+        """Return epsilon from losses that are split between multiples of a step, and how delta bends there."""
+        loss, mass = self._losses(min(max(step * self.mechanism.sigma / NODES, FINEST), self._coarse()))
+        n, first = self.rounds, float(loss.min())
         cell = np.floor((loss - first) / step)
         right = np.expm1(-np.maximum(loss - first - cell * step, 0.0)) / math.expm1(-step)
-        place = cell.astype(np.int64)
-        lattice = np.bincount(place, mass * (1 - right), minlength=int(place.max()) + 2)
-        lattice += np.bincount(place + 1, mass * right, minlength=len(lattice))
-        # What lies beyond the lowest and the highest loss: moved up to the lowest, and to infinity.
-        delta = self.mechanism.delta * (1 - CUT)
-        return self._root(step, lattice / lattice.sum(), first, tilt, ceiling, ends, delta)
-
-    def _root(
-        self,
-        step: float,
-        lattice: Array,
-        first: float,
-        tilt: float,
-        ceiling: float,
-        ends: tuple[float, float],
-        delta: float,
-    ) -> float:
-        n, steps = self.rounds, step * np.arange(len(lattice), dtype=np.float64)
-        start = math.floor((ends[0] - n * first) / step) - n
-        size = next_fast_len(math.ceil((ends[1] - ends[0]) / step) + 3 * n + 2, real=True)
-        log_mass = _cumulant(steps, lattice, tilt)
         with np.errstate(divide="ignore"):
-            tilted = np.exp(np.log(lattice) + tilt * steps - log_mass)
-        folded = np.bincount(np.arange(len(tilted)) % size, tilted, minlength=size)
-        composed = np.roll(irfft(rfft(folded) ** n, size), -(start % size))
+            exponent = np.log(mass / mass.sum()) + tilt * step * cell
+        largest = float(exponent.max()) + tilt * step
+        size = next_fast_len(math.ceil((ends[1] - ends[0]) / step) + 3 * n + 2, real=True)
+        place = cell.astype(np.int64) % size
+        tilted = np.bincount(place, np.exp(exponent - largest) * (1 - right), minlength=size)
+        tilted += np.bincount((place + 1) % size, np.exp(exponent + tilt * step - largest) * right, minlength=size)
+        total = float(tilted.sum())
+        start = math.floor((ends[0] - n * first) / step) - n
+        composed = np.maximum(np.roll(irfft(rfft(tilted / total) ** n, size), -(start % size)), 0.0)
+        # Untilted, in units of delta. What lies beyond the largest loss counts as infinite, and takes its share of it.
+        height = n * (math.log(total) + largest + tilt * first) - math.log(self.mechanism.delta * (1 - CUT))
         sums = n * first + step * (start + np.arange(size))
-        height = n * (log_mass + tilt * first)
-
-        def excess(epsilon: float) -> float:
-            above = sums > epsilon
-            s, w = sums[above], np.maximum(composed[above], 0.0)
-            terms = w * np.exp(np.minimum(-tilt * (s - ceiling), 700.0)) * -np.expm1(epsilon - s)
-            total = float(terms.sum())
-            return math.log(total) + height - tilt * ceiling - math.log(delta) if total > 0 else -math.inf
-
-        if excess(0.0) <= 0:
-            return 0.0
-        top = ceiling
-        while excess(top) > 0:
-            top += step
-        return _last(excess, 0.0, top)
+        with np.errstate(divide="ignore"):
+            law = np.exp(np.minimum(np.log(composed) - tilt * sums + height, 300.0))
+        return _first_covered(sums, law, step)
 
 
-def _last(holds: Callable[[float], float], low: float, high: float) -> float:
-    """Return a point, to 1e-14 of it, from which on a falling function is at most 0."""
-    while high - low > 1e-14 * high:
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if holds(middle) > 0 else (low, middle)
-    return high
+def _first_covered(sums: Array, law: Array, step: float) -> tuple[float, float]:
+    """Return the smallest epsilon from 0 on at which the law's losses, a step apart, have divergence at most 1.
+
+    At the loss before s it is (1 - exp(-step)) P(S >= s) + exp(-step) times that at s, and between two losses likewise:
+    a sum of positive terms, in which nothing cancels. The second figure is the law's density there, over P(S >= s).
+    """
+    reached = np.cumsum(law[::-1])  # from the largest loss downwards
+    before = lfilter([-math.expm1(-step)], [1.0, -math.exp(-step)], reached)
+    above = np.flatnonzero(before > 1)
+    if not len(above):
+        return 0.0, 0.0
+    place = int(above[0])
+    s, mass, at = float(sums[-1 - place]), float(reached[place]), float(before[place - 1]) if place else 0.0
+    around = law[::-1][max(place - 8, 0) : place + 9]
+    return max(0.0, s + math.log1p(-(1 - at) / (mass - at))), float(around.mean()) / (step * mass)
 
 
 def _loss(z: Array, mu: float, q: float) -> Array:

@@ -1,5 +1,6 @@
 """Make the paper's tables: eight attacks on one arm or both, and three attacks by encoder."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,7 +100,7 @@ def _parts(results: Results, config: Config) -> dict[str, tuple[str, ...]]:
             f"sigma {mechanism.sigma:g}",
             f"q {mechanism.q:g}",
             f"delta {mechanism.delta:g}",
-            f"exact epsilon {results.epsilon:.4f}",
+            "exact epsilon " + (f"{results.epsilon:.4f}" if results.epsilon < math.inf else "infinite"),
         ),
         "trials": (
             f"{audit.trials:,} of each hypothesis of each canary",
