@@ -61,7 +61,7 @@ def test_settings_are_checked(tmp_path):
 
 @pytest.mark.models
 def test_other_users_of_the_machine_learn_nothing_about_prompts():
-    """Without the key nothing answers that depends on prompts: a cache that does would tell how far a guess is right."""
+    """Nothing that depends on prompts answers without the key: a cache would tell how far a guess is right."""
     pytest.importorskip("xllamacpp")
     record = "my sister has a clinic appointment on monday"
     generator = LlamaCppGenerator(threads=1, parallel=1, context=128)

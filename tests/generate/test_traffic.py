@@ -145,7 +145,9 @@ def test_an_audit_without_permission_sends_no_record_and_says_what_it_skipped(se
     assert (record["requests"], record["requests_with_records"], record["records"]) == (len(server.traffic), 0, 0)
     for page in ("report.html", "summary.md"):
         shown = (tmp_path / "run" / page).read_text().replace("\\", "").replace("&#39;", "'")
-        assert f"writer at {server.url}: {len(server.traffic)} requests sent, none to paraphrase a user's record" in shown
+        assert (
+            f"writer at {server.url}: {len(server.traffic)} requests sent, none to paraphrase a user's record" in shown
+        )
 
 
 def test_with_permission_the_records_that_are_sent_are_those_that_were_announced(server, writing, people, tmp_path):
