@@ -1,9 +1,20 @@
+import os
+
 import pytest
 
 from canarybank.encode.load import ENCODERS
 from canarybank.errors import ConfigError
 from canarybank.experiment.config import Config
-from canarybank.experiment.origins import decisive, differences, fields, flatten, resolve
+from canarybank.experiment.origins import PUBLIC_FILES, decisive, differences, fields, flatten, kind_of, resolve
+from canarybank.experiment.variants import varied
+
+OTHER_FILES = ("users.source", "encoder.name", "generator.model", "evolve.account")
+"""What these files hold is neither published nor sent."""
+NO_FILES = (
+    *("users.user", "users.text", "users.label", "users.member", "users.encoding", "users.quote", "bank.text"),
+    *("encoder.device", "generator.device", "generator.base_url", "generator.api_key_env", "generator.revision"),
+    "evolve.kind",
+)
 
 
 @pytest.fixture
@@ -99,6 +110,38 @@ def test_a_word_for_what_comes_along_is_no_path_though_something_beside_the_file
     for written, read in ((word, word), (f"./{word}", f"./{word}")):
         (tmp_path / "c.toml").write_text(f'[{section}]\n{key} = "{written}"\n')
         assert resolve("c.toml").values()[f"{section}.{key}"] == read
+
+
+@pytest.mark.parametrize("key", PUBLIC_FILES)
+def test_the_users_own_file_is_no_public_one_by_whatever_path(tmp_path, monkeypatch, key):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "users.csv").write_text("user,text\n")
+    (tmp_path / "copy.csv").write_text("user,text\n")
+    (tmp_path / "link.csv").symlink_to("users.csv")
+    os.link("users.csv", "hard.csv")
+    users = resolve(flags={"users.source": "users.csv"})
+    for same in ("users.csv", "./folder/../users.csv", str(tmp_path / "users.csv"), "link.csv", "hard.csv"):
+        with pytest.raises(ConfigError, match=rf"{key} is .* the file of users.* Set {key} to a public file\."):
+            resolve(flags={"users.source": "users.csv", key: same})
+        with pytest.raises(ConfigError, match="the file of users"):
+            resolve(flags={"users.source": same, key: "users.csv"})
+        with pytest.raises(ConfigError, match="the file of users"):
+            varied(users, {key: same}, "sweep")
+    for other in ("copy.csv", "missing.csv", "folder", "\0"):
+        assert resolve(flags={"users.source": "users.csv", key: other}).values()[key] == other
+
+
+@pytest.mark.parametrize("word", ["embedded", "generate"])
+def test_a_bank_that_no_file_holds_is_never_the_users_own(tmp_path, monkeypatch, word):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / word).touch()
+    assert resolve(flags={"users.source": f"./{word}", "bank.source": word}).config.bank.source == word
+
+
+def test_every_key_that_can_name_a_public_file_is_checked():
+    texts = {key for key, field in fields().items() if kind_of(field.annotation) is str}
+    assert texts == {*PUBLIC_FILES, *OTHER_FILES, *NO_FILES}
 
 
 def test_the_hint_at_the_key_of_a_server_says_what_it_takes(tmp_path):

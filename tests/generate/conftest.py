@@ -152,8 +152,9 @@ class LoopbackServer:
 
     def forward_to(self, address: str) -> None:
         def behave(handler: BaseHTTPRequestHandler, asked: dict[str, Any]) -> None:
+            headers = {"Content-Type": "application/json", "Authorization": handler.headers["Authorization"]}
             request = urllib.request.Request(  # noqa: S310, a loopback address
-                address + handler.path, json.dumps(asked).encode(), {"Content-Type": "application/json"}
+                address + handler.path, json.dumps(asked).encode(), headers
             )
             with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310, a loopback address
                 reply(handler, response.read())

@@ -388,13 +388,15 @@ def test_the_fingerprint_is_of_the_model_and_not_of_the_server():
 @pytest.mark.models
 def test_a_real_server_writes_a_bank_and_a_pool_once(server, tmp_path):
     pytest.importorskip("xllamacpp")
-    llama = start_server(gguf_path("smollm2"), threads=1, parallel=2, context=512)
+    llama = start_server(gguf_path("smollm2"), threads=1, parallel=2, context=512, key="key-of-a-test")
     server.forward_to(llama.listening_address)
     path = tmp_path / "responses.log"
     records = ["I just checked the leaderboard.", "we could set up a meeting place tomorrow"]
 
     def write():
-        generator = OpenAIGenerator("smollm2", server.url, concurrency=2, prefill=True, send_records=True)
+        generator = OpenAIGenerator(
+            "smollm2", server.url, api_key="key-of-a-test", concurrency=2, prefill=True, send_records=True
+        )
         cached = CachedGenerator(generator, ResponseCache(path))
         bank = make_bank(cached, 4, ["coffee", "rain"], prompt="bank-chat", seed=1, cleaning=Cleaning(longest=40))
         return bank, make_paraphrases(cached, records, 2, seed=1, minimum=0.2)

@@ -144,8 +144,10 @@ def test_an_audit_without_permission_sends_no_record_and_says_what_it_skipped(se
     assert (record["server"], record["model"], record["send_records"]) == (server.url, "writer", False)
     assert (record["requests"], record["requests_with_records"], record["records"]) == (len(server.traffic), 0, 0)
     for page in ("report.html", "summary.md"):
-        shown = (tmp_path / "run" / page).read_text().replace("\\", "")
-        assert f"writer at {server.url}: {len(server.traffic)} requests sent, no user record in them" in shown
+        shown = (tmp_path / "run" / page).read_text().replace("\\", "").replace("&#39;", "'")
+        assert (
+            f"writer at {server.url}: {len(server.traffic)} requests sent, none to paraphrase a user's record" in shown
+        )
 
 
 def test_with_permission_the_records_that_are_sent_are_those_that_were_announced(server, writing, people, tmp_path):
@@ -177,7 +179,7 @@ def test_a_real_evolution_sends_candidates_and_declared_labels_alone(server, wri
     record = only_generator(tmp_path / "run")
     assert (record["server"], record["requests"], record["records"]) == (server.url, None, 0)
     page = (tmp_path / "run" / "report.html").read_text().replace("&#39;", "'")
-    assert f"writer at {server.url}: no request held a user's record" in page
+    assert f"writer at {server.url}: no request is made from users' records" in page
 
 
 UNDECLARED = {"bank.source": "generate", "bank.size": 40, "bank.near": 1.0}
@@ -197,6 +199,16 @@ def test_labels_that_nobody_declared_reach_no_server(server, writing, people, co
     code, _, err = run(*COMMANDS[command], "--quiet", **settings)
     assert (code, server.traffic) == (2, [])
     assert "no labels are declared. Set bank.labels" in err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_users_own_file_is_no_bank_and_shows_no_examples(server, writing, people, command):
+    Path("texts.csv").symlink_to("people.csv")
+    settings = writing | people | GENERATED | (EVOLVE if command == "evolve" else AUDIT)
+    for key in ("bank.source", "bank.examples"):
+        code, _, err = run(*COMMANDS[command], "--quiet", **(settings | {key: "texts.csv"}))
+        assert (code, server.traffic) == (2, [])
+        assert f"{key} is 'texts.csv', and that is the file of users." in err
 
 
 def test_labels_of_usable_records_are_declared_too(server, writing, people):

@@ -67,8 +67,8 @@ COUNTED = {"requests": 12, "requests_with_records": 10, "records": 3}
     ("facts", "told"),
     [
         ({"server": None}, "m, in the run's own process: nothing was sent"),
-        ({"server": URL}, f"m at {URL}: no request held a user's record"),
-        ({"server": URL, "requests": 40}, f"m at {URL}: 40 requests sent, no user record in them"),
+        ({"server": URL}, f"m at {URL}: no request is made from users' records"),
+        ({"server": URL, "requests": 40}, f"m at {URL}: 40 requests sent, none to paraphrase a user's record"),
         (
             {"server": URL, "proxy": "p:1", **COUNTED},
             f"m at {URL} through the proxy p:1: 12 requests sent, 10 of them with a user's record (3 different ones)",

@@ -21,6 +21,7 @@ from canarybank.store import (
     lock_folder,
     make_folder,
     private_folder,
+    private_temporary,
     sweep_folders,
     tighten,
     write_atomic,
@@ -88,6 +89,16 @@ def test_a_file_under_way_is_as_private_as_the_finished_one(tmp_path: Path, mask
     with umask(mask), atomic_writer(tmp_path / "file") as file:
         file.write(b"x")
         assert list(modes(tmp_path).values()) == ["600"]
+
+
+@pytest.mark.parametrize("mask", UMASKS, ids="{:03o}".format)
+def test_a_temporary_is_its_owners_alone_and_goes_with_its_context(tmp_path: Path, mask: int) -> None:
+    with umask(mask), private_temporary(tmp_path / "cache", "x" * 300) as path:
+        path.write_bytes(b"x")
+        assert [bits for _, bits in sorted(modes(tmp_path).items())] == ["700", "600"]
+        sweep_folders(tmp_path)
+        assert path.read_bytes() == b"x"  # its process is alive
+    assert list(modes(tmp_path)) == ["cache"]
 
 
 @pytest.mark.parametrize("mask", UMASKS, ids="{:03o}".format)

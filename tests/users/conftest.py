@@ -10,6 +10,14 @@ import pytest
 from canarybank.users import Users
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of the caches, empty."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("CANARYBANK_CACHE", str(folder))
+    return folder
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
     def write_file(name: str, content: str | bytes) -> Path:

@@ -1,6 +1,11 @@
 import gzip
 import io
 import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
 import zipfile
 from collections.abc import Callable
 from datetime import date, timedelta
@@ -100,6 +105,49 @@ def test_packed_parquet(write: Callable[..., Path], tmp_path: Path, table: Path)
     for content in (table.read_bytes(), os.urandom(2**21)):
         with pytest.raises(DataError, match="damaged or cut short"):
             _rows(write("d.parquet.gz", gzip.compress(content)[:-20]))
+
+
+def test_an_unpacked_copy_is_private_and_goes_when_reading_ends(
+    write: Callable[..., Path], cache: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "everybody's"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+    rows = Parquet().rows(write("b.parquet.gz", gzip.compress(table.read_bytes())))
+    next(rows)
+    (copy,) = (path for path in cache.rglob("*") if path.is_file())
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
+    assert list(elsewhere.iterdir()) == []
+    rows.close()
+    assert not copy.exists()
+
+
+_KILLED = """
+import os, signal, sys
+from canarybank.users import source
+rows = source(sys.argv[1], isolated=True).rows()
+next(rows)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_reader_unpacked_is_removed_by_the_next_prune(
+    write: Callable[..., Path], cache: Path, table: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "temporaries"
+    elsewhere.mkdir()
+    packed = write("b.parquet.gz", gzip.compress(table.read_bytes()))
+    command = [sys.executable, "-c", _KILLED, str(packed)]
+    killed = subprocess.run(command, check=False, timeout=60, env=os.environ | {"TMPDIR": str(elsewhere)})
+    assert killed.returncode == -signal.SIGKILL
+
+    def left() -> list[bytes]:
+        return [path.read_bytes() for folder in (cache, elsewhere) for path in folder.rglob("*") if path.is_file()]
+
+    assert left() == [table.read_bytes()]
+    subprocess.run([sys.executable, "-m", "canarybank.cli", "cache", "prune", "--unused-days", "30"], check=True)
+    assert left() == []
 
 
 def test_many_parts_are_read_in_order_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def _sent(asked: "GeneratorPlan") -> str:
         return "nothing: no request leaves this machine"
     to = f"to {asked.server}{f' through the proxy {asked.proxy}' if asked.proxy else ''}: {asked.calls:,} requests"
     if not asked.calls_with_records:
-        return f"{to}, none with a user's record"
+        return f"{to}, none to paraphrase a user's record"
     return (
         f"{to}, {asked.calls_with_records:,} of them with a user's record: up to {asked.records:,} different records "
         f"of {asked.owners:,} users"

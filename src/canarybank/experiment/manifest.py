@@ -58,9 +58,9 @@ class GeneratorRecord(Record):
     requests: int | None = Field(
         default=None,
         description="The requests sent to the server, repeated ones included; null where there is no server, and in a "
-        "real evolution, where none holds a user's record.",
+        "real evolution, where none is made from users' records.",
     )
-    requests_with_records: int = Field(default=0, description="Those of them that held a user's record.")
+    requests_with_records: int = Field(default=0, description="Those of them that asked to paraphrase a user's record.")
     records: int = Field(
         default=0, description="The different records in them; one that a resumed run sent again counts again."
     )

@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import os
 import tomllib
 import types
 from collections.abc import Iterator, Mapping
@@ -45,6 +46,15 @@ _PATHS = (
 _WORDS = frozenset(
     {"chitchat", "embedded", "generate", "smollm2", "hashing", "minilm", "minilm-l12", "mpnet", "wordllama"}
 )
+# What these files hold is published or sent to the generator, so none of them may be the users' own.
+PUBLIC_FILES = (
+    "bank.source",
+    "bank.prompt",
+    "bank.examples",
+    "attack.paraphrase_prompt",
+    "evolve.prompt",
+    "evolve.responses",
+)
 SWEEP = "sweep"
 _KEY_HINT = {"generator.api_key_env": " It takes the name of the environment variable that holds the key."}
 _SECRET = "generator.base_url"  # noqa: S105, the name of a key whose value may hold a password
@@ -52,11 +62,17 @@ _SECRET = "generator.base_url"  # noqa: S105, the name of a key whose value may 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A configuration, for each of its keys where the value came from, and the grid that its file asks for."""
+    """A configuration, for each of its keys where the value came from, and the grid that its file asks for.
+
+    Every command that reads users has one. None names the users' own file as a public one.
+    """
 
     config: Config
     origins: Mapping[str, str]
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _refuse_users_file(self.values())
 
     def values(self) -> dict[str, Any]:
         """Return every value by its dotted key."""
@@ -90,6 +106,24 @@ def resolve(
             refuse_unknown(key, origin)
             values[key], origins[key] = value, origin
     return Resolved(validated(values, origins), origins, sweep)
+
+
+def _refuse_users_file(values: Mapping[str, Any]) -> None:
+    """Refuse the users' own file where a public one is asked for; the file counts, by whatever path or link."""
+    users = values["users.source"]
+    for key in PUBLIC_FILES:
+        if values[key] is not None and not {users, values[key]} & _WORDS and _is_same_file(users, values[key]):
+            raise ConfigError(
+                f"{key} is {values[key]!r}, and that is the file of users. What it holds would be published or sent to "
+                f"the generator. Set {key} to a public file."
+            )
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)  # noqa: PTH121, of two texts
+    except (OSError, ValueError):
+        return False
 
 
 def fields() -> dict[str, FieldInfo]:

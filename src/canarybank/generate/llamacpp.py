@@ -1,5 +1,6 @@
 """Run a GGUF model in this process through xllamacpp."""
 
+import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -50,7 +51,7 @@ class LlamaCppGenerator:
 
     @property
     def server(self) -> None:
-        """Return None: nothing leaves this process."""
+        """Return None: prompts do not leave this process, and its loopback port tells nobody about them."""
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         """Answer the requests, several at once, each as soon as it is written."""
@@ -96,8 +97,12 @@ def gguf_path(model: str | Path) -> Path:
     return path
 
 
-def start_server(path: Path, threads: int | None, parallel: int, context: int) -> Any:
-    """Start xllamacpp's server on a GGUF file; it also speaks the OpenAI protocol on a free loopback port."""
+def start_server(path: Path, threads: int | None, parallel: int, context: int, key: str | None = None) -> Any:
+    """Start xllamacpp's server on a GGUF file. This process calls it directly, not over HTTP.
+
+    It also listens on a loopback port, where its slots and its cache would tell other users of the machine what
+    prompts hold. So that port answers nobody without the key, which by default is random and known to nobody.
+    """
     try:
         import xllamacpp
     except ImportError:
@@ -110,6 +115,8 @@ def start_server(path: Path, threads: int | None, parallel: int, context: int) -
     params.n_ctx = parallel * context
     params.warmup = False
     params.verbosity = -1
+    params.api_keys = [key or secrets.token_urlsafe(32)]
+    params.endpoint_slots = False
     if threads is not None:
         params.cpuparams.n_threads = threads
     try:

@@ -35,11 +35,11 @@ def _asked(record: GeneratorRecord) -> str:
     proxy = f" through the proxy {clean(record.proxy, 120)}" if record.proxy else ""
     to = f"{name} at {clean(record.server, 200)}{proxy}"
     if record.requests is None:
-        return f"{to}: no request held a user's record"
-    held = f"{record.requests_with_records:,} of them with a user's record ({record.records:,} different ones)"
-    return (
-        f"{to}: {record.requests:,} requests sent, {held if record.requests_with_records else 'no user record in them'}"
-    )
+        return f"{to}: no request is made from users' records"
+    sent = f"{to}: {record.requests:,} requests sent"
+    if not record.requests_with_records:
+        return f"{sent}, none to paraphrase a user's record"
+    return f"{sent}, {record.requests_with_records:,} of them with a user's record ({record.records:,} different ones)"
 
 
 def _pools(results: Results) -> list[PoolRecord]:

@@ -36,6 +36,7 @@ __all__ = [
     "make_folder",
     "open_private",
     "private_folder",
+    "private_temporary",
     "require_file",
     "set_aside",
     "sweep_temporaries",
@@ -135,7 +136,7 @@ def atomic_writer(path: Path | str, *, durable: bool = True, mode: int | None = 
     """
     path = Path(path)
     make_folder(path.parent, mode=mode)
-    temporary = path.with_name(f".{path.name[:100]}.{_HOST}-{os.getpid()}.{secrets.token_hex(4)}{_TEMPORARY}")
+    temporary = _temporary(path)
     with file_errors(path):
         try:
             with _create(temporary, mode) as file:
@@ -150,6 +151,27 @@ def atomic_writer(path: Path | str, *, durable: bool = True, mode: int | None = 
             raise
         if durable:
             sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def private_temporary(folder: Path | str, name: str) -> Iterator[Path]:
+    """Give the path of a new file in a folder of a cache, for its owner alone, and remove it when the context ends.
+
+    A kill leaves it behind for ``sweep_temporaries``.
+    """
+    path = _temporary(private_folder(folder) / name)
+    with file_errors(path):
+        _create(path, PRIVATE).close()
+    try:
+        yield path
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    """Return a name of our own beside a path; it says which process of which machine writes there."""
+    return path.with_name(f".{path.name[:100]}.{_HOST}-{os.getpid()}.{secrets.token_hex(4)}{_TEMPORARY}")
 
 
 def _create(path: Path, mode: int | None) -> BinaryIO:

@@ -1,6 +1,5 @@
 """Read rows from Parquet."""
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from canarybank.errors import ColumnError
 from canarybank.progress import SILENT, Progress
-from canarybank.store import check_parquet, parquet_errors
+from canarybank.store import cache_root, check_parquet, parquet_errors, private_temporary
 from canarybank.users.files import copy, opened
 from canarybank.users.members import Member
 from canarybank.users.rows import PLAIN, Columns, Row, Skip, as_row, missing_columns
@@ -113,14 +112,16 @@ def _exact(schema: "pl.Schema", columns: Columns) -> list["pl.Expr"]:
 
 @contextmanager
 def _plain_file(path: Path, member: Member, progress: Progress, *, isolated: bool) -> Iterator[Path]:
-    """Give the file itself, or an unpacked copy for as long as it is read: Parquet is read from its end."""
+    """Give the file itself, or an unpacked copy for as long as it is read: Parquet is read from its end.
+
+    The copy holds users' texts. It stands in the cache of stages, so that ``cache prune`` removes what a kill leaves.
+    """
     with opened(path, member, isolated=isolated) as file:
         packed = file.packed
     if not packed:
         yield path
         return
-    with tempfile.NamedTemporaryFile(suffix=".parquet") as unpacked:
-        with opened(path, member, progress, "unpack", isolated=isolated) as file:
-            copy(file, unpacked)
-        unpacked.flush()
-        yield Path(unpacked.name)
+    with private_temporary(cache_root() / "stages", path.name) as unpacked:
+        with opened(path, member, progress, "unpack", isolated=isolated) as file, unpacked.open("wb") as target:
+            copy(file, target)
+        yield unpacked
