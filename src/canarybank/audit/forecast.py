@@ -161,8 +161,8 @@ def _counts(n: int, rates: Sequence[float]) -> tuple[Array, Array]:
     """
     mean, sd = n * sum(rates), math.sqrt(n * sum(rate * (1 - rate) for rate in rates))
     if sd > _WIDE:
-        edges = np.clip(mean + sd * np.linspace(-_DEVIATIONS, _DEVIATIONS, _POINTS + 1), 0.0, n * len(rates))
-        return (edges[1:] + edges[:-1]) / 2, np.diff(ndtr((edges - mean) / sd))
+        limits = np.clip(mean + sd * np.linspace(-_DEVIATIONS, _DEVIATIONS, _POINTS + 1), 0.0, n * len(rates))
+        return (limits[1:] + limits[:-1]) / 2, np.diff(ndtr((limits - mean) / sd))
     stretches = [next(iter(rows(Window.around(n, rate), rate))) for rate in np.array(rates)[:, None]]
     start = sum(int(first[0]) for _, first, _ in stretches)
     mass: NDArray[np.float64] = np.maximum(reduce(fftconvolve, [law[0] for _, _, law in stretches]), 0.0)

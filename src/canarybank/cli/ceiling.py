@@ -56,7 +56,7 @@ def command(
     law = ceiling(mechanism, settings.trials, method=settings.method, alpha=alpha, canaries=canaries)
     # No number of trials shows a share of an exact epsilon that is infinite, as at delta 0, or 0.
     has_end = law.exact < inf
-    goal = {"method": settings.method, "alpha": alpha, "canaries": canaries}
+    goal: dict[str, Any] = {"method": settings.method, "alpha": alpha, "canaries": canaries}
     needed = trials_needed(mechanism, share * law.exact, **goal) if 0 < law.exact < inf else None
     document: dict[str, Any] = {
         "median": law.median,

@@ -140,10 +140,10 @@ class _Direction:
         composed = np.maximum(np.roll(irfft(rfft(tilted / total) ** n, size), -(start % size)), 0.0)
         # Untilted, in units of delta. What lies beyond the largest loss counts as infinite, and takes its share of it.
         height = n * (math.log(total) + largest + tilt * first) - math.log(self.mechanism.delta * (1 - CUT))
-        sums = n * first + step * (start + np.arange(size))
+        sums = n * first + step * (start + np.arange(size, dtype=np.float64))
         with np.errstate(divide="ignore"):
             law = np.exp(np.minimum(np.log(composed) - tilt * sums + height, 300.0))
-        return _first_covered(sums, law, step)
+        return _first_covered(np.asarray(sums, np.float64), np.asarray(law, np.float64), step)
 
 
 def _first_covered(sums: Array, law: Array, step: float) -> tuple[float, float]:
