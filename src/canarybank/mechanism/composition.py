@@ -24,7 +24,7 @@ from canarybank.mechanism.one_round import one_round_delta
 __all__ = ["RELATIVE_ERROR", "composed_epsilon"]
 
 RELATIVE_ERROR = 1e-6
-"""How far above the exact epsilon ``composed_epsilon`` may lie, relative to it, for up to 10,000 rounds."""
+"""How far above the exact epsilon ``composed_epsilon`` may lie, relative to it, for up to 1,000 rounds."""
 AIM = RELATIVE_ERROR / 50
 ROUNDING = 1e-9
 """By how much of itself a figure is raised, so that no rounding of float64 leaves it below the exact epsilon."""
