@@ -82,7 +82,7 @@ def test_a_text_on_which_an_encoder_panics_takes_no_other_with_it(tmp_path):
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_what_ends_the_process_ends_private_work(stop, tmp_path):
     class Stopping(HashingEncoder):
-        def encode(self, texts, /):
+        def encode(self, _texts, /):
             raise stop
 
     with pytest.raises(stop), hidden("encoding", SILENT):
@@ -90,14 +90,13 @@ def test_what_ends_the_process_ends_private_work(stop, tmp_path):
 
 
 def test_nothing_that_private_work_prints_is_shown(capfd):
-    print("before")
+    sys.stdout.write("before\n")
     with hidden("reading users", Lines(sys.stderr)):
-        print("alice")
-        print("alice", file=sys.stderr)
-        print("alice", file=sys.__stdout__)
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__):
+            stream.write("alice\n")
         os.write(1, b"alice")
         os.write(2, b"alice")
-    print("after")
+    sys.stdout.write("after\n")
     os.write(2, b"and after\n")
     out, err = capfd.readouterr()
     assert out == "before\nafter\n"

@@ -196,6 +196,12 @@ class Lab:
         place = {"first": 0, "middle": len(known) // 2 + 1, "last": len(known)}[position]
         return [*known[:place], *newcomer, *known[place:]]
 
+    def many_users(self, newcomer=()):
+        """Return the rows of seventy users, of whom sixteen have many records, and of a newcomer after them."""
+        rng = np.random.default_rng(3)
+        counts = [9 if i < 16 else 2 for i in range(70)]
+        return [*((f"u{i}", sentence(rng), "a") for i, count in enumerate(counts) for _ in range(count)), *newcomer]
+
     def python(self, settings, folder, releaser, script=answer):
         """Run an evolution from Python; a script answers in the generator's place."""
         made = ScriptedGenerator(script)

@@ -132,7 +132,7 @@ def test_parquet_is_refused_by_its_schema_alone(tmp_path):
 
 
 COLUMNS = Columns("user", "text", "label")
-DAY, NOON = dt.date(2020, 1, 2), dt.datetime(2020, 1, 2, 12)
+DAY, NOON = dt.date(2020, 1, 2), dt.datetime.fromisoformat("2020-01-02 12:00")
 # Pairs of columns that a writer makes of the same values, as it infers a type from all rows or keeps them as text.
 INFERRED = {
     "zero-padded numbers": ([1, 2, 30], ["0001", "0002", "0030"]),
