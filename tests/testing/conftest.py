@@ -257,9 +257,8 @@ class Lab:
 
         return perform
 
-    def drawing(self, settings, folder, releaser):
+    def drawing(self, settings, folder, _releaser):
         """Run an evolution that draws its releases itself, from coins and noise that can be repeated."""
-        releaser(*[None] * 2)  # nobody's: nothing is put in
         draw, rounds = Voters.release, itertools.count()
 
         def release(voters, *given):

@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import shutil
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -265,7 +264,7 @@ def test_a_newcomer_who_is_never_sampled_changes_no_byte_of_a_run_that_draws(lab
     joined = lab.joined([(unsampled, f"dog {i}", "b") for i in range(9)], "first")
     worlds = [lab.world(users, perform=lab.drawing) for users in (lab.file("csv"), lab.file("csv", joined))]
     assert worlds[0].performance.code == 0
-    assert {"evolution/releases", "evolution"} & {Path(name).parent.as_posix() for name in worlds[0].files}
+    assert any("release" in name for name in worlds[0].files)
     assert compare_worlds(*worlds) == ()
 
 

@@ -86,8 +86,8 @@ TRIED = {
             "evolve.keep": 5,
         },
     ),
-    "half precision": ("tsv", {"encoder.precision": "float16", "users.format": "tsv", "evolve.rounds": 1}),
-    "a short precision": ("parquet", {"encoder.precision": "bfloat16", "users.format": "parquet", "evolve.rounds": 1}),
+    "lines between tabs": ("tsv", {"users.format": "tsv", "evolve.rounds": 1}),
+    "a table": ("parquet", {"users.format": "parquet", "evolve.rounds": 1}),
     "reviews": ("yelp", {"users.format": "yelp", "users.labels": ["a"], "users.cap": 2, "evolve.rounds": 1}),
     "tweets": ("sentiment140", {"users.format": "sentiment140", "users.minimum": 3, "evolve.rounds": 1}),
     "a bank from a table": ("csv", {"bank.source": "{lab}/bank.csv", "bank.text": "entry", "bank.size": 20}),
@@ -201,6 +201,7 @@ def test_no_key_is_forgotten():
 
 # Values that no test here tries, with where they are tried, or why none can be.
 ELSEWHERE = {
+    "encoder.precision": {"float16", "bfloat16"},  # test_a_sentence_transformer_lets_nothing_leave
     "users.format": {"chitchat"},  # the built-in users: a file that is known to the byte, without a neighbour
     "generator.kind": {
         "none",  # refused: an evolution needs a generator
@@ -347,8 +348,12 @@ def sentence(rng):
 
 
 @pytest.mark.models
-def test_a_sentence_transformer_lets_nothing_leave(lab):
-    settings = {"encoder.name": "minilm", "evolve.rounds": 1}
+@pytest.mark.parametrize(
+    "precision",
+    ["float32", pytest.param("float16", marks=pytest.mark.slow), pytest.param("bfloat16", marks=pytest.mark.slow)],
+)
+def test_a_sentence_transformer_lets_nothing_leave(precision, lab):
+    settings = {"encoder.name": "minilm", "encoder.precision": precision, "evolve.rounds": 1}
     without, joined = lab.file("csv"), lab.file("csv", lab.joined(NEWCOMER, "first"))
     worlds = [lab.world(users, settings=settings) for users in (without, joined)]
     if worlds[0].performance.code == MissingError.exit_code:
