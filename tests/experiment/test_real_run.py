@@ -1,4 +1,6 @@
 import logging
+import os
+import sys
 import warnings
 
 import numpy as np
@@ -8,7 +10,7 @@ from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
 from canarybank.experiment import resolve
 from canarybank.experiment.real_run import encode_users, hidden, is_real, require_isolated, require_private
-from canarybank.progress import SILENT
+from canarybank.progress import SILENT, Lines
 from canarybank.users import Users
 
 
@@ -66,12 +68,53 @@ def test_a_record_that_cannot_be_encoded_takes_no_other_with_it(fussy):
     np.testing.assert_array_equal(kept.vectors, HashingEncoder().encode(["x", "y", "z"]))
 
 
+def test_a_text_on_which_an_encoder_panics_takes_no_other_with_it(tmp_path):
+    class Panicking(HashingEncoder):
+        def encode(self, texts, /):
+            if any("bad" in text for text in texts):
+                raise Panic(texts)
+            return super().encode(texts)
+
+    kept = encode_users(users("x", "bad", "y", "z"), CachedEncoder(Panicking(), VectorCache(tmp_path)))
+    assert kept.texts == ("x", "y", "z")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_what_ends_the_process_ends_private_work(stop, tmp_path):
+    class Stopping(HashingEncoder):
+        def encode(self, _texts, /):
+            raise stop
+
+    with pytest.raises(stop), hidden("encoding", SILENT):
+        encode_users(users("x", "y"), CachedEncoder(Stopping(), VectorCache(tmp_path)))
+
+
+def test_nothing_that_private_work_prints_is_shown(capfd):
+    sys.stdout.write("before\n")
+    with hidden("reading users", Lines(sys.stderr)):
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__):
+            stream.write("alice\n")
+        os.write(1, b"alice")
+        os.write(2, b"alice")
+    sys.stdout.write("after\n")
+    os.write(2, b"and after\n")
+    out, err = capfd.readouterr()
+    assert out == "before\nafter\n"
+    assert err == "reading users: started\nreading users: done\nand after\n"
+
+
 def test_nobody_is_encoded_too(fussy):
     assert encode_users(Users((), [], texts=()), fussy).vectors.shape == (0, 64)
     assert len(encode_users(users("bad", "bad"), fussy)) == 0
 
 
-@pytest.mark.parametrize("error", [DataError("line 7 of alice"), ValueError("alice"), MemoryError(), KeyError("alice")])
+class Panic(BaseException):
+    """What a library in Rust raises, which is no ``Exception``."""
+
+
+@pytest.mark.parametrize(
+    "error", [DataError("line 7 of alice"), ValueError("alice"), MemoryError(), KeyError("alice"), Panic("alice")]
+)
 def test_an_error_of_private_work_says_nothing_of_it(error):
     with pytest.raises(DataError, match="The step 'reading users' failed") as found, hidden("reading users", SILENT):
         raise error

@@ -1,4 +1,5 @@
 import errno
+import logging
 import os
 import subprocess
 import sys
@@ -7,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from canarybank.errors import StoreError
-from canarybank.store import atomic_writer, file_errors, make_folder, set_aside, sweep_temporaries, write_atomic
+from canarybank.store import (
+    atomic_writer,
+    file_errors,
+    go_on_without,
+    make_folder,
+    set_aside,
+    sweep_temporaries,
+    write_atomic,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -154,3 +163,15 @@ def test_a_temporary_left_by_a_kill_is_swept(tmp_path: Path) -> None:
     assert not (tmp_path / "file").exists()
     assert sweep_temporaries(tmp_path, older_than=-1) == 1
     assert names(tmp_path) == []
+
+
+def test_a_warning_that_was_muted_was_not_told(caplog, tmp_path):
+    logging.disable()
+    try:
+        go_on_without(tmp_path)
+    finally:
+        logging.disable(logging.NOTSET)
+    assert not caplog.records
+    go_on_without(tmp_path)
+    go_on_without(tmp_path)
+    assert len(caplog.records) == 1

@@ -4,8 +4,10 @@ import contextlib
 import csv
 import gzip
 import io
+import itertools
 import json
 import os
+import tarfile
 import zipfile
 from dataclasses import dataclass
 from functools import partial
@@ -17,8 +19,17 @@ import pytest
 
 from canarybank.cli import evolve as evolve_command
 from canarybank.cli import main
+from canarybank.errors import GenerationError
+from canarybank.evolve import Voters
 from canarybank.generate import ScriptedGenerator
-from canarybank.testing import Performance, check_neighbours, compare_worlds, perform_evolution, run_world
+from canarybank.testing import (
+    Performance,
+    check_neighbours,
+    compare_worlds,
+    perform_evolution,
+    run_world,
+    scripted_draws,
+)
 
 WORDS = [
     "the",
@@ -38,7 +49,13 @@ WORDS = [
     "river",
 ]
 COLUMNS = ("user", "text", "label")
-NAMES = {"latin-1": "users.csv", "zip": "users.zip"}
+NAMES = {
+    "latin-1": "users.csv",
+    "tgz": "users.jsonl.tgz",
+    "inferred": "users.parquet",
+    "yelp": "yelp_academic_dataset_review.json",
+    "sentiment140": "training.1600000.processed.noemoticon.csv",
+}
 
 
 def sentence(rng, size=6):
@@ -93,7 +110,39 @@ def zipped(rows):
     return file.getvalue()
 
 
+def tarred(rows):
+    file, content = io.BytesIO(), json_lines(rows)
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("in/users.jsonl")
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+    return gzip.compress(gzip.decompress(file.getvalue()), mtime=0)
+
+
+def inferring(rows):
+    """Write rows as those do who read a CSV file and store it as Parquet: types follow from all the rows."""
+    import polars as pl
+
+    file = io.BytesIO()
+    pl.read_csv(delimited(rows), try_parse_dates=True, infer_schema_length=None).write_parquet(file)
+    return file.getvalue()
+
+
+def yelp(rows):
+    lines = (json.dumps({"user_id": str(user), "text": text, "stars": label}) for user, text, label in rows)
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def sentiment140(rows):
+    lines = (f'"{label}","1","Mon","NO_QUERY","{user}","{text}"\n' for user, text, label in rows)
+    return "".join(lines).encode("latin-1", "replace")
+
+
 WRITERS = {
+    "tgz": tarred,
+    "inferred": inferring,
+    "yelp": yelp,
+    "sentiment140": sentiment140,
     "csv": delimited,
     "tsv": partial(delimited, delimiter="\t"),
     "jsonl": json_lines,
@@ -102,7 +151,13 @@ WRITERS = {
     "zip": zipped,
     "latin-1": partial(delimited, encoding="latin-1"),
 }
-EXTRA = {"zip": {"users.member": "users.csv"}, "latin-1": {"users.encoding": "latin-1"}}
+EXTRA = {
+    "zip": {"users.member": "users.csv"},
+    "latin-1": {"users.encoding": "latin-1"},
+    "tgz": {"users.member": "users.jsonl"},
+    "yelp": {"users.label": "stars", "users.minimum": 1},
+    "sentiment140": {"users.label": "target", "users.minimum": 1},
+}
 
 
 class Terminal(io.StringIO):
@@ -141,9 +196,15 @@ class Lab:
         place = {"first": 0, "middle": len(known) // 2 + 1, "last": len(known)}[position]
         return [*known[:place], *newcomer, *known[place:]]
 
-    def python(self, settings, folder, releaser):
+    def many_users(self, newcomer=()):
+        """Return the rows of seventy users, of whom sixteen have many records, and of a newcomer after them."""
+        rng = np.random.default_rng(3)
+        counts = [9 if i < 16 else 2 for i in range(70)]
+        return [*((f"u{i}", sentence(rng), "a") for i, count in enumerate(counts) for _ in range(count)), *newcomer]
+
+    def python(self, settings, folder, releaser, script=answer):
         """Run an evolution from Python; a script answers in the generator's place."""
-        made = ScriptedGenerator(answer)
+        made = ScriptedGenerator(script)
         with (
             patch("canarybank.experiment.evolution_answers.build_generator", lambda _: made),
             patch("os.fsync", lambda _: None),  # nothing here survives the test
@@ -172,6 +233,40 @@ class Lab:
             return Performance(code, out.getvalue(), err.getvalue(), tuple(map(repr, made.asked)))
 
         return perform
+
+    def resumed(self, users=None):
+        """Return what runs an evolution whose generator fails after the first round, and then resumes it.
+
+        ``users`` are the bytes that stand in the file of users by then.
+        """
+
+        def perform(settings, folder, releaser):
+            answers = iter(range(25))
+
+            def failing(request):
+                if next(answers, None) is None:
+                    raise GenerationError("The server is gone.")
+                return answer(request)
+
+            first = self.python(settings, folder, releaser, failing)
+            assert first.code == GenerationError.exit_code
+            if users is not None:
+                Path(settings["users.source"]).write_bytes(users)
+            then = self.python(settings, folder, releaser)
+            return Performance(then.code, first.out + then.out, first.err + then.err, first.requests + then.requests)
+
+        return perform
+
+    def drawing(self, settings, folder, _releaser):
+        """Run an evolution that draws its releases itself, from coins and noise that can be repeated."""
+        draw, rounds = Voters.release, itertools.count()
+
+        def release(voters, *given):
+            with scripted_draws(voters.users.ids, next(rounds)):
+                return draw(voters, *given)
+
+        with patch.object(Voters, "release", release):
+            return self.python(settings, folder, None)
 
     def world(self, users, kind="csv", settings=None, perform=None, seed=0):
         """Run one world, with the caches of those before it."""

@@ -1,15 +1,22 @@
 """The neighbour test can fail: each leak of the first version, put back, is found."""
 
 import contextlib
+import logging
+import os
+import sys
 from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from canarybank.encode import HashingEncoder
+from canarybank.encode import HashingEncoder, shelf
+from canarybank.errors import ConfigError, GenerationError, StoreError
+from canarybank.evolve import Voters, loop
 from canarybank.experiment import admitted, evolution, evolution_scene, real_run
 from canarybank.experiment.admitted import People, _capped
+from canarybank.testing import compare_worlds
+from canarybank.users import admission
 
 SCENE = "canarybank.experiment.evolution_scene."
 
@@ -145,3 +152,187 @@ def test_a_contribution_that_is_not_clipped_is_found(found):
     histogram = Voters.histogram
     mutant = patch.object(Voters, "histogram", lambda self, *given: 3 * histogram(self, *given))
     assert any("longer than the clip" in each for each in found(mutant, [("new", "the cat", "a")]))
+
+
+def acting(act):
+    """Return a mutant that does something with the number of voters and the configuration, once they are known."""
+    set_scene = evolution.set_scene
+
+    def setting(config, *given):
+        scene = set_scene(config, *given)
+        act(len(scene.voters), config)
+        return scene
+
+    return patch.object(evolution, "set_scene", setting)
+
+
+NEWCOMER = [("new", f"the cat {i}", "a") for i in range(9)]
+
+
+def test_q_that_is_changed_in_the_draw_is_found(found):
+    draw = Voters.release
+
+    def release(self, bank, mechanism, noise="discrete"):
+        return draw(self, bank, replace(mechanism, q=min(1.0, mechanism.q * 2 / len(self.users))), noise)
+
+    assert any("the draw asks for coins" in each for each in found(patch.object(Voters, "release", release), NEWCOMER))
+
+
+def test_less_noise_in_the_draw_is_found(found):
+    draw = Voters.release
+
+    def release(self, bank, mechanism, noise="discrete"):
+        return draw(self, bank, replace(mechanism, sigma=mechanism.sigma * 8 / len(self.users)), noise)
+
+    assert any("noise of" in each for each in found(patch.object(Voters, "release", release), NEWCOMER))
+
+
+def test_a_draw_over_others_than_those_whose_coin_fell_is_found(found):
+    histogram = Voters.histogram
+
+    def release(self, bank, mechanism, noise="discrete"):
+        everybody = patch.object(Voters, "histogram", lambda self, _, *m: histogram(self, range(len(self.users)), *m))
+        with everybody:
+            return draw(self, bank, mechanism, noise)
+
+    draw = Voters.release
+    findings = found(patch.object(Voters, "release", release), NEWCOMER)
+    assert any("not the sum over the sampled users" in each for each in findings)
+
+
+def test_what_the_draw_prints_is_found(found):
+    draw = Voters.release
+
+    def release(self, *given):
+        sys.stderr.write(f"{len(self.users)} users\n")
+        return draw(self, *given)
+
+    findings = found(patch.object(Voters, "release", release), NEWCOMER)
+    assert any("'9 users" in each for each in findings)
+
+
+def test_a_resume_that_is_refused_because_users_changed_is_found(lab):
+    run, mark = lab.folder / "place" / "run" / "evolution", lab.folder / "place" / "cache" / "mark"
+
+    def refuse(voters, _):
+        if run.exists() and mark.read_text() != str(voters):
+            raise ConfigError(f"The users changed: {mark.read_text()} then, {voters} now.")
+        mark.write_text(str(voters))
+
+    without, joined = lab.file("csv"), lab.file("csv", lab.joined(NEWCOMER, "last"))
+    with acting(refuse):
+        worlds = [lab.world(without, perform=lab.resumed(users)) for users in (without, joined)]
+    assert any("The exit code is 0" in each for each in compare_worlds(*worlds))
+
+
+@pytest.mark.parametrize(
+    ("act", "finding"),
+    [
+        (lambda n, place: (place / "run" / f"{n}-voters").mkdir(), "only one world has: ['run/8-voters'"),
+        (lambda n, place: (place / "users.csv.count").write_text(str(n)), "In ../users.csv.count"),
+        (lambda n, place: (place / "run" / "last").symlink_to(str(n)), "run/last is l"),
+        (lambda n, _: os.write(2, f"{n} voters".encode()), "On descriptor 2"),
+        (lambda n, _: logging.getLogger("other").warning("%d voters", n), "On descriptor 2 or in the log"),
+    ],
+)
+def test_a_count_that_leaves_some_other_way_is_found(act, finding, found, lab):
+    findings = found(acting(lambda n, _: act(n, lab.folder / "place")), NEWCOMER)
+    assert any(finding in each for each in findings), findings
+
+
+def test_a_mode_that_depends_on_users_is_found(found):
+    count, write = {}, evolution.write_atomic
+
+    def writing(path, data):
+        write(path, data)
+        path.chmod(0o600 if count["now"] % 2 else 0o400)
+
+    with patch.object(evolution, "write_atomic", writing):
+        findings = found(acting(lambda n, _: count.update(now=n)), NEWCOMER)
+    assert any("run/results.json is -r-------- without" in each for each in findings)
+
+
+def test_a_failing_generators_message_that_counts_users_is_found(lab):
+    count, ask = {}, loop.offspring
+
+    def asking(*given):
+        try:
+            return ask(*given)
+        except GenerationError as error:
+            raise GenerationError(f"{error} ({count['now']} users)") from error
+
+    without, joined = lab.file("csv"), lab.file("csv", lab.joined(NEWCOMER, "last"))
+    with patch.object(loop, "offspring", asking), acting(lambda n, _: count.update(now=n)):
+        findings = compare_worlds(*(lab.world(users, perform=lab.resumed()) for users in (without, joined)))
+    assert any("(8 users)" in each for each in findings)
+
+
+def test_a_cap_that_is_chosen_from_many_users_is_found(lab):
+    read = admitted.admit_voters
+
+    def with_chosen_cap(config, cohorts, *more):
+        users = read(config, cohorts, *more)
+        return _capped(People(users, {}), cohorts.canaries).users if len(users) > 50 else users
+
+    files = [
+        lab.file("csv", lab.many_users(newcomers)) for newcomers in ((), [("new", f"dog {i}", "a") for i in range(40)])
+    ]
+    with patch(f"{SCENE}admit_voters", with_chosen_cap):
+        assert any("depends on who does not" in each for each in lab.check(*files))
+
+
+def test_records_that_are_ranked_by_an_ids_spelling_are_found(lab):
+    rows = [(f"{i:04d}", f"cat {n}", "a") for i in range(1, 9) for n in range(20)]
+    files = [lab.file("inferred", each) for each in (rows, [*rows, ("new", "dog", "a")])]
+    rank = admission.rank
+    with patch.object(admission, "rank", lambda seed, _, text, label: rank(seed, spelled.pop(), text, label)):
+        spelled = [str(i) for i in range(10_000)]
+        assert lab.check(*files, "inferred", {"users.cap": 3, "cohorts.seed": 77})
+
+
+def test_types_that_decide_what_is_read_are_found(lab):
+    rows = [(i + 0.5, f"cat {i}", "a") for i in range(1, 9)]
+    files = [lab.file("inferred", each) for each in (rows, [*rows, ("new", "dog", "a")])]
+    with patch("canarybank.users.rows.same_text", lambda value: value):
+        findings = lab.check(*files, "inferred", {"cohorts.seed": 78})
+    assert any("More than one user came" in each for each in findings)
+
+
+def test_a_warning_that_counts_as_told_while_muted_is_found(lab):
+    without, joined = lab.file("csv"), lab.file("csv", lab.joined([("new", "a text of their own", "a")], "last"))
+    told = set()
+
+    def once(folder):
+        if folder not in told:
+            told.add(folder)
+            logging.getLogger("canarybank").warning("The cache cannot be written.")
+
+    def perform(settings, folder, releaser):
+        told.clear()
+        full = patch.object(shelf.Shelf, "_write", side_effect=StoreError("full"))
+        with full, patch.object(shelf, "go_on_without", once), patch.object(shelf.Shelf, "check_writable"):
+            return lab.python({**settings, "evolve.seed": 9}, folder, releaser)
+
+    lab.world(without)  # fills the cache with all but the candidates of another seed
+    findings = compare_worlds(*(lab.world(users, perform=perform) for users in (without, joined)))
+    assert any("cannot be written" in each for each in findings)
+
+
+def test_a_panic_that_passes_is_found(lab):
+    encode = HashingEncoder.encode
+
+    class Panic(BaseException):
+        pass
+
+    def panicking(self, texts, /):
+        if any("zebra" in text for text in texts):
+            raise Panic
+        return encode(self, texts)
+
+    without, joined = lab.file("csv"), lab.file("csv", lab.joined([("new", "zebra", "a")], "last"))
+    with (
+        patch.object(HashingEncoder, "encode", panicking),
+        patch.object(real_run, "_STOPS", (BaseException,)),
+        pytest.raises(Panic),
+    ):
+        lab.check(without, joined)

@@ -3,13 +3,22 @@
 It is a test, not a proof.
 """
 
+import io
 import itertools
 import json
+import os
+import shutil
+from unittest.mock import patch
 
 import numpy as np
+import polars as pl
 import pytest
 
-from canarybank.testing import compare_worlds
+from canarybank.encode import HashingEncoder, shelf
+from canarybank.errors import StoreError
+from canarybank.store import files
+from canarybank.testing import FixedReleases, compare_worlds
+from canarybank.testing.neighbours import _uniform
 
 KINDS = ("csv", "tsv", "jsonl", "parquet", "csv.gz", "zip", "latin-1")
 POSITIONS = ("first", "middle", "last")
@@ -195,6 +204,111 @@ def test_a_file_without_its_columns_says_so_and_shows_no_row(lab):
     assert worlds[0].performance.err == worlds[1].performance.err
     assert "must name the column 'user'" in worlds[0].performance.err
     assert "users.user" in worlds[0].performance.err
+
+
+# Others' rows, and a newcomer after whom a writer that infers types gives a column of theirs another type.
+RETYPED = {
+    "zero-padded ids become text": (lambda i: (f"{i:04d}", f"cat {i}", "a"), ("new", "dog", "a")),
+    "whole ids become floats": (lambda i: (i, f"cat {i}", "a"), (2.5, "dog", "a")),
+    "fractions become text": (lambda i: (i + 0.5, f"cat {i}", "a"), ("new", "dog", "a")),
+    "truth values become text": (lambda i: (i, f"cat {i}", ("true", "false")[i % 2]), (99, "dog", "maybe")),
+    "dates become text": (lambda i: (i, f"cat {i}", f"2020-01-0{i}"), (99, "dog", "yesterday")),
+    "times become text": (lambda i: (i, f"cat {i}", f"2020-01-0{i}T10:00:00"), (99, "dog", "now")),
+    "labels become floats": (lambda i: (i, f"cat {i}", i % 3), (99, "dog", 0.5)),
+    "labels become text": (lambda i: (i, f"cat {i}", i % 3), (99, "dog", "HIV clinic")),
+    "texts become text": (lambda i: (i, 100 + i, "a"), (99, "dog", "a")),
+    "texts become floats": (lambda i: (i, 100 + i, "a"), (99, 0.5, "a")),
+    "ids that are dates become text": (lambda i: (f"2020-01-0{i}", "cat", "a"), ("new", "dog", "a")),
+}
+
+
+@pytest.mark.parametrize("case", RETYPED)
+def test_a_newcomer_who_changes_a_columns_type_changes_nothing_else(case, lab):
+    make, newcomer = RETYPED[case]
+    made = [make(i) for i in range(1, 9)]
+    rows = [(user, f"{text} {n}" if isinstance(text, str) else text + n, w) for n in range(5) for user, text, w in made]
+    file, joined = (lab.file("inferred", each) for each in (rows, [*rows, newcomer]))
+    assert pl.read_parquet(io.BytesIO(file)).schema != pl.read_parquet(io.BytesIO(joined)).schema
+    settings = {"users.cap": 3, "evolve.rounds": 1}
+    worlds = [lab.world(users, "inferred", settings) for users in (file, joined)]
+    assert compare_worlds(*worlds) == ()
+    assert [len(world.releases.voters.users) for world in worlds] == [8, 9]
+
+
+@pytest.mark.parametrize("kind", ["tgz", "yelp", "sentiment140"])
+def test_the_other_formats_let_nothing_leave(kind, lab):
+    newcomer = [("new", "the cat", "5"), ("new", "a \u00e9 dog", "HIV clinic")]
+    worlds = [lab.world(lab.file(kind, rows), kind) for rows in (lab.rows, lab.joined(newcomer, "middle"))]
+    assert [world.performance.code for world in worlds] == [0, 0]
+    assert compare_worlds(*worlds) == ()
+    assert [len(world.releases.voters.users) for world in worlds] == [8, 9]
+
+
+def test_a_newcomer_among_many_users_changes_nothing_but_the_release(lab):
+    newcomer = [("new", f"dog {i}", "a") for i in range(40)]
+    assert lab.check(lab.file("csv", lab.many_users()), lab.file("csv", lab.many_users(newcomer))) == ()
+
+
+def test_a_run_that_is_stopped_and_resumed_shows_nothing_but_the_release(lab):
+    users = [lab.file("csv"), lab.file("csv", lab.joined([("new", f"dog {i}", "b") for i in range(9)], "first"))]
+    worlds = {(a, b): lab.world(users[a], perform=lab.resumed(users[b])) for a in (0, 1) for b in (0, 1)}
+    assert {world.performance.code for world in worlds.values()} == {0}
+    assert "The server is gone." in worlds[0, 0].performance.err
+    assert len(worlds[0, 0].releases.draws) == 2
+    for other in ((0, 1), (1, 0), (1, 1)):
+        assert compare_worlds(worlds[0, 0], worlds[other]) == (), other
+
+
+def test_a_newcomer_who_is_never_sampled_changes_no_byte_of_a_run_that_draws(lab):
+    unsampled = next(name for name in map("new{}".format, range(99)) if all(_uniform(t, name) >= 0.5 for t in range(2)))
+    joined = lab.joined([(unsampled, f"dog {i}", "b") for i in range(9)], "first")
+    worlds = [lab.world(users, perform=lab.drawing) for users in (lab.file("csv"), lab.file("csv", joined))]
+    assert worlds[0].performance.code == 0
+    assert any("release" in name for name in worlds[0].files)
+    assert compare_worlds(*worlds) == ()
+
+
+def test_a_cache_that_cannot_be_written_is_told_whoever_comes(lab):
+    place, settings = lab.folder / "place", {"evolve.rounds": 1, "evolve.seed": 5}
+    written = lab.world(lab.file("csv"), settings=settings).files["population.jsonl"].decode().splitlines()
+    candidates = [text for line in written if (text := json.loads(line)["text"]).startswith("I saw")]
+    assert candidates
+
+    def perform(settings, folder, releaser):
+        shutil.rmtree(place / "cache", ignore_errors=True)
+        lab.python({**settings, "evolve.seed": 6}, place / "filled", FixedReleases())  # all but the candidates
+        shutil.rmtree(place / "filled")
+        files._told.clear()
+        full = StoreError("the disk is full")
+        with (
+            patch.object(shelf, "write_segment", side_effect=full),
+            patch.object(shelf, "write_atomic", side_effect=full),
+        ):
+            return lab.python(settings, folder, releaser)
+
+    without, joined, all_of_them = (
+        lab.world(lab.file("csv", lab.joined(newcomer, "last")), settings=settings, perform=perform)
+        for newcomer in ((), [("new", "zebra quagga", "a")], [("new", text, "a") for text in candidates])
+    )
+    assert without.printed[1].count("cannot be written") == 1
+    assert compare_worlds(without, joined) == ()
+    assert compare_worlds(without, all_of_them) == ()
+
+
+def test_a_panic_over_one_record_shows_nothing_of_it(lab):
+    encode = HashingEncoder.encode
+
+    def panicking(self, texts, /):
+        if any("zebra" in text for text in texts):
+            os.write(2, b"thread panicked at: my zebra secret\n")
+            raise pl.exceptions.PanicException("my zebra secret")
+        return encode(self, texts)
+
+    joined = lab.joined([("new", "my zebra secret", "a")], "last")
+    with patch.object(HashingEncoder, "encode", panicking):
+        worlds = [lab.world(users, perform=lab.cli()) for users in (lab.file("csv"), lab.file("csv", joined))]
+    assert worlds[0].performance.code == 0
+    assert compare_worlds(*worlds) == ()
 
 
 @pytest.mark.slow

@@ -3,14 +3,22 @@
 The tables below walk the configuration's model. A new key fails ``test_no_key_is_forgotten`` until it stands in one.
 """
 
+import hashlib
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Literal, get_args, get_origin
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
+from canarybank.errors import MissingError
 from canarybank.experiment import fields
 from canarybank.generate import ResponseCache
 from canarybank.mechanism import Account
-from canarybank.testing import compare_worlds
+from canarybank.testing import Performance, compare_worlds, perform_evolution
 
 # Settings of real runs beside those of the fixture, each with a format; {lab} is the folder of the fixture.
 TRIED = {
@@ -62,6 +70,26 @@ TRIED = {
             "bank.seed": 3,
         },
     ),
+    "the embedded bank": ("csv", {"bank.source": "embedded", "bank.size": 30, "evolve.rounds": 1}),
+    "in-context feedback over labels": (
+        "jsonl",
+        {
+            "bank.source": "generate",
+            "bank.size": 12,
+            "bank.labels": ["food"],
+            "evolve.feedback": "in-context",
+            "evolve.noise": "discrete",
+            "users.format": "jsonl",
+            "users.cap": 1,
+            "mechanism.q": 0.05,
+            "mechanism.k": 9,
+            "evolve.keep": 5,
+        },
+    ),
+    "lines between tabs": ("tsv", {"users.format": "tsv", "evolve.rounds": 1}),
+    "a table": ("parquet", {"users.format": "parquet", "evolve.rounds": 1}),
+    "reviews": ("yelp", {"users.format": "yelp", "users.labels": ["a"], "users.cap": 2, "evolve.rounds": 1}),
+    "tweets": ("sentiment140", {"users.format": "sentiment140", "users.minimum": 3, "evolve.rounds": 1}),
     "a bank from a table": ("csv", {"bank.source": "{lab}/bank.csv", "bank.text": "entry", "bank.size": 20}),
     "the generator": (
         "csv",
@@ -171,6 +199,36 @@ def test_no_key_is_forgotten():
     assert not set(REFUSED) & set(UNREAD)
 
 
+# Values that no test here tries, with where they are tried, or why none can be.
+ELSEWHERE = {
+    "encoder.precision": {"float16", "bfloat16"},  # test_a_sentence_transformer_lets_nothing_leave
+    "users.format": {"chitchat"},  # the built-in users: a file that is known to the byte, without a neighbour
+    "generator.kind": {
+        "none",  # refused: an evolution needs a generator
+        "llamacpp",  # the same class as smollm2; a scripted generator stands in for both
+        "transformers",  # needs a model; a scripted generator stands in
+    },
+}
+
+
+def test_no_choice_of_a_key_is_forgotten():
+    tried = {"generator.kind": {"smollm2"}}  # of the fixture
+    for _, settings in TRIED.values():
+        for key, value in settings.items():
+            tried.setdefault(key, set()).add(value if isinstance(value, str | int | float) else str(value))
+    for key, field in fields().items():
+        if key not in {*UNREAD, *REFUSED}:
+            choices = literals(field.annotation)
+            assert choices <= tried.get(key, set()) | ELSEWHERE.get(key, set()), key
+
+
+def literals(kind):
+    """Return the words that a type names."""
+    if get_origin(kind) is Literal:
+        return set(get_args(kind))
+    return set().union(*map(literals, get_args(kind)))
+
+
 @pytest.fixture(scope="module")
 def prepared(lab):
     """Write what some settings name."""
@@ -224,3 +282,81 @@ def test_what_a_real_run_does_not_read_changes_no_byte(lab):
     assert usual.performance == changed.performance
     apart = {"manifest.json", "results.json"}
     assert {name for name in usual.files if usual.files[name] != changed.files[name]} <= apart
+
+
+def test_requests_to_a_real_server_tell_nothing(lab, monkeypatch):
+    """The generator is the real one, of the kind openai; a server on this machine answers and records."""
+    pytest.importorskip("openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
+    with recording_server() as (url, requests):
+
+        def perform(values, folder, releaser):
+            requests.clear()
+            done = perform_evolution(values, folder, releaser)
+            return Performance(done.code, done.out, done.err, tuple(sorted(requests)))
+
+        settings = {
+            "generator.kind": "openai",
+            "generator.model": "writer",
+            "generator.base_url": url,
+            "generator.concurrency": 1,
+        }
+        without, joined = lab.file("csv"), lab.file("csv", lab.joined(NEWCOMER, "first"))
+        worlds = [lab.world(users, settings=settings, perform=perform) for users in (without, joined)]
+    assert worlds[0].performance.code == 0, worlds[0].performance.err
+    assert worlds[0].performance.requests
+    assert compare_worlds(*worlds) == ()
+
+
+@contextmanager
+def recording_server():
+    """Answer every request for a completion by a sentence that follows from it; yield the address and the requests."""
+    requests = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            headers = {key: value for key, value in self.headers.items() if key.lower() != "host"}
+            requests.append(f"{self.path} {headers} {asked}")
+            seed = int.from_bytes(hashlib.sha256(asked.encode()).digest()[:8], "big")
+            message = {"role": "assistant", "content": f"I saw the {sentence(np.random.default_rng(seed))}."}
+            usage = {"prompt_tokens": 9, "completion_tokens": 9}
+            choice = {"index": 0, "finish_reason": "stop", "message": message}
+            body = json.dumps({"object": "chat.completion", "choices": [choice], "usage": usage}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", requests
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def sentence(rng):
+    return " ".join(rng.choice(["cat", "dog", "sun", "rain", "soup", "bread", "walk", "blue", "tall"], size=6))
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    "precision",
+    ["float32", pytest.param("float16", marks=pytest.mark.slow), pytest.param("bfloat16", marks=pytest.mark.slow)],
+)
+def test_a_sentence_transformer_lets_nothing_leave(precision, lab):
+    settings = {"encoder.name": "minilm", "encoder.precision": precision, "evolve.rounds": 1}
+    without, joined = lab.file("csv"), lab.file("csv", lab.joined(NEWCOMER, "first"))
+    worlds = [lab.world(users, settings=settings) for users in (without, joined)]
+    if worlds[0].performance.code == MissingError.exit_code:
+        pytest.skip(worlds[0].performance.err)
+    assert worlds[0].has_run, worlds[0].performance.err
+    assert compare_worlds(*worlds) == ()

@@ -1,5 +1,6 @@
 """Isolated reading: what one row holds changes no other row, and no row ends the reading."""
 
+import datetime as dt
 import gzip
 import io
 import json
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 
 from canarybank.errors import ColumnError, DataError, InputError
-from canarybank.users import Admission, Row, admit, source
+from canarybank.users import Admission, Columns, Row, Skip, admit, source
 from canarybank.users.files import LONGEST_LINE, require_encoding
 
 ROWS = [(f"u{i % 5}", f"text {i}") for i in range(20)]
@@ -122,15 +123,75 @@ def test_a_missing_column_is_an_error_that_shows_no_row(tmp_path):
 
 
 def test_parquet_is_refused_by_its_schema_alone(tmp_path):
-    frame = pl.DataFrame({"user": ["a"], "text": ["b"], "label": [None]}, schema_overrides={"label": pl.Datetime})
-    frame.write_parquet(tmp_path / "dates.parquet")
-    from canarybank.users import Columns
+    path = tmp_path / "users.parquet"
+    pl.DataFrame({"user": [[1]], "text": ["b"]}).write_parquet(path)
+    with pytest.raises(ColumnError, match="single values"):
+        usable(path)
+    pl.DataFrame({"user": [1], "text": [None]}).write_parquet(path)
+    assert usable(path) == []
 
-    with pytest.raises(ColumnError, match="write it as strings"):
-        usable(tmp_path / "dates.parquet", columns=Columns("user", "text", "label"))
-    assert usable(tmp_path / "dates.parquet") == [("a", "b")]
-    pl.DataFrame({"user": [1], "text": [None]}).write_parquet(tmp_path / "null.parquet")
-    assert usable(tmp_path / "null.parquet") == []
+
+COLUMNS = Columns("user", "text", "label")
+DAY, NOON = dt.date(2020, 1, 2), dt.datetime.fromisoformat("2020-01-02 12:00")
+# Pairs of columns that a writer makes of the same values, as it infers a type from all rows or keeps them as text.
+INFERRED = {
+    "zero-padded numbers": ([1, 2, 30], ["0001", "0002", "0030"]),
+    "numbers beside a missing one": ([1, 2, 30], [1.0, 2.0, 30.0]),
+    "fractions": ([1.5, 0.25, -2.0], ["1.50", ".25", "-2"]),
+    "short fractions": (pl.Series([0.1, 0.3, 7], dtype=pl.Float32), ["0.1", "0.3", "7"]),
+    "decimals": (pl.Series(["1.50", "2.00", "30"]).cast(pl.Decimal(10, 2)), [1.5, 2, 30]),
+    "truth values": ([True, False, True], ["True", "false", "TRUE"]),
+    "dates": ([DAY] * 3, ["2020-01-02", "2020-01-02 00:00:00", "2020-01-02T00:00:00Z"]),
+    "dates with times": ([NOON] * 3, ["2020-01-02T12:00:00", "2020-01-02 12:00:00.000", "2020-01-02 13:00:00+01:00"]),
+    "bytes": ([b"a", b"b", b"c"], ["a", "b", "c"]),
+}
+
+
+@pytest.mark.parametrize("column", ["user", "text", "label"])
+@pytest.mark.parametrize("case", INFERRED)
+def test_rows_do_not_depend_on_inferred_types(case, column, tmp_path):
+    plain, found = {"user": ["a", "b", "c"], "text": ["x", "y", "z"], "label": ["p", "q", "r"]}, []
+    for number, values in enumerate(INFERRED[case]):
+        path = tmp_path / f"{number}.parquet"
+        pl.DataFrame({**plain, column: values}, strict=False).write_parquet(path)
+        found.append([(r.user, r.text, r.label) for r in source(path, isolated=True, columns=COLUMNS).rows()])
+    assert found[0] == found[1]
+    assert len(found[0]) == 3
+
+
+def test_a_date_that_no_calendar_has_is_skipped_and_stops_nothing(tmp_path):
+    for kind in (pl.Date, pl.Datetime("ms"), pl.Datetime("us", "Europe/Berlin"), pl.Datetime("ns")):
+        far = 2**31 - 1 if kind == pl.Date else 2**63 - 1
+        label = pl.Series([0, far], dtype=pl.Int32 if kind == pl.Date else pl.Int64).cast(kind)
+        path = tmp_path / "users.parquet"
+        pl.DataFrame({"user": ["a", "b"], "text": ["x", "y"], "label": label}).write_parquet(path)
+        rows = list(source(path, isolated=True, columns=COLUMNS).rows())
+        assert (rows[0].user, rows[0].label) == ("a", "1970-01-01")
+        assert isinstance(rows[1], Skip) or kind == pl.Datetime("ns")
+
+
+def test_numbers_and_truth_values_of_json_lines_are_text(tmp_path):
+    path = tmp_path / "users.jsonl"
+    path.write_text('{"user": 7.0, "text": 5}\n{"user": "007", "text": true}\n{"user": 7, "text": null}\n')
+    assert usable(path) == [("7", "5"), ("7", "true")]
+
+
+def test_records_under_the_cap_do_not_depend_on_how_ids_and_labels_are_spelled(tmp_path):
+    kept = []
+    for number, (user, label) in enumerate([("0001", "5"), ("1.0", "5.0"), ("1", "five")]):
+        path = tmp_path / f"{number}.csv"
+        path.write_text("user,text,label\n" + "".join(f"{user},text {i},{label}\n" for i in range(30)))
+        admitted = admit(source(path, isolated=True, columns=COLUMNS), Admission(cap=4))
+        kept.append(admitted.users.texts)
+        assert admitted.users.ids == ("1",)
+    assert kept[0] == kept[1] == kept[2]
+
+
+def test_labels_are_asked_for_in_any_spelling(tmp_path):
+    path = tmp_path / "users.csv"
+    path.write_text("user,text,label\na,x,5.0\nb,y,True\nc,z,6\n")
+    admitted = admit(source(path, isolated=True, columns=COLUMNS), Admission(labels=frozenset({"5", "TRUE"})))
+    assert admitted.users.ids == ("a", "b")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-7", "hz", "cp037"])

@@ -69,6 +69,10 @@ class CachedEncoder:
         """Return whether a vector depends on its own text alone, as the encoder behind the cache says."""
         return is_isolated(self.encoder)
 
+    def check_writable(self) -> None:
+        """Warn now where the cache cannot be written, and not only when a text is absent from it."""
+        self._shelf.check_writable()
+
     def missing(self, texts: Sequence[str]) -> int:
         """Return how many different texts the cache lacks, without encoding any."""
         self._shelf.refresh()

@@ -24,7 +24,15 @@ from numpy.typing import NDArray
 
 from canarybank.encode.protocol import Vectors
 from canarybank.errors import InputError, StoreError
-from canarybank.store import Segment, go_on_without, private_folder, set_aside, sweep_temporaries, write_segment
+from canarybank.store import (
+    Segment,
+    go_on_without,
+    private_folder,
+    set_aside,
+    sweep_temporaries,
+    write_atomic,
+    write_segment,
+)
 
 __all__ = ["CORRUPT", "SEGMENT_SUFFIX", "Shelf", "text_keys"]
 
@@ -124,6 +132,17 @@ class Shelf:
         except StoreError:
             go_on_without(self.folder)
             self._add(_Unwritten(self.folder, {"keys": rows, "vectors": vectors}))
+
+    def check_writable(self) -> None:
+        """Warn now where nothing can be written, whatever is absent or not."""
+        probe = self.folder / f"probe-{secrets.token_hex(4)}"
+        try:
+            private_folder(self.folder)
+            write_atomic(probe, b"probe", durable=False)
+        except StoreError:
+            go_on_without(self.folder)
+        with contextlib.suppress(OSError):
+            probe.unlink()
 
     def compact(self) -> None:
         """Join the small segments into one where there are many; what this process has taken in stays valid.

@@ -33,7 +33,7 @@ __all__ = ["People", "admission", "admit_users", "admit_voters", "users_key", "u
 _CANARY_CHOICE = 4
 """Where the cap is ours to choose, at least this many users for each canary have as many records as it."""
 
-_READING = "short floats apart"
+_READING = "types apart"
 """How files are read; changed whenever the same file gives other users than before, so that no older cache is taken."""
 
 _COLUMN_KEYS = (

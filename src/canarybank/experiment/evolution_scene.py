@@ -80,6 +80,7 @@ def _set_real(config: Config, cache: StageCache, progress: Progress, generator: 
     """
     encoder = cached_encoder(config.encoder, isolated=True)
     require_isolated(encoder)
+    encoder.check_writable()  # or the moment of the warning would tell which texts the cache holds
     mechanism = spending_mechanism(config)
     candidates = gather_candidates(config.bank, config.users, generator, cache, progress=progress)
     with progress.step("encoding the bank"):

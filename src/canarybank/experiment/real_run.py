@@ -5,10 +5,14 @@ inputs and of noisy releases. What is chosen from users is therefore declared pu
 here before anything is read; and work on users' records shows no count, no duration and no words of theirs.
 """
 
+import contextlib
 import logging
+import os
+import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
@@ -22,6 +26,8 @@ from canarybank.users import Users
 
 __all__ = ["encode_users", "hidden", "is_real", "require_isolated", "require_private"]
 
+_STOPS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What ends the process, or a generator, and says nothing about users; signals raise a ``KeyboardInterrupt``."""
 _INSTEAD = "Or add --insecure-seed 0 for a simulation, which stamps every output and is not private."
 
 
@@ -90,7 +96,7 @@ def encode_users(users: Users, encoder: CachedEncoder) -> Users:
     The encoder must be isolated: then a record's vector, or that it has none, follows from its own text alone.
     """
     texts = users.require_texts()
-    with suppress(Exception):  # one text is at fault; encoded one by one, each speaks for itself
+    with _failing_silently():  # one text is at fault; encoded one by one, each speaks for itself
         return users.with_vectors(encoder.encode(texts) if texts else np.zeros((0, encoder.dimension)))
     vectors = {i: vector for i, text in enumerate(texts) if (vector := _vector(text, encoder)) is not None}
     kept = np.array(list(vectors.values()), dtype=np.float32).reshape(len(vectors), encoder.dimension)
@@ -98,27 +104,38 @@ def encode_users(users: Users, encoder: CachedEncoder) -> Users:
 
 
 def _vector(text: str, encoder: CachedEncoder) -> Vectors | None:
-    try:
+    with _failing_silently():
         (vector,) = encoder.encode([text])
-    except Exception:  # noqa: BLE001, whatever it is, it is about this text
-        return None
-    return vector if np.isfinite(vector).all() else None
+        return vector if np.isfinite(vector).all() else None
+    return None
+
+
+@contextmanager
+def _failing_silently() -> Iterator[None]:
+    """Drop every error, panics of libraries in Rust included, which are no ``Exception``."""
+    try:
+        yield
+    except _STOPS:
+        raise
+    except BaseException:  # noqa: BLE001, S110, whatever it is, it is about a text
+        pass
 
 
 @contextmanager
 def hidden(name: str, progress: Progress) -> Iterator[None]:
     """Show work on users' records as a step without counts or times, and its errors without anything of theirs.
 
-    Warnings and log messages of libraries are dropped, because one record can raise them.
+    Warnings, log messages and all that is printed meanwhile are dropped, because one record can cause them. A panic
+    of a library in Rust is an error like any other, although it is no ``Exception`` and prints its own text.
     Errors about columns come from a file's header or schema, and errors about missing packages from neither: both
     pass.
     """
-    with progress.step(name), _without_warnings():
+    with progress.step(name), _without_warnings(), _without_output():
         try:
             yield
-        except (ColumnError, MissingError):
+        except (ColumnError, MissingError, *_STOPS):
             raise
-        except Exception:  # noqa: BLE001, whatever it says may be about a record
+        except BaseException:  # noqa: BLE001, whatever it says may be about a record
             raise DataError(
                 f"The step '{name}' failed. A real run does not say why, because the reason may tell what a record "
                 "holds. Run the same command with --insecure-seed 0 to see it; keep what that prints to yourself."
@@ -135,3 +152,31 @@ def _without_warnings() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
+
+
+@contextmanager
+def _without_output() -> Iterator[None]:
+    """Drop what is written to the standard streams: by Python, and by others straight to descriptors 1 and 2."""
+    saved: dict[int, int] = {}
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, contextlib.ExitStack() as stack:
+        _flush()
+        stack.enter_context(contextlib.redirect_stdout(nowhere))
+        stack.enter_context(contextlib.redirect_stderr(nowhere))
+        try:
+            for descriptor in (1, 2):
+                with contextlib.suppress(OSError):  # one that is closed
+                    saved[descriptor] = os.dup(descriptor)
+                    os.dup2(nowhere.fileno(), descriptor)
+            yield
+        finally:
+            _flush()  # what stands in a buffer goes the same way
+            for descriptor, copy in saved.items():
+                os.dup2(copy, descriptor)
+                os.close(copy)
+
+
+def _flush() -> None:
+    for stream in (sys.__stdout__, sys.__stderr__):
+        with contextlib.suppress(OSError, ValueError):
+            if stream is not None:
+                stream.flush()

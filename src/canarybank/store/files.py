@@ -19,7 +19,6 @@ import stat
 import time
 import zlib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -53,6 +52,7 @@ BY_UMASK = None
 """For public text that the user asked for: the umask decides, as for the output of any other program."""
 
 _NOTES = logging.getLogger("canarybank")
+_told: set[Path] = set()
 _OTHERS = 0o077
 _TEMPORARY = ".tmp"
 _HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"
@@ -273,9 +273,14 @@ def discard(path: Path | str) -> None:
             set_aside(path, "corrupt")
 
 
-@cache
 def go_on_without(folder: Path) -> None:
-    """Tell the user, once for each folder, that a cache cannot be written and the run goes on without it."""
+    """Tell the user, once for each folder, that a cache cannot be written and the run goes on without it.
+
+    What is said while warnings are muted, as during private work, was not told: the next time says it.
+    """
+    if folder in _told or not _NOTES.isEnabledFor(logging.WARNING):
+        return
+    _told.add(folder)
     _NOTES.warning(
         "The cache in %r cannot be written, so this run goes on without it, and the next one will make everything "
         "again. Free some space, change the folder's permissions, or set CANARYBANK_CACHE to another folder.",

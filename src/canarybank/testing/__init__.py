@@ -1,6 +1,7 @@
 """Help to test what stands on canarybank: the neighbour test of a real evolution."""
 
 from canarybank.testing.neighbours import (
+    Draw,
     FixedReleases,
     Performance,
     World,
@@ -8,9 +9,11 @@ from canarybank.testing.neighbours import (
     compare_worlds,
     perform_evolution,
     run_world,
+    scripted_draws,
 )
 
 __all__ = [
+    "Draw",
     "FixedReleases",
     "Performance",
     "World",
@@ -18,4 +21,5 @@ __all__ = [
     "compare_worlds",
     "perform_evolution",
     "run_world",
+    "scripted_draws",
 ]

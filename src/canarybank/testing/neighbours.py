@@ -1,27 +1,36 @@
 """Test that nothing leaves a real evolution but its releases, on two files of users that differ by one user.
 
-Both files are run under the same settings, with releases that are fixed in advance. Then two things are compared:
+Both files are run under the same settings, with releases that are fixed in advance. Then three things are compared:
 
 - *The sum behind a release.* For every set of participants and every round's bank, the histogram without noise must be
   the same in both worlds while the newcomer does not take part. When the newcomer does, it must be the same plus a
   vector of whole numbers whose norm is at most the clip. Sampling then amplifies as the ledger says.
-- *Everything else that leaves.* Every file of the run folder with its name and bytes, both standard streams, every
-  request to the generator, and the exit code must be the same.
+- *The draw.* Each release is drawn once as a real run draws it, from coins that follow from round and id and from noise
+  that follows from the round; then the fixed one is put in its place. The draw must ask for coins of the plan's q and
+  for noise of the plan's scale, and return the sum over those whose coin fell, plus the noise.
+- *Everything else that leaves.* Everything under the place of the run but the caches, with its name, mode and bytes,
+  both standard streams down to descriptors 1 and 2, log messages, every request to the generator, and the exit code
+  must be the same.
 
 It is a test, not a proof: it shows a leak, and never that there is none. Private caches are outside it, and so is how
 long things really take: the clock goes on by ten seconds whenever a run looks at it.
 """
 
+import contextlib
 import hashlib
 import io
+import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -29,11 +38,14 @@ from numpy.typing import NDArray
 
 from canarybank.errors import CanarybankError
 from canarybank.evolve import Plan, ReleaserFactory, Voters
+from canarybank.evolve.draw import DrawnReleases
+from canarybank.evolve.noise import Noise, find_noise
 from canarybank.experiment import resolve, run_evolution
 from canarybank.mechanism import Bank, Grid
 from canarybank.progress import Lines
 
 __all__ = [
+    "Draw",
     "FixedReleases",
     "Performance",
     "World",
@@ -41,6 +53,7 @@ __all__ = [
     "compare_worlds",
     "perform_evolution",
     "run_world",
+    "scripted_draws",
 ]
 
 Settings = Mapping[str, object]
@@ -57,14 +70,28 @@ class Performance:
     requests: tuple[str, ...] = ()
 
 
-Perform = Callable[[Settings, Path, ReleaserFactory], Performance]
+Perform = Callable[[Settings, Path, ReleaserFactory | None], Performance]
 """Run an evolution under settings, in a folder, with a releaser."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """What one release was drawn from: whose coin fell, and what was asked for."""
+
+    chosen: frozenset[str]
+    q: tuple[float, ...]
+    noise: str
+    scale: float
+    clean: NDArray[np.int64]
+    is_exact: bool
+    """Whether the release is the histogram of the chosen users plus the noise."""
 
 
 class FixedReleases:
     """Release what follows from the round and the bank alone, and remember who would have voted on which banks.
 
-    An instance stands in for the releaser of one run. Releases with another ``seed`` lead to other banks.
+    Each release is also drawn from the voters as a real run draws it (``draws``), and what was drawn is dropped. An
+    instance stands in for the releaser of one run. Releases with another ``seed`` lead to other banks.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -72,6 +99,7 @@ class FixedReleases:
         self.voters: Voters | None = None
         self.plan: Plan | None = None
         self.banks: list[Bank] = []
+        self.draws: list[Draw] = []
 
     def __call__(self, voters: Voters, plan: Plan) -> "FixedReleases":
         """Take the place of the releaser that would draw from these voters."""
@@ -81,16 +109,82 @@ class FixedReleases:
     def release(self, round_number: int, bank: Bank) -> NDArray[np.float64]:
         """Return a round's release: a function of seed, round and bank."""
         self.banks.append(bank)
+        if self.voters is not None and self.plan is not None and self.plan.is_real:
+            self.draws.append(_drawn(self.voters, self.plan, round_number, bank))
         digest = hashlib.sha256(f"{self.seed} {round_number} {bank.hash}".encode()).digest()
         return np.random.default_rng(int.from_bytes(digest[:8], "big")).standard_normal(bank.size)
 
 
+@contextmanager
+def scripted_draws(ids: Sequence[str], round_number: int, asked: dict[str, Any] | None = None) -> Iterator[None]:
+    """Let a real release be drawn from coins that follow from round and id, and noise that follows from the round.
+
+    The draw's own code runs. ``asked`` takes what it asks for: the coins' q, the noise's name and scale, and the sum.
+    """
+    given: dict[str, Any] = {} if asked is None else asked
+    given |= {"q": (), "noise": "", "scale": 0.0, "clean": None, "coins": None}
+
+    def coins(q: float, size: int) -> NDArray[np.bool_]:
+        given["q"] = (*given["q"], q)
+        given["coins"] = np.array([_uniform(round_number, name) < q for name in ids], dtype=np.bool_)
+        return given["coins"] if size == len(ids) else np.zeros(size, dtype=np.bool_)
+
+    def add(clean: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+        given["scale"], given["clean"] = scale, clean.copy()
+        return clean + scripted_noise(round_number, scale, len(clean))
+
+    def find(name: str) -> Noise:
+        given["noise"] = name
+        return replace(find_noise(name), add=add)
+
+    with (
+        patch("canarybank.evolve.draw.SystemEntropy", lambda: SimpleNamespace(coins=coins)),
+        patch("canarybank.evolve.draw.find_noise", find),
+    ):
+        yield
+
+
+def scripted_noise(round_number: int, scale: float, size: int) -> NDArray[np.int64]:
+    """Return the noise that ``scripted_draws`` adds in a round."""
+    return np.rint(scale * np.random.default_rng(round_number).standard_normal(size)).astype(np.int64)
+
+
+def _uniform(round_number: int, name: str) -> float:
+    """Return a value in [0, 1) that follows from a round and an id."""
+    return int.from_bytes(hashlib.sha256(f"{round_number} {name}".encode()).digest()[:6], "big") / 2**48
+
+
+def _drawn(voters: Voters, plan: Plan, round_number: int, bank: Bank) -> Draw:
+    """Draw a round's release as a run does, and compare it with what it must be."""
+    ids, asked = voters.users.ids, dict[str, Any]()
+    with scripted_draws(ids, round_number, asked):
+        release = DrawnReleases(voters, plan).release(round_number, bank)
+    mechanism = plan.mechanism
+    chosen = [i for i, name in enumerate(ids) if _uniform(round_number, name) < mechanism.q]
+    grid, clean = Grid.of(mechanism), voters.histogram(chosen, bank, mechanism)
+    expected = grid.values(clean + scripted_noise(round_number, grid.scale, bank.size))
+    return Draw(
+        frozenset(ids[i] for i in chosen),
+        asked["q"],
+        asked["noise"],
+        asked["scale"],
+        clean if asked["clean"] is None else asked["clean"],
+        np.array_equal(release, expected),
+    )
+
+
 @dataclass(frozen=True)
 class World:
-    """What left a run on one file of users, and what stayed inside it."""
+    """What left a run on one file of users, and what stayed inside it.
+
+    ``files`` are named from the run folder. ``entries`` are all files, folders and links under the place but the
+    caches, each with its kind and mode. ``printed`` is what reached descriptors 1 and 2, and the log.
+    """
 
     performance: Performance
     files: Mapping[str, bytes]
+    entries: Mapping[str, str]
+    printed: tuple[str, str]
     releases: FixedReleases = field(repr=False)
 
     @property
@@ -120,12 +214,46 @@ def run_world(
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     place.mkdir(parents=True, exist_ok=True)
     (place / name).write_bytes(users)
-    releases = FixedReleases(seed)
-    with _ticking_clock(), patch.dict(os.environ, CANARYBANK_CACHE=str(place / "cache")):
+    releases, printed = FixedReleases(seed), list[str]()
+    with _ticking_clock(), _captured(printed), patch.dict(os.environ, CANARYBANK_CACHE=str(place / "cache")):
         performance = perform({"users.source": str(place / name), **settings}, place / "run", releases)
-    found = sorted(path for path in (place / "run").rglob("*") if path.is_file())
-    files = {path.relative_to(place / "run").as_posix(): path.read_bytes() for path in found}
-    return World(performance, files, releases)
+    found = sorted(path for path in place.rglob("*") if path.relative_to(place).parts[0] not in {"cache", name})
+    files = {os.path.relpath(path, place / "run"): path.read_bytes() for path in found if path.is_file()}
+    entries = {path.relative_to(place).as_posix(): _entry(path) for path in found}
+    return World(performance, files, entries, (printed[0], printed[1]), releases)
+
+
+def _entry(path: Path) -> str:
+    """Return what stands at a path: its mode as ``ls`` shows it, and where it leads if it is a link."""
+    mode = stat.filemode(path.lstat().st_mode)
+    return f"{mode} to {path.readlink()}" if path.is_symlink() else mode
+
+
+@contextmanager
+def _captured(printed: list[str]) -> Iterator[None]:
+    """Collect what is written to the standard streams, by Python or straight to descriptors 1 and 2, and to the log."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in "12"]
+        for descriptor, file in enumerate(files, 1):
+            saved = os.dup(descriptor)
+            stack.callback(os.close, saved)
+            stack.callback(os.dup2, saved, descriptor)
+            os.dup2(file.fileno(), descriptor)
+        outputs = [
+            stack.enter_context(open(fd, "w", closefd=False, encoding="utf-8", errors="replace")) for fd in (1, 2)
+        ]
+        stack.enter_context(contextlib.redirect_stdout(outputs[0]))
+        stack.enter_context(contextlib.redirect_stderr(outputs[1]))
+        handler = logging.StreamHandler(outputs[1])
+        logging.root.addHandler(handler)
+        try:
+            yield
+        finally:
+            logging.root.removeHandler(handler)
+            for file, output in zip(files, outputs, strict=True):
+                output.flush()
+                file.seek(0)
+                printed.append(file.read())
 
 
 def compare_worlds(without: World, joined: World, *, draws: int = 6) -> tuple[str, ...]:
@@ -136,7 +264,11 @@ def compare_worlds(without: World, joined: World, *, draws: int = 6) -> tuple[st
         joined: The world with the newcomer, whose rows may also be no user at all.
         draws: The random sets of participants, beside nobody and everybody.
     """
-    return (*_different_sums(without.releases, joined.releases, draws), *_different_bytes(without, joined))
+    return (
+        *_different_sums(without.releases, joined.releases, draws),
+        *_different_draws(without.releases, joined.releases),
+        *_different_bytes(without, joined),
+    )
 
 
 def check_neighbours(
@@ -165,7 +297,7 @@ def check_neighbours(
     return tuple(dict.fromkeys(findings))
 
 
-def perform_evolution(settings: Settings, folder: Path, releaser: ReleaserFactory) -> Performance:
+def perform_evolution(settings: Settings, folder: Path, releaser: ReleaserFactory | None) -> Performance:
     """Run an evolution from Python, with progress as plain lines; the generator's requests are in its run folder."""
     stream, told = io.StringIO(), io.StringIO()
     try:
@@ -210,6 +342,25 @@ def _different_sums(without: FixedReleases, joined: FixedReleases, draws: int) -
                 return
 
 
+def _different_draws(without: FixedReleases, joined: FixedReleases) -> Iterator[str]:
+    if without.plan is None or without.plan != joined.plan or len(without.draws) != len(joined.draws):
+        return
+    mechanism, noise = without.plan.mechanism, without.plan.noise
+    grid = Grid.of(mechanism)
+    for number, pair in enumerate(zip(without.draws, joined.draws, strict=True), 1):
+        for draw in pair:
+            if draw.q != (mechanism.q,):
+                yield f"Round {number}: the draw asks for coins of {draw.q}, and the plan says {mechanism.q}."
+            if (draw.noise, draw.scale) != (noise, grid.scale):
+                yield f"Round {number}: the draw asks for {draw.noise} noise of {draw.scale}, not {noise} {grid.scale}."
+            if not draw.is_exact:
+                yield f"Round {number}: the release is not the sum over the sampled users plus the noise."
+        before, after = pair
+        added = [int(n) for n in after.clean - before.clean]
+        if sum(n**2 for n in added) > len(before.chosen ^ after.chosen) * grid.radius**2:
+            yield f"Round {number}: the newcomer moves the drawn sum by more than the clip, or without being sampled."
+
+
 def _participants(users: int, draws: int, seed: int) -> Iterator[NDArray[np.int64]]:
     """Yield nobody, everybody, and random sets between."""
     yield np.zeros(0, dtype=np.int64)
@@ -223,13 +374,22 @@ def _different_bytes(without: World, joined: World) -> Iterator[str]:
     one, other = without.performance, joined.performance
     if one.code != other.code:
         yield f"The exit code is {one.code} without the newcomer, and {other.code} with."
-    for stream, before, after in (("standard output", one.out, other.out), ("standard error", one.err, other.err)):
+    streams = (
+        ("standard output", one.out, other.out),
+        ("standard error", one.err, other.err),
+        ("descriptor 1", without.printed[0], joined.printed[0]),
+        ("descriptor 2 or in the log", without.printed[1], joined.printed[1]),
+    )
+    for stream, before, after in streams:
         if before != after:
             yield f"On {stream}: {_first_difference(before, after)}"
     if one.requests != other.requests:
         yield f"In the requests: {_first_difference(' | '.join(one.requests), ' | '.join(other.requests))}"
-    if names := sorted(set(without.files) ^ set(joined.files)):
-        yield f"Files that only one world has: {names}."
+    if names := sorted(set(without.entries) ^ set(joined.entries)):
+        yield f"Files or folders that only one world has: {names}."
+    for name in sorted(set(without.entries) & set(joined.entries)):
+        if without.entries[name] != joined.entries[name]:
+            yield f"{name} is {without.entries[name]} without the newcomer, and {joined.entries[name]} with."
     for name in sorted(set(without.files) & set(joined.files)):
         # The manifest holds the hash of every other file, so it differs wherever one of them does.
         if without.files[name] != joined.files[name]:

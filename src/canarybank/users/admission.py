@@ -15,7 +15,7 @@ from canarybank.progress import SILENT, Progress
 from canarybank.users.chosen import Chosen, rank
 from canarybank.users.records import Users
 from canarybank.users.report import AdmissionReport, Drop
-from canarybank.users.rows import Fault, Row, Skip
+from canarybank.users.rows import Fault, Row, Skip, same_text
 from canarybank.users.sources import Source, source
 
 __all__ = ["ADMISSIONS", "Admission", "Admitted", "admit", "require_label_column"]
@@ -104,12 +104,14 @@ def admit(
     given = users if isinstance(users, Source) else source(users)
     rule = admission or ADMISSIONS.get(given.format.name, Admission())
     require_label_column(given, rule)
+    if given.isolated and rule.labels is not None:
+        rule = replace(rule, labels=frozenset(same_text(label) or "" for label in rule.labels))
     census = _Census.take(_judged(given.rows(progress, "count users of"), rule))
     drops = _drops(census.counts, rule)
     kept = {name: Chosen(rule.cap) for name in census.counts if name not in drops}
     if not kept and not given.isolated:
         raise _nobody(given, rule, census, drops)
-    rows = _choose(_judged(given.rows(progress, "choose records of"), rule), kept, rule.seed)
+    rows = _choose(_judged(given.rows(progress, "choose records of"), rule), kept, rule.seed, isolated=given.isolated)
     if rows != census.rows or any(chosen.seen != census.counts[name] for name, chosen in kept.items()):
         raise DataError(f"{given.path} changed while it was read; read it again when nothing writes to it.")
     return _admitted(kept, census, drops, rule, labelled=given.labelled)
@@ -172,13 +174,15 @@ def _lot(seed: int, name: str) -> bytes:
     return hashlib.sha256(f"{seed}\0admit\0{name}".encode()).digest()
 
 
-def _choose(rows: Iterable[Row | Skip], kept: Mapping[str, Chosen], seed: int) -> int:
+def _choose(rows: Iterable[Row | Skip], kept: Mapping[str, Chosen], seed: int, *, isolated: bool) -> int:
+    """Offer each row to its user; when isolated, by its text alone, because ids and labels can be spelled in ways."""
     number = 0
     for row in rows:
         number += 1
         if type(row) is Row and (chosen := kept.get(row.user)) is not None:
             label = None if row.label is None else sys.intern(row.label)
-            chosen.add(rank(seed, row.user, row.text, label), row.text, label)
+            place = rank(seed, "", row.text, None) if isolated else rank(seed, row.user, row.text, label)
+            chosen.add(place, row.text, label)
     return number
 
 

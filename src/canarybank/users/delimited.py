@@ -74,7 +74,7 @@ class Delimited:
             width = len(header)
             for line, fields in records:
                 if type(fields) is list and len(fields) == width:
-                    yield as_row(line, *pick(fields), labelled=labelled)
+                    yield as_row(line, *pick(fields), labelled=labelled, isolated=isolated)
                 elif isinstance(fields, Skip):
                     yield fields
                 elif not fields:

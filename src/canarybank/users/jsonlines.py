@@ -47,7 +47,14 @@ class JsonLines:
                     if type(found) is _Repeating and (why := found.why(line, file.name, self.columns)):
                         yield malformed(line, why, strict=strict)
                         continue
-                    item = as_row(line, found[user], found[text], found[label] if labelled else None, labelled=labelled)
+                    item = as_row(
+                        line,
+                        found[user],
+                        found[text],
+                        found[label] if labelled else None,
+                        labelled=labelled,
+                        isolated=isolated,
+                    )
                 except (ValueError, RecursionError) as error:
                     if content.isspace():
                         item = Skip(line, Fault.BLANK)

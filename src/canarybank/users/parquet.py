@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["Parquet"]
 
 _ROWS_AT_ONCE = 2**16
+_SECONDS_A_DAY = 86_400
+_UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+_FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 _SHORT_FLOATS = {"Float32": 2.0**24, "Float16": 2.0**11}
 
 
@@ -46,8 +50,7 @@ class Parquet:
     ) -> Iterator[Row | Skip]:
         """Yield every row of the file, each with its number.
 
-        When ``isolated``, the schema is all that can be refused: dates as labels are, since one date that Python cannot
-        hold would end the reading of all.
+        When ``isolated``, columns of every type but nested ones are read as text, and only the schema can be refused.
         """
         del strict  # every fault of a Parquet file concerns the whole file
         import polars as pl
@@ -59,14 +62,14 @@ class Parquet:
                 frame = pl.scan_parquet(plain, glob=False)
                 schema = frame.collect_schema()
                 _check_schema(str(path), schema, self.columns, isolated=isolated)
-                wanted = _exact(schema, self.columns)
+                wanted = _exact(schema, self.columns, isolated=isolated)
                 total = int(frame.select(pl.len()).collect().item())
                 with progress.stage(f"{work} {path.name}", total, "rows") as stage:
                     for start in range(0, total, _ROWS_AT_ONCE):
                         part = frame.select(wanted).slice(start, _ROWS_AT_ONCE).collect()
                         stage.advance(part.height)
                         for line, values in enumerate(part.iter_rows(), start + 1):
-                            yield as_row(line, *values, labelled=labelled)
+                            yield as_row(line, *values, labelled=labelled, isolated=isolated)
 
 
 def _check_schema(name: str, schema: "pl.Schema", columns: Columns, *, isolated: bool) -> None:
@@ -74,8 +77,13 @@ def _check_schema(name: str, schema: "pl.Schema", columns: Columns, *, isolated:
 
     if error := missing_columns(name, columns, list(schema)):
         raise error
+    if isolated:
+        for column in columns.names:
+            if schema[column].is_nested() or schema[column] == pl.Object:
+                raise _unlike(name, column, schema[column], "ids, texts and labels are single values")
+        return
     text: tuple[Any, ...] = (pl.String, pl.Categorical, pl.Enum)
-    if schema[columns.text] not in ((*text, pl.Null) if isolated else text):
+    if schema[columns.text] not in text:
         raise ColumnError(
             f"The column {columns.text!r} of {name} holds {schema[columns.text]}, not text.",
             "Name the column that does by columns=Columns(text=...).",
@@ -83,7 +91,7 @@ def _check_schema(name: str, schema: "pl.Schema", columns: Columns, *, isolated:
     known = (*text, pl.Null)
     if not (schema[columns.user].is_numeric() or schema[columns.user] in known):
         raise _unlike(name, columns.user, schema[columns.user], "user ids are text or whole numbers")
-    known = (*known, pl.Boolean) if isolated else (*known, pl.Boolean, pl.Date, pl.Datetime)
+    known = (*known, pl.Boolean, pl.Date, pl.Datetime)
     if columns.label and not (schema[columns.label].is_numeric() or schema[columns.label] in known):
         raise _unlike(name, columns.label, schema[columns.label], "labels are text, numbers or dates")
 
@@ -95,19 +103,39 @@ def _unlike(name: str, column: str, kind: object, wanted: str) -> ColumnError:
     )
 
 
-def _exact(schema: "pl.Schema", columns: Columns) -> list["pl.Expr"]:
+def _exact(schema: "pl.Schema", columns: Columns, *, isolated: bool) -> list["pl.Expr"]:
     """Return what is read: the columns, ids of short floats only as far as neighbouring whole numbers differ in them.
 
     Above that an id becomes infinite, which is no id, for two users would have become one.
     """
     import polars as pl
 
-    user, *others = (pl.col(name) for name in columns.names)
+    user, *others = ((_readable(name, schema[name]) if isolated else pl.col(name)) for name in columns.names)
     limit = _SHORT_FLOATS.get(str(schema[columns.user]))
     if limit is not None:
-        merged = user.is_not_nan() & (user.abs() >= limit)
+        given = pl.col(columns.user)
+        merged = given.is_not_nan() & (given.abs() >= limit)
         user = pl.when(merged).then(float("inf")).otherwise(user.cast(pl.Float64)).alias(columns.user)
     return [user, *others]
+
+
+def _readable(name: str, kind: "pl.DataType") -> "pl.Expr":
+    """Return a column so that no value of it can fail: dates as text, or null where the calendar has no such date."""
+    import polars as pl
+
+    column = pl.col(name)
+    if isinstance(kind, pl.Date | pl.Datetime):
+        unit = 1 if isinstance(kind, pl.Date) else _SECONDS_A_DAY * _UNITS[kind.time_unit]
+        number = column.to_physical()
+        when = number.cast(pl.Date if isinstance(kind, pl.Date) else pl.Datetime(kind.time_unit))
+        known = number.is_between(_FIRST_DAY * unit, _LAST_DAY * unit)
+        # Values outside must not reach the cast to text at all.
+        return pl.when(known).then(when).cast(pl.String).alias(name)
+    if isinstance(kind, pl.Time | pl.Duration):
+        return column.to_physical()
+    if kind in (pl.Float32, pl.Float16):
+        return column.cast(pl.String).cast(pl.Float64)  # 0.1, and not the digits of its rounding
+    return column
 
 
 @contextmanager

@@ -1,18 +1,26 @@
 """Say what a reader yields: a row that can be used, or the reason why one cannot."""
 
 import math
+import re
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
 from canarybank.errors import ColumnError, DataError, InputError
 
-__all__ = ["PLAIN", "Columns", "Fault", "Row", "Skip", "as_row", "malformed", "missing_columns", "plain"]
+__all__ = ["PLAIN", "Columns", "Fault", "Row", "Skip", "as_row", "malformed", "missing_columns", "plain", "same_text"]
 
 # Above this, neighbouring whole numbers share one float, so that two users could become one.
 _EXACT_FLOATS = 2.0**53
+
+# What a writer may take for a number, a truth value or a date: short, and told by its first character.
+_LONGEST_SCALAR = 400
+_SCALAR_STARTS = frozenset("0123456789+-.tTfF")
+_NUMBER = re.compile(r"([+-]?)(?=[.]?[0-9])([0-9]*)(?:[.]([0-9]*))?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:$|[T ])")
+_NANOSECONDS = re.compile(r"([.][0-9]{6})[0-9]+")
 
 
 class Fault(StrEnum):
@@ -69,8 +77,16 @@ class Columns:
 PLAIN = Columns()
 
 
-def as_row(line: int, user: object, text: object, label: object = None, *, labelled: bool = False) -> Row | Skip:
-    """Return the values of one row as a row, or the first reason why it cannot be one."""
+def as_row(
+    line: int, user: object, text: object, label: object = None, *, labelled: bool = False, isolated: bool = False
+) -> Row | Skip:
+    """Return the values of one row as a row, or the first reason why it cannot be one.
+
+    When ``isolated``, each value is read as ``same_text`` says, so that a row follows from what its values say and not
+    from the types that their writer inferred from all rows.
+    """
+    if isolated:
+        user, text, label = same_text(user), same_text(text), same_text(label)
     name = user if type(user) is str else _whole(user)
     if name is None or not _usable(name):
         return Skip(line, _user_fault(user, name))
@@ -122,6 +138,41 @@ def plain(value: object) -> str | None:
     if isinstance(value, Decimal):
         return f"{value:f}".rstrip("0")
     return str(value) if isinstance(value, date) else None
+
+
+def same_text(value: object) -> str | None:
+    """Return the text that a value has in every type that a writer of files may infer for it, or None for no value.
+
+    7, 7.0, "7" and "007" are "7"; True and "TRUE" are "true"; a date and its ISO text are one, with and without a time
+    of midnight, in UTC where there is a time zone. All other text stays as it is.
+    """
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            return None
+    if isinstance(value, float) and math.isfinite(value) and not value.is_integer():
+        value = Decimal(repr(value))
+    text = value if isinstance(value, str) else plain(value)
+    if text is None or len(text) > _LONGEST_SCALAR or text[:1] not in _SCALAR_STARTS:
+        return text
+    if found := _NUMBER.fullmatch(text):
+        sign, whole, fraction = found.groups(default="")
+        number = (whole.lstrip("0") or "0") + (f".{digits}" if (digits := fraction.rstrip("0")) else "")
+        return f"-{number}" if sign == "-" and number != "0" else number
+    if _DATE.match(text):
+        return _same_date(text)
+    return text.lower() if text.lower() in {"true", "false"} else text
+
+
+def _same_date(text: str) -> str:
+    """Return a date with its time, if that is not midnight; text that is no date stays as it is."""
+    try:
+        when = datetime.fromisoformat(_NANOSECONDS.sub(r"\1", text))
+        when = when if when.tzinfo is None else when.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return text
+    return str(when.date()) if when.time() == time() else str(when)
 
 
 def _usable(text: str) -> bool:
