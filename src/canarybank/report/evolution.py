@@ -9,6 +9,7 @@ from canarybank.experiment.evolution_results import EvolutionResults, PrefixReco
 from canarybank.experiment.gating import as_printed
 from canarybank.experiment.manifest import Manifest
 from canarybank.mechanism import delta_text
+from canarybank.mechanism.account import left_text
 from canarybank.report.evolution_figures import epsilon_figure, utility_figure
 from canarybank.report.numbers import confidence, epsilon
 from canarybank.report.page import page_of
@@ -201,7 +202,7 @@ def account_text(results: EvolutionResults) -> str:
     return (
         f"{clean(account.population, 120)}: {account.releases:,} releases of all runs cost epsilon "
         f"{epsilon(account.epsilon)} of {account.budget:g} at {delta_text(account.delta, account.slack)}; "
-        f"{account.left:,} are left"
+        f"{left_text(account.left)} can be paid"
     )
 
 
