@@ -183,7 +183,7 @@ def _facts(results: EvolutionResults, manifest: Manifest) -> list[tuple[str, str
 def _delta(results: EvolutionResults) -> str:
     slack = results.rounds[-1].slack if results.rounds else 0.0
     text = f"{results.mechanism.delta:g}, add or remove one user"
-    return f"{text}; the noise's arithmetic adds {slack:.2g}" if slack else text
+    return f"{text}; the noise's arithmetic adds {slack:.2g}, and never more than delta" if slack else text
 
 
 def _noise(results: EvolutionResults) -> str:
