@@ -50,6 +50,7 @@ def test_an_account_is_never_opened_twice(cli):
         (("budget", "nothing.log"), 2, "There is no budget account 'nothing.log'"),
         (("budget", "damaged.log"), 4, "does not fit its checksum"),
         (("budget", "empty.log"), 4, "is no budget account"),
+        (("budget", "users.csv"), 4, "'users.csv' is no budget account"),
         (("budget", "open", "new.log", *OPEN[:-1], -1), 2, "sigma must be positive"),
         (("budget", "open", "new.log", "--population", "x"), 2, "--epsilon"),
         (("budget",), 2, "FILE is missing"),
@@ -60,7 +61,27 @@ def test_what_cannot_be_shown_or_opened_is_said_in_words(cli, tmp_path, words, c
     whole = (tmp_path / "damaged.log").read_bytes()
     (tmp_path / "damaged.log").write_bytes(whole.replace(b"patients", b"patience"))
     (tmp_path / "empty.log").touch()
+    (tmp_path / "users.csv").write_text("id,text\n1,hello\n")
     outcome = cli(*words)
     assert outcome.code == code
     assert phrase in outcome.err
     assert not (tmp_path / "new.log").exists()
+
+
+def test_an_incomplete_last_line_is_said(cli, tmp_path):
+    cli("budget", "open", "people.log", *OPEN)
+    assert "incomplete" not in cli("budget", "people.log").out
+    account = Account(tmp_path / "people.log")
+    with account.held():
+        account.debit("a" * 32, 0, "bank", 0.0)
+    account.path.write_bytes(account.path.read_bytes()[:-1])
+    shown = cli("budget", "people.log")
+    assert shown.code == 0
+    assert "last line is incomplete" in " ".join(shown.out.split())
+    assert cli("budget", "people.log", "--json").document["torn"] is True
+
+
+def test_a_large_budget_is_shown_without_counting_to_its_end(cli):
+    shown = cli("budget", "open", "people.log", "--population", "x", "--epsilon", 100, "--q", 0.1, "--sigma", 1)
+    assert shown.code == 0
+    assert "1,000 or more releases can be paid" in " ".join(shown.out.split())

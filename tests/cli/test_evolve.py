@@ -83,6 +83,58 @@ def test_a_budget_stops_the_run_prints_what_was_done_and_fails(cli, own):
     assert "of 2 rounds" in outcome.out
 
 
+@pytest.mark.parametrize("paid_by", ["budget", "account"])
+def test_a_run_that_cannot_pay_its_first_release_writes_its_results(cli, own, tmp_path, paid_by):
+    committed = ("--epsilon", 1, "--q", 0.5, "--sigma", 0.5)
+    assert cli("budget", "open", "people.log", "--population", "mice", *committed).code == 0
+    words = ("--evolve.budget", 1) if paid_by == "budget" else ("--evolve.account", "people.log")
+    first = cli("evolve", own, *SMALL, *words)
+    assert first.code == 2, first.err
+    assert "0 of 2 rounds" in first.out
+    assert {"budget": "past the declared budget of 1", "account": "cannot pay another release"}[paid_by] in first.err
+    results = json.loads((tmp_path / "runs" / "own" / "results.json").read_text())
+    assert (results["rounds"], results["complete"], results["candidates"]) == ([], False, 40)
+    assert results["stopped"] in " ".join(first.err.split())
+    page = (tmp_path / "runs" / "own" / "report.html").read_text()
+    assert "0 of 2" in page
+    again = cli("evolve", own, *SMALL, *words)
+    assert (again.code, again.out) == (2, first.out)
+    assert cli("report", "runs/own").code == 0
+    assert (tmp_path / "runs" / "own" / "report.html").read_text() == page
+    assert cli("runs", "list", "runs").code == 0
+
+
+def test_a_simulation_that_cannot_pay_its_first_release_is_measured_all_the_same(cli, own, tmp_path):
+    outcome = cli("evolve", own, *SMALL, *AUDIT, "--insecure-seed", 0, "--evolve.budget", 1)
+    assert outcome.code == 2, outcome.err
+    results = json.loads((tmp_path / "runs" / "own" / "results.json").read_text())
+    assert (results["rounds"], results["audit"]) == ([], None)
+    assert [each["after"] for each in results["utility"]["figures"]] == [0]
+    assert cli("report", "runs/own").code == 0
+
+
+def test_float_noise_that_would_more_than_double_delta_is_refused_before_users_are_read(cli, own, tmp_path):
+    words = ("evolve", own, *SMALL, "--evolve.noise", "float", "--users.source", "no-such-file.csv")
+    refused = cli(*words)
+    assert refused.code == 2
+    assert 'evolve.noise = "discrete"' in " ".join(refused.err.split())
+    assert not (tmp_path / "runs" / "own" / "evolution").exists()
+
+
+def test_an_account_may_be_spelled_otherwise_on_a_resume(cli, own, tmp_path):
+    committed = ("--epsilon", 99, "--q", 0.5, "--sigma", 0.5)
+    for name in ("people.log", "other.log"):
+        assert cli("budget", "open", name, "--population", "mice", *committed).code == 0
+    assert cli("evolve", own, *SMALL, "--evolve.account", "people.log").code == 0
+    assert cli("evolve", own, *SMALL, "--evolve.account", tmp_path / "people.log").code == 0
+    refused = cli("evolve", own, *SMALL, "--evolve.account", "other.log")
+    assert refused.code == 2
+    assert "paid for by another budget account" in " ".join(refused.err.split())
+    without = cli("evolve", own, *SMALL)
+    assert without.code == 2
+    assert "evolve.account: 'people.log' -> left out" in " ".join(without.err.split())
+
+
 def test_no_generator_is_an_error_that_names_one(cli, own, monkeypatch):
     monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: None)
     outcome = cli("evolve", own)

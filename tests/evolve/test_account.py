@@ -12,7 +12,7 @@ from canarybank.errors import BudgetError, ConfigError, StoreError
 from canarybank.evolve import Ledger, Plan, Run, evolve
 from canarybank.evolve.loop import ACCOUNT
 from canarybank.mechanism import Account, Mechanism, epsilon
-from canarybank.store import Log, hash_array, read_json, write_json
+from canarybank.store import Log, hash_array, read_checked, read_json, write_json
 
 
 @pytest.fixture
@@ -144,6 +144,33 @@ def test_another_account_is_refused(world: Any, account: Account, tmp_path: Path
         run(world, None, tmp_path / "run")
 
 
+def test_an_account_is_the_same_however_its_path_is_spelled(world: Any, account: Account, tmp_path: Path) -> None:
+    with started(world, account, tmp_path / "run") as made:
+        made.advance()
+    (tmp_path / "link.log").symlink_to(account.path)
+    with started(world, Account(tmp_path / "link.log"), tmp_path / "run") as resumed:
+        assert len(resumed.finish().rounds) == 2
+    assert len(Account(account.path).debits) == 2
+
+
+def test_a_sampler_that_would_more_than_double_delta_is_refused_before_the_folder_is_made(
+    world: Any, tmp_path: Path
+) -> None:
+    world.mechanism = Mechanism(k=3, clip=0.2, sigma=0.5, q=0.5)
+    with pytest.raises(ConfigError, match=r"cannot be drawn.*to delta 1e-05.*noise = .discrete"):
+        run(world, None, tmp_path / "run", noise="float")
+    assert not (tmp_path / "run").exists()
+    assert len(run(world, None, tmp_path / "run").rounds) == 2  # drawn exactly, the same run is fine
+
+
+def test_a_run_that_its_budget_ends_early_is_judged_by_the_rounds_it_makes(world: Any) -> None:
+    world.mechanism = Mechanism(k=3, clip=0.2, sigma=0.55, q=0.5)
+    with pytest.raises(ConfigError, match="cannot be drawn"):
+        run(world, None, None, noise="float")
+    with pytest.raises(BudgetError, match="declared budget"):
+        run(world, None, None, noise="float", budget=epsilon(world.mechanism, 1) + 1e-6)
+
+
 class Fixed:
     """Give the same release every time, and remember over which banks."""
 
@@ -181,11 +208,7 @@ def test_a_ledger_of_the_first_layout_is_refused_in_words(tmp_path: Path) -> Non
 
 def test_a_folder_of_the_first_layout_is_refused_in_words(world: Any, tmp_path: Path) -> None:
     run(world, None, tmp_path, rounds=1)
-    old = {
-        key: value
-        for key, value in read_json(tmp_path / "run.json").items()
-        if key not in {"noise", "account", "sha256"}
-    }
+    old = {key: value for key, value in read_checked(tmp_path / "run.json").items() if key not in {"noise", "account"}}
     write_json(tmp_path / "run.json", json.loads(json.dumps(old | {"version": 1})))
     with pytest.raises(ConfigError, match=r"layout 1.*what was released stays spent"):
         run(world, None, tmp_path, rounds=1)

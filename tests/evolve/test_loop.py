@@ -208,7 +208,8 @@ def test_probes_stay_at_their_positions_and_out_of_everything_else(world: Any) -
     # Copies of records: they win votes in plenty, and must not stay for it.
     probes = Probes((17, 2, 9, 0), world.users.vectors[:4], texts)
     quiet = replace(world.mechanism, sigma=1e-3, q=1.0)
-    result = evolve(world.users, world.start, quiet, world.encoder, world.generator, 3, keep=world.keep, probes=probes)
+    given = (world.users, world.start, quiet, world.encoder, world.generator, 3)
+    result = evolve(*given, keep=world.keep, probes=probes, insecure_seed=1)
     for done in result.rounds:
         assert done.bank.size == 28
         assert done.bank.reserved == (17, 2, 9, 0)

@@ -1,13 +1,16 @@
 """Hold the account to its promises: debit before draw, once, kept; nothing past the budget; nothing guessed."""
 
+import math
 import multiprocessing
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from canarybank.errors import BudgetError, ConfigError, InputError, StoreError
 from canarybank.mechanism import Account, Mechanism, delta_slack, epsilon
+from canarybank.mechanism.account import left_text
 from canarybank.store import Log
 
 MECHANISM = Mechanism(sigma=1.1088)
@@ -152,8 +155,89 @@ def test_a_torn_last_line_was_never_paid(tmp_path: Path) -> None:
     with account.path.open("ab") as file:
         file.write(b'0123 {"kind": "deb')
     assert len(Account(account.path).debits) == 1
+    assert Account(account.path).is_torn
     pay(account, "one", 1)
     assert len(Account(account.path).debits) == 2
+    assert not Account(account.path).is_torn
+    assert (tmp_path / "people.log.torn").read_bytes() == b'0123 {"kind": "deb\n'
+
+
+def test_a_release_whose_debit_was_cut_off_is_refused_with_the_reason(tmp_path: Path) -> None:
+    account = opened(tmp_path)
+    with account.held():
+        account.debit("one", 0, "bank 0", 0.0)
+    account.path.write_bytes(account.path.read_bytes()[:-1])
+    with account.held(), pytest.raises(StoreError, match=r"never paid for.*its last line is incomplete"):
+        account.debit("one", 0, "bank 0", 0.0, "release one 0")
+
+
+def test_slack_past_delta_is_not_paid(tmp_path: Path) -> None:
+    account = opened(tmp_path, budget=5.0)
+    small = 1e-5 / (1 + math.exp(epsilon(MECHANISM, 2))) / 2
+    pay(account, "one", 0, small)
+    before = account.path.read_bytes()
+    with pytest.raises(BudgetError, match=r"cannot pay another release: .* to delta 1e-05; it may at most double it"):
+        pay(account, "two", 0, 1.01 * small)
+    assert account.path.read_bytes() == before
+    pay(account, "two", 0, 0.99 * small)
+    assert account.slack <= 1e-5
+
+
+def test_every_path_to_an_account_leads_to_one_lock(tmp_path: Path) -> None:
+    account = opened(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "link").symlink_to(account.path)
+    (tmp_path / "folder").symlink_to(tmp_path)
+    others = [tmp_path / "elsewhere" / "link", tmp_path / "folder" / "people.log"]
+    for path in others:
+        with account.held():
+            waiting = threading.Thread(target=pay, args=(Account(path), path.name, 0))
+            waiting.start()
+            waiting.join(0.2)
+            assert waiting.is_alive()  # it waits for the lock
+            assert path.name not in account.path.read_text()
+        waiting.join(30)
+        assert path.name in account.path.read_text()
+
+
+def test_an_account_with_several_names_is_refused(tmp_path: Path) -> None:
+    account = opened(tmp_path)
+    pay(account, "one", 0)
+    (tmp_path / "other.log").hardlink_to(account.path)
+    for path in (account.path, tmp_path / "other.log"):
+        with pytest.raises(ConfigError, match=r"2 names \(hard links\).*Keep one name"):
+            Account(path)
+    with pytest.raises(ConfigError, match="hard links"):
+        pay(account, "one", 1)
+    (tmp_path / "other.log").unlink()
+    assert len(Account(account.path).debits) == 1
+
+
+def test_an_account_cannot_be_opened_through_a_link_to_another(tmp_path: Path) -> None:
+    account = opened(tmp_path)
+    (tmp_path / "link.log").symlink_to(account.path)
+    with pytest.raises(ConfigError, match="already a file"):
+        Account.open(tmp_path / "link.log", "people", budget=1.0, q=0.1, sigma=1.0)
+
+
+def test_what_is_left_is_counted_with_few_epsilons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def counted(mechanism: Mechanism, rounds: int = 1) -> float:
+        asked.append(rounds)
+        return epsilon(mechanism, rounds)
+
+    monkeypatch.setattr("canarybank.mechanism.budget.epsilon", counted)
+    rich = Account.open(tmp_path / "rich.log", "people", budget=100.0, q=0.1, sigma=1.0)
+    assert rich.releases_left == 1000
+    assert left_text(1000) == "1,000 or more releases"
+    assert left_text(7) == "7 more releases"
+    assert len(asked) <= 3
+    asked.clear()
+    account = Account.open(tmp_path / "a.log", "people", budget=5.0, q=0.1, sigma=1.1088)
+    left = account.releases_left
+    assert epsilon(account.opening.mechanism, left) <= 5.0 < epsilon(account.opening.mechanism, left + 1)
+    assert len(asked) <= 8
 
 
 @pytest.mark.parametrize("record", [{"kind": "else"}, {"kind": "seal", "run": "x", "round": 0, "release": "y"}])
@@ -183,6 +267,9 @@ def test_a_damaged_account_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_account_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no budget account"):
         Account(tmp_path / "nothing")
+    (tmp_path / "users.csv").write_text("id,text\n1,hello\n")
+    with pytest.raises(StoreError, match=r"users\.csv' is no budget account"):
+        Account(tmp_path / "users.csv")
     for name, record in (
         ("empty", None),
         ("other", {"kind": "declaration"}),

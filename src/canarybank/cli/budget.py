@@ -14,6 +14,11 @@ __all__ = ["command"]
 
 METHOD = "privacy loss distribution of all releases of all runs, at one q and sigma; add or remove one user"
 LIMITS = "runs that do not name the account, and a file put back to an earlier state, cannot be detected"
+TORN = (
+    "the file's last line is incomplete: a process is writing it now, or was killed while it did, or the file was cut. "
+    "Nothing is drawn before a line is whole, so it is not counted, and the next run sets it aside. If the file was "
+    "cut or copied, restore it instead: the line may have been a debit"
+)
 DIGITS = 12
 
 command = App(name="budget", help="Show or open the budget account of a population.")
@@ -57,6 +62,7 @@ def open_account(
 
 def _show(account: "Account", name: str, output: Output) -> None:
     from canarybank.mechanism import delta_text
+    from canarybank.mechanism.account import left_text
 
     opening, left = account.opening, account.releases_left
     runs: dict[str, list[Any]] = {}
@@ -74,13 +80,15 @@ def _show(account: "Account", name: str, output: Output) -> None:
         "spent": account.spent,
         "slack": account.slack,
         "left": left,
+        "torn": account.is_torn,
         "method": METHOD,
     }
     headline = (
         f"{opening.population}: epsilon {account.spent:.4f} of {opening.epsilon:g} spent at "
-        f"{delta_text(opening.delta, account.slack)}; {left:,} more releases can be paid"
+        f"{delta_text(opening.delta, account.slack)}; {left_text(left)} can be paid"
     )
     rows = [[each["run"][:DIGITS], each["debits"], each["sealed"]] for each in document["runs"]]
     parts = [paragraph(headline, "bold"), *([table(["run", "debits", "sealed"], rows)] if rows else [])]
+    torn = {"note": TORN} if account.is_torn else {}
     lines = {"committed": f"q {opening.q:g}, sigma {opening.sigma:g}", "method": METHOD, "limits": LIMITS}
-    output.result(name, document, *parts, facts(lines | {"opening": opening.hash}))
+    output.result(name, document, *parts, facts(lines | torn | {"opening": opening.hash}))

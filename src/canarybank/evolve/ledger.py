@@ -14,7 +14,7 @@ from typing import Any
 
 from canarybank.errors import BudgetError, ConfigError, InputError, StoreError
 from canarybank.evolve.differences import differences
-from canarybank.mechanism import Mechanism, composition_bound, delta_slack, delta_text, epsilon
+from canarybank.mechanism import Mechanism, composition_bound, delta_slack, delta_text, epsilon, slack_refusal
 from canarybank.store import Log
 
 __all__ = ["Entry", "Ledger", "Spent"]
@@ -114,11 +114,16 @@ class Ledger:
         return self._entries[round_number] if round_number < len(self._entries) else None
 
     def next_spent(self, variation: float = 0.0) -> Spent:
-        """Return the total with one more release, or refuse it where it would pass the budget."""
+        """Return the total with one more release, or refuse it where it would pass the budget or delta.
+
+        It passes delta where what the noise's arithmetic adds is more than delta itself.
+        """
         total = variation + sum(entry.variation for entry in self._entries)
         after = Spent.by(self.mechanism, len(self._entries) + 1, total)
         if self.budget is not None and after.epsilon > self.budget:
             raise BudgetError(self._refusal(after))
+        if refusal := slack_refusal(after.delta, after.slack):
+            raise BudgetError(f"Release {after.releases} was not made: {refusal}")
         return after
 
     def record(self, round_number: int, bank: str, variation: float = 0.0) -> Entry:

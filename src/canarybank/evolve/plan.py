@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from canarybank.encode import Encoder
-from canarybank.errors import InputError
+from canarybank.errors import ConfigError, InputError
 from canarybank.evolve.archive import Published
 from canarybank.evolve.feedback import Feedback, InContext, describe
 from canarybank.evolve.noise import NOISES, find_noise
 from canarybank.evolve.offspring import Taking
 from canarybank.evolve.selection import Keep
 from canarybank.generate import Generator
-from canarybank.mechanism import Grid, Mechanism
+from canarybank.mechanism import Grid, Mechanism, affordable_rounds, delta_slack, epsilon, slack_refusal
 from canarybank.mechanism.mechanism import whole
 
 __all__ = ["Plan"]
@@ -83,15 +83,27 @@ class Plan:
         return kept, new
 
     def check(self, first: Published) -> None:
-        """Refuse, before anything is released, a run in which some round's bank could not be voted on or laid out."""
+        """Refuse, before anything is released, a run with a round that could not be voted on, laid out or drawn."""
         candidates, probes = len(first.population), len(first.probes or ())
+        entries = []
         for number in range(self.rounds + 1):
             size, last = candidates + probes, max(first.bank.reserved, default=-1)
             if last >= size:
                 raise InputError(f"A probe stands at {last}, but the bank of round {number} has {size} entries only.")
             if self.mechanism.k > size:
                 raise InputError(f"k is {self.mechanism.k}, but the bank of round {number} has {size} entries only.")
+            entries.append(size)
             candidates = sum(self.sizes(candidates, probes))
+        self._check_slack(entries)
+
+    def _check_slack(self, entries: list[int]) -> None:
+        """Refuse a run, given the sizes of its banks, in which the noise's arithmetic would add too much to delta."""
+        made = self.rounds if self.budget is None else affordable_rounds(self.mechanism, self.budget, self.rounds)
+        if not self.is_real or made == 0:
+            return
+        slack = delta_slack(epsilon(self.mechanism, made), sum(map(self.variation, entries[:made])))
+        if refusal := slack_refusal(self.mechanism.delta, slack):
+            raise ConfigError(f"This run cannot be drawn: {refusal}")
 
     def declaration(
         self, first: Published, encoder: Encoder, generator: Generator, account: str | None = None

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from canarybank.engine import Engine, Threads
-from canarybank.errors import BudgetError
+from canarybank.errors import BudgetError, ConfigError
 from canarybank.evolve import Evolution, Population, Probes, ReleaserFactory, Round, Voters
 from canarybank.evolve import Run as Rounds
 from canarybank.evolve.loop import ACCOUNT
@@ -116,6 +116,7 @@ def run_evolution(
     with EvolutionRun.held(resolved, Path(folder), command, statement=statement_of(config.evolve)) as run:
         if run.is_finished:
             run.refuse_altered()
+            _require_same_account(run, config)
             return run
         cache, generator = StageCache(), evolution_generator(config)
         engine = engine or Threads(config.run.workers)
@@ -228,6 +229,16 @@ class _Work:
             evolution, scene.design, scene.cohorts, settings=settings, engine=self.engine, progress=self.progress
         )
         return multiround_record(found)
+
+
+def _require_same_account(run: EvolutionRun, config: Config) -> None:
+    """Refuse to take a finished run for one that another account paid for."""
+    paid, path = run.results.account, config.evolve.account
+    if paid is not None and path is not None and Account(path).opening.hash != paid.opening:
+        raise ConfigError(
+            f"The evolution in {str(run.folder)!r} was paid for by another budget account than {path!r}. Name that "
+            "account, or choose another folder."
+        )
 
 
 def _newest(population: Population) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ class AccountRecord(Record):
     epsilon: float = Field(description="The epsilon of all of them, from the privacy loss distribution.")
     delta: float = Field(description="The delta at which it is stated, for ideal noise.")
     slack: float = Field(description="What the noise's arithmetic adds to delta.")
-    left: int = Field(description="The releases that the account can still pay.")
+    left: int = Field(description="The releases that the account can still pay; 1,000 for 1,000 or more.")
 
 
 class FiguresRecord(Record):
@@ -221,7 +221,7 @@ def account_record(account: Account, run: str) -> AccountRecord:
 
 def round_records(evolution: Evolution) -> tuple[RoundRecord, ...]:
     """Return the records of a run's rounds."""
-    sizes = [len(each.population) for each in evolution.rounds[1:]] + [len(evolution.population)]
+    populations = [*(each.population for each in evolution.rounds), evolution.population]
     return tuple(
         RoundRecord(
             round=each.number + 1,
@@ -229,13 +229,13 @@ def round_records(evolution: Evolution) -> tuple[RoundRecord, ...]:
             entries=each.bank.size,
             probes=len(each.bank.reserved),
             kept=len(each.kept),
-            born=max(0, size - len(each.kept)),
+            born=max(0, len(after) - len(each.kept)),
             epsilon=each.spent.epsilon,
             added_up=each.spent.bound,
             delta=each.spent.delta,
             slack=each.spent.slack,
         )
-        for each, size in zip(evolution.rounds, sizes, strict=True)
+        for each, after in zip(evolution.rounds, populations[1:], strict=True)
     )
 
 

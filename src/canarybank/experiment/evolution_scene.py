@@ -5,7 +5,18 @@ from importlib.util import find_spec
 
 from canarybank.attack import ATTACKS, Canary, Design, design
 from canarybank.encode import CachedEncoder
-from canarybank.evolve import Feedback, InContext, Keep, ParaphraseKept, Plan, Population, Probes, Taking, split
+from canarybank.evolve import (
+    Feedback,
+    InContext,
+    Keep,
+    ParaphraseKept,
+    Plan,
+    Population,
+    Probes,
+    Published,
+    Taking,
+    split,
+)
 from canarybank.evolve.mauve_score import Mauve
 from canarybank.evolve.noise import find_noise
 from canarybank.evolve.reference import Reference, hold_out, require_apart
@@ -85,6 +96,8 @@ def _set_real(config: Config, cache: StageCache, progress: Progress, generator: 
     candidates = gather_candidates(config.bank, config.users, generator, cache, progress=progress)
     with progress.step("encoding the bank"):
         bank = Bank(encoder.encode(candidates.texts), candidates.texts)
+    start, plan = split(bank, candidates.labels)[0], plan_of(config.evolve, mechanism)
+    plan.check(Published.of(start, None))
     users = admit_voters(config.users, config.cohorts, cache, progress)
     with hidden("encoding users' records", progress):
         voters = encode_users(users, encoder)
@@ -93,8 +106,8 @@ def _set_real(config: Config, cache: StageCache, progress: Progress, generator: 
         reference=None,
         cohorts=None,
         design=None,
-        start=split(bank, candidates.labels)[0],
-        plan=plan_of(config.evolve, mechanism),
+        start=start,
+        plan=plan,
         encoder=encoder,
         generator=generator,
         notes=_notes(config, (*_reading_notes(config), *candidates.notes), mechanism),

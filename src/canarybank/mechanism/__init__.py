@@ -1,7 +1,7 @@
 """Make one release: the bank, routes, contributions, sampling and noise, and what all that costs in privacy."""
 
 from canarybank.mechanism.account import Account, Debit, Opening
-from canarybank.mechanism.accounting import delta_slack, delta_text, epsilon, prv_epsilon
+from canarybank.mechanism.accounting import delta_slack, delta_text, epsilon, prv_epsilon, slack_refusal
 from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.budget import affordable_rounds, composition_bound, q_for_users, sigma_for_epsilon
 from canarybank.mechanism.contributions import contributions, whole_contributions
@@ -35,5 +35,6 @@ __all__ = [
     "release",
     "route",
     "sigma_for_epsilon",
+    "slack_refusal",
     "whole_contributions",
 ]

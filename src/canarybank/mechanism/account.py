@@ -14,6 +14,7 @@ be detected. ``docs/budget.md`` says more.
 import contextlib
 import math
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -21,17 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from canarybank.errors import BudgetError, ConfigError, InputError, StoreError
-from canarybank.mechanism.accounting import delta_slack, epsilon
+from canarybank.mechanism.accounting import delta_slack, epsilon, slack_refusal
 from canarybank.mechanism.budget import affordable_rounds
 from canarybank.mechanism.mechanism import Mechanism
 from canarybank.store import Log, file_errors, hash_json, make_folder
 from canarybank.store.locks import flocked
 
-__all__ = ["Account", "Debit", "Opening"]
+__all__ = ["Account", "Debit", "Opening", "left_text"]
 
 VERSION = 1
 NEIGHBOURS = "add-remove"
-MOST_RELEASES = 10_000
+MOST_LEFT = 1_000
+FIRST, FIRST_BYTES = re.compile(rb"[0-9a-f]{32} \{"), 34
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +87,17 @@ class Debit:
 class Account:
     """The budget of a population over all runs, in a file that only grows.
 
+    Whatever path leads to the file, by links or spelled otherwise, it is one account with one lock.
+
     Args:
         path: The account's file. It must be there: ``Account.open`` makes it.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._log = Log(self.path)
+        self._file = _real(path)
+        self._log = Log(self._file)
+        self._torn = False
         self._debits: dict[tuple[str, int], Debit] = {}
         self.opening = self._read()
 
@@ -110,11 +116,12 @@ class Account:
             delta: The delta at which epsilon is composed.
         """
         opening = Opening(population, float(budget), float(delta), float(q), float(sigma), secrets.token_hex(8))
-        make_folder(Path(path).parent)
-        with _locked(Path(path)):
-            if Path(path).exists():
+        file = _real(path)
+        make_folder(file.parent)
+        with _locked(file):
+            if file.exists():
                 raise ConfigError(f"There is already a file {os.fspath(path)!r}; choose another name for the account.")
-            Log(path).append({"kind": "opening", **asdict(opening)})
+            Log(file).append({"kind": "opening", **asdict(opening)})
         return cls(path)
 
     @property
@@ -133,12 +140,18 @@ class Account:
         return delta_slack(self.spent, sum(debit.variation for debit in self.debits))
 
     @property
+    def is_torn(self) -> bool:
+        """Say whether the file's last line is incomplete, as a kill or a cut leaves it.
+
+        Its append never returned, so nothing was drawn under it. The next append sets it aside in ``NAME.torn``.
+        """
+        return self._torn
+
+    @property
     def releases_left(self) -> int:
-        """Return how many more releases the account can pay, counted up to 10,000 in all."""
-        mechanism, budget, most = self.opening.mechanism, self.opening.epsilon, max(1, len(self._debits))
-        while most < MOST_RELEASES and epsilon(mechanism, most) <= budget:
-            most = min(2 * most, MOST_RELEASES)
-        return max(0, affordable_rounds(mechanism, budget, most) - len(self._debits))
+        """Return how many more releases the account's epsilon can pay; 1,000 stands for 1,000 or more."""
+        paid = len(self._debits)
+        return max(0, affordable_rounds(self.opening.mechanism, self.opening.epsilon, paid + MOST_LEFT) - paid)
 
     def require(self, mechanism: Mechanism) -> None:
         """Refuse a mechanism whose q or sigma is not the one that the account was opened with."""
@@ -158,7 +171,7 @@ class Account:
 
         A debit, its draw and its seal belong into one such context: then no other process can draw under that debit.
         """
-        with _locked(self.path):
+        with _locked(self._file):
             opened = self.opening
             self._debits = {}
             self.opening = self._read()
@@ -179,11 +192,12 @@ class Account:
         known = self._debits.get((run, round_number))
         if known is None:
             if release is not None:
+                torn = "; its last line is incomplete" if self._torn else ""
                 raise StoreError(
                     f"Round {round_number} of this run has a release that {self._name} never paid for: the account was "
-                    "put back to an earlier state, or is another one. Restore the account's file."
+                    f"put back to an earlier state, or is another one{torn}. Restore the account's file."
                 )
-            self._require_funds()
+            self._require_funds(variation)
             known = Debit(run, round_number, bank, variation)
             self._log.append({"kind": "debit", **asdict(known)})
             self._debits[run, round_number] = known
@@ -201,7 +215,7 @@ class Account:
     def _name(self) -> str:
         return f"The account {os.fspath(self.path)!r} of {self.opening.population!r}"
 
-    def _require_funds(self) -> None:
+    def _require_funds(self, variation: float) -> None:
         opening, paid = self.opening, len(self._debits)
         after = epsilon(opening.mechanism, paid + 1)
         if after > opening.epsilon:
@@ -210,6 +224,9 @@ class Account:
                 f"{opening.delta:g}, past the {opening.epsilon:g} it was opened with. {paid} releases are paid and "
                 f"cost {self.spent:.4f}; what is left pays for none. Every run over these people ends here."
             )
+        total = variation + sum(debit.variation for debit in self.debits)
+        if refusal := slack_refusal(opening.delta, delta_slack(after, total)):
+            raise BudgetError(f"{self._name} cannot pay another release: {refusal}")
 
     def _require_same(self, debit: Debit, bank: str, release: str | None) -> None:
         if debit.bank != bank:
@@ -232,7 +249,9 @@ class Account:
                 f"There is no budget account {os.fspath(self.path)!r}; check the path, or open one with "
                 "`canarybank budget open`."
             )
-        records = self._log.records()
+        self._require_account()
+        contents = self._log.read_whole()
+        records, self._torn = contents.records, contents.torn
         opening = self._opening(records[0] if records else {})
         for record in records[1:]:
             try:
@@ -244,13 +263,28 @@ class Account:
                 ) from error
         return opening
 
+    def _require_account(self) -> None:
+        """Refuse a file that cannot be an account from its first bytes on, or that has several names."""
+        with file_errors(self.path, "read"), self._file.open("rb") as file:
+            start, names = file.read(FIRST_BYTES), os.fstat(file.fileno()).st_nlink
+        if start and not FIRST.fullmatch(start):
+            raise self._no_account()
+        if names > 1:
+            raise ConfigError(
+                f"The account {os.fspath(self.path)!r} has {names} names (hard links), and runs that use different "
+                "ones would not see each other's lock. Keep one name and remove the others; for a backup make a copy."
+            )
+
+    def _no_account(self) -> StoreError:
+        return StoreError(
+            f"{os.fspath(self.path)!r} is no budget account of layout {VERSION}: it does not begin with an opening. "
+            "Check the path, or restore the file from a copy."
+        )
+
     def _opening(self, record: Mapping[str, Any]) -> Opening:
         fields = {key: value for key, value in record.items() if key != "kind"}
         if record.get("kind") != "opening" or fields.get("version") != VERSION:
-            raise StoreError(
-                f"{os.fspath(self.path)!r} is no budget account of layout {VERSION}: it does not begin with an "
-                "opening. Check the path, or restore the file from a copy."
-            )
+            raise self._no_account()
         return Opening(**fields)
 
     def _take(self, record: Mapping[str, Any]) -> None:
@@ -263,6 +297,15 @@ class Account:
             self._debits[key] = replace(known, seal=str(record["release"]))
         else:
             raise KeyError(record["kind"])
+
+
+def left_text(left: int) -> str:
+    """Say how many releases can be paid, as ``Account.releases_left`` counts them."""
+    return f"{left:,} or more releases" if left >= MOST_LEFT else f"{left:,} more releases"
+
+
+def _real(path: Path | str) -> Path:
+    return Path(os.path.realpath(path))
 
 
 @contextlib.contextmanager

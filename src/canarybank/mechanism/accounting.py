@@ -17,7 +17,7 @@ from canarybank.mechanism.one_round import one_round_epsilon
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-__all__ = ["delta_slack", "delta_text", "epsilon", "prv_epsilon"]
+__all__ = ["delta_slack", "delta_text", "epsilon", "prv_epsilon", "slack_refusal"]
 
 LEAST_SIGMA = 1e-3
 USUAL_SIGMAS, USUAL_Q, USUAL_DELTA, USUAL_ROUNDS = (0.5, 5.0), 0.05, 1e-9, 100
@@ -59,6 +59,21 @@ def delta_slack(epsilon: float, variation: float) -> float:
     the ones before, differ by at most the sum of their variations.
     """
     return min(1.0, variation * (1 + math.exp(min(epsilon, 700.0))))
+
+
+def slack_refusal(delta: float, slack: float) -> str | None:
+    """Return why releases with this slack may not be made, or None where they may: where it is at most delta.
+
+    So releases that are accounted for at (epsilon, delta) are (epsilon, 2·delta)-private whatever draws their noise;
+    ``delta_text`` states the sum.
+    """
+    if slack <= delta:
+        return None
+    return (
+        f"the arithmetic of its noise would add {slack:.2g} to delta {delta:g}; it may at most double it. Use "
+        'evolve.noise = "discrete", a larger sigma, fewer rounds or a smaller bank: what is added grows with the bank, '
+        "the rounds and exp(epsilon)."
+    )
 
 
 def delta_text(delta: float, slack: float) -> str:

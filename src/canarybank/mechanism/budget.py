@@ -4,6 +4,7 @@ Neighbours are two populations of which one has one user more (add or remove one
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from scipy.optimize import brentq
@@ -73,11 +74,30 @@ def composition_bound(mechanism: Mechanism, rounds: int = 1) -> float:
 
 def affordable_rounds(mechanism: Mechanism, budget: float, at_most: int) -> int:
     """Return the largest number of rounds up to ``at_most`` whose epsilon stays within the budget; 0 if none does."""
-    low, high = 0, whole("at_most", at_most)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if epsilon(mechanism, middle) <= budget else (low, middle - 1)
+    low, high = 0, whole("at_most", at_most) + 1
+    known: list[tuple[int, float]] = []
+    while high - low > 1:
+        count = min(max(_guess(known, budget, low, high), low + 1), high - 1)
+        known.append((count, epsilon(mechanism, count)))
+        low, high = (count, high) if known[-1][1] <= budget else (low, count)
     return low
+
+
+def _guess(known: Sequence[tuple[int, float]], budget: float, low: int, high: int) -> int:
+    """Return about how many rounds spend the budget, from what some numbers of rounds are known to spend.
+
+    Epsilon is nearly a power of the rounds, so the line through the last two on logarithmic axes does in a few guesses.
+    Every sixth guess halves what is left, so that any law is found.
+    """
+    if not known:
+        return 1
+    last, spent = known[-1]
+    if len(known) % 6 == 0 or not 0 < spent < math.inf:
+        return (low + high) // 2
+    before, spent_before = known[-2] if len(known) > 1 else (1, 0.0)
+    power = math.log(spent / spent_before) / math.log(last / before) if 0 < spent_before != spent else 0.5
+    guess = math.log(last) + math.log(budget / spent) / power
+    return math.floor(math.exp(min(guess, math.log(high))))
 
 
 def _one_round_sigma(target: float, q: float, delta: float) -> float:

@@ -9,6 +9,7 @@ from canarybank.experiment.evolution_results import EvolutionResults, PrefixReco
 from canarybank.experiment.gating import as_printed
 from canarybank.experiment.manifest import Manifest
 from canarybank.mechanism import delta_text
+from canarybank.mechanism.account import left_text
 from canarybank.report.evolution_figures import epsilon_figure, utility_figure
 from canarybank.report.numbers import confidence, epsilon
 from canarybank.report.page import page_of
@@ -182,7 +183,7 @@ def _facts(results: EvolutionResults, manifest: Manifest) -> list[tuple[str, str
 def _delta(results: EvolutionResults) -> str:
     slack = results.rounds[-1].slack if results.rounds else 0.0
     text = f"{results.mechanism.delta:g}, add or remove one user"
-    return f"{text}; the noise's arithmetic adds {slack:.2g}" if slack else text
+    return f"{text}; the noise's arithmetic adds {slack:.2g}, and never more than delta" if slack else text
 
 
 def _noise(results: EvolutionResults) -> str:
@@ -201,7 +202,7 @@ def account_text(results: EvolutionResults) -> str:
     return (
         f"{clean(account.population, 120)}: {account.releases:,} releases of all runs cost epsilon "
         f"{epsilon(account.epsilon)} of {account.budget:g} at {delta_text(account.delta, account.slack)}; "
-        f"{account.left:,} are left"
+        f"{left_text(account.left)} can be paid"
     )
 
 

@@ -70,13 +70,17 @@ class Log:
 
     def records(self) -> tuple[Record, ...]:
         """Read every record of a log in which no line may be damaged, or say which line is."""
+        return self.read_whole().records
+
+    def read_whole(self) -> LogContents:
+        """Read a log in which no line may be damaged, or say which line is; its last line may be torn."""
         contents = self.read()
         if contents.damaged:
             raise StoreError(
                 f"Line {contents.damaged[0]} of {str(self.path)!r} does not fit its checksum: the file was altered "
                 "or the disk is failing; restore the file from a copy."
             )
-        return contents.records
+        return contents
 
     def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Replace the whole log with these records, at once or not at all."""
