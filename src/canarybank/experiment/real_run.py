@@ -96,7 +96,7 @@ def encode_users(users: Users, encoder: CachedEncoder) -> Users:
     The encoder must be isolated: then a record's vector, or that it has none, follows from its own text alone.
     """
     texts = users.require_texts()
-    with _failing_silently():  # one text is at fault; encoded one by one, each speaks for itself
+    with _FailingSilently():  # one text is at fault; encoded one by one, each speaks for itself
         return users.with_vectors(encoder.encode(texts) if texts else np.zeros((0, encoder.dimension)))
     vectors = {i: vector for i, text in enumerate(texts) if (vector := _vector(text, encoder)) is not None}
     kept = np.array(list(vectors.values()), dtype=np.float32).reshape(len(vectors), encoder.dimension)
@@ -104,21 +104,20 @@ def encode_users(users: Users, encoder: CachedEncoder) -> Users:
 
 
 def _vector(text: str, encoder: CachedEncoder) -> Vectors | None:
-    with _failing_silently():
+    with _FailingSilently():
         (vector,) = encoder.encode([text])
         return vector if np.isfinite(vector).all() else None
     return None
 
 
-@contextmanager
-def _failing_silently() -> Iterator[None]:
-    """Drop every error, panics of libraries in Rust included, which are no ``Exception``."""
-    try:
-        yield
-    except _STOPS:
-        raise
-    except BaseException:  # noqa: BLE001, S110, whatever it is, it is about a text
+class _FailingSilently:
+    """Drop every error in the context, panics of libraries in Rust included, which are no ``Exception``."""
+
+    def __enter__(self) -> None:
         pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and not issubclass(kind, _STOPS)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ _EXACT_FLOATS = 2.0**53
 # What a writer may take for a number, a truth value or a date: short, and told by its first character.
 _LONGEST_SCALAR = 400
 _SCALAR_STARTS = frozenset("0123456789+-.tTfF")
+_TRUTHS = frozenset({"true", "True", "TRUE", "false", "False", "FALSE"})
 _NUMBER = re.compile(r"([+-]?)(?=[.]?[0-9])([0-9]*)(?:[.]([0-9]*))?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:$|[T ])")
 _NANOSECONDS = re.compile(r"([.][0-9]{6})[0-9]+")
@@ -146,23 +147,30 @@ def same_text(value: object) -> str | None:
     7, 7.0, "7" and "007" are "7"; True and "TRUE" are "true"; a date and its ISO text are one, with and without a time
     of midnight, in UTC where there is a time zone. All other text stays as it is.
     """
-    if isinstance(value, bytes):
-        try:
-            value = value.decode()
-        except UnicodeDecodeError:
-            return None
-    if isinstance(value, float) and math.isfinite(value) and not value.is_integer():
-        value = Decimal(repr(value))
-    text = value if isinstance(value, str) else plain(value)
+    text = value if type(value) is str else _text_of(value)
     if text is None or len(text) > _LONGEST_SCALAR or text[:1] not in _SCALAR_STARTS:
         return text
+    if text[0].isalpha():
+        return text.lower() if text in _TRUTHS else text
+    if text.isdecimal() and text.isascii():
+        return text.lstrip("0") or "0"
     if found := _NUMBER.fullmatch(text):
         sign, whole, fraction = found.groups(default="")
         number = (whole.lstrip("0") or "0") + (f".{digits}" if (digits := fraction.rstrip("0")) else "")
         return f"-{number}" if sign == "-" and number != "0" else number
-    if _DATE.match(text):
-        return _same_date(text)
-    return text.lower() if text.lower() in {"true", "false"} else text
+    return _same_date(text) if _DATE.match(text) else text
+
+
+def _text_of(value: object) -> str | None:
+    """Return a value that is no text as text."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return None
+    if isinstance(value, float) and math.isfinite(value) and not value.is_integer():
+        return f"{Decimal(repr(value)):f}"  # 0.0000001, and not 1e-07
+    return plain(value)
 
 
 def _same_date(text: str) -> str:
