@@ -139,6 +139,13 @@ def test_without_opacus_its_figure_is_left_out(monkeypatch: pytest.MonkeyPatch) 
     assert judge_prefix(rule, SummedLaw([PERFECT]), Counts(1, 1, 10, 10), MECHANISM, FEW).accounted is None
 
 
+def test_where_opacus_states_nothing_its_figure_is_left_out() -> None:
+    little = Mechanism(sigma=0.02, q=0.5)
+    law = RoundLaw.perfect(little)
+    rule = freeze_prefixes([law], little, FEW)[0]
+    assert judge_prefix(rule, SummedLaw([law]), Counts(1, 1, 10, 10), little, FEW).accounted is None
+
+
 def test_what_cannot_be_judged_is_refused() -> None:
     for method in ("pooled", "stratified"):
         with pytest.raises(InputError, match="one canary's eligible trials"):

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 PRINTED: Final = (3, 4, 5, 6)
-"""The decimals with which an epsilon is printed somewhere."""
+"""The decimals with which an epsilon is printed somewhere; below 1, significant digits after the first."""
 ROUNDING: Final = 1e-9
 """What a computed epsilon may be wrong by for rounding in float64, relative to itself: far more than it is."""
 
@@ -165,11 +165,14 @@ def attained_epsilon(mechanism: Mechanism) -> float:
 
 
 def as_printed(epsilon: float) -> float:
-    """Return the least figure that is printed for an epsilon: itself, or rounded to three decimals or more.
+    """Return the least figure that is printed for an epsilon: itself, or as ``shown_epsilon`` rounds it.
 
-    A claim that repeats the exact epsilon as a page or a table shows it must not fail for having been rounded down.
+    A claim that repeats the exact epsilon as a page or a table shows it must not fail for having been rounded down. It
+    is never below the epsilon by more than a two-thousandth of it.
     """
-    return min(epsilon, *(round(epsilon, decimals) for decimals in PRINTED))
+    if math.isinf(epsilon):
+        return epsilon
+    return min(epsilon, *(float(shown_epsilon(epsilon, decimals)) for decimals in PRINTED))
 
 
 def _read(record: AttackRecord, mechanism: Mechanism, settings: Settings, share: float) -> AttackGate:

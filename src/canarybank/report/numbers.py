@@ -3,6 +3,7 @@
 import math
 
 from canarybank.audit import Method, clopper_pearson
+from canarybank.experiment.power import shown_epsilon
 from canarybank.experiment.results import CanaryRecord
 from canarybank.mechanism import Mechanism
 
@@ -12,12 +13,12 @@ _LARGE = 0.01
 
 
 def epsilon(value: float | None) -> str:
-    """Return an epsilon to three decimals; None stands for infinity, which JSON cannot hold."""
-    return "∞" if value is None or math.isinf(value) else f"{value:.3f}"
+    """Return an epsilon as ``shown_epsilon`` does; None stands for infinity, which JSON cannot hold."""
+    return "∞" if value is None or math.isinf(value) else shown_epsilon(value)
 
 
 def interval_text(low: float | None, high: float | None) -> str:
-    """Return an interval of epsilons, or one number where three decimals do not tell its ends apart."""
+    """Return an interval of epsilons, or one number where its ends are shown alike."""
     ends = epsilon(low), epsilon(high)
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
