@@ -73,9 +73,11 @@ def _opacus(mechanism: "Mechanism", rounds: int, exact: float) -> dict[str, Any]
 
 
 def _headline(document: dict[str, Any]) -> str:
+    from canarybank.experiment.power import shown_epsilon
+
     mechanism, rounds = document["mechanism"], document["rounds"]
     over = "one release" if rounds == 1 else f"{rounds:,} releases"
-    figure = "infinite" if document["epsilon"] is None else f"{document['epsilon']:.6f}"
+    figure = shown_epsilon(document["epsilon"], 6)
     return (
         f"epsilon {figure} at delta {mechanism['delta']:g} for {over} with sigma {mechanism['sigma']:g} and q "
         f"{mechanism['q']:g}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from canarybank.experiment.gating import GateOutcome
 from canarybank.experiment.power import shown_epsilon
-from canarybank.report.numbers import confidence, epsilon, interval_text
+from canarybank.report.numbers import confidence, epsilon, interval_text, rung_text
 from canarybank.report.text import clean
 
 __all__ = ["gate_markdown", "markdown_table", "plain", "summary_markdown"]
@@ -100,7 +100,7 @@ def _ladder_row(attack: dict[str, Any]) -> tuple[str, ...]:
     rungs = {rung["name"]: rung for rung in attack["ladder"]}
     expected = rungs["expected"]
     spread = f"{epsilon(expected['epsilon'])} ({interval_text(expected['low'], expected['high'])})"
-    exact = [epsilon(rungs[name]["epsilon"]) for name in ("accounted", "mechanism", "attack", "rule")]
+    exact = [rung_text(rungs[name]) for name in ("accounted", "mechanism", "attack", "rule")]
     return (plain(attack["name"]), *exact, spread, epsilon(rungs["observed"]["epsilon"]))
 
 

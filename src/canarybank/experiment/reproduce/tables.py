@@ -10,6 +10,7 @@ from canarybank.experiment.config import Config
 from canarybank.experiment.folder import Run
 from canarybank.experiment.gating import failing_claims
 from canarybank.experiment.origins import Resolved
+from canarybank.experiment.power import shown_epsilon
 from canarybank.experiment.reproduce.piece import Cell, Piece, cell
 from canarybank.experiment.reproduce.published import PaperValue, encoder_values, table_values
 from canarybank.experiment.reproduce.recipe import PAPER, Order, arm_a, arm_b, dataset_of, setup_notes
@@ -99,7 +100,7 @@ def _parts(results: Results, config: Config) -> dict[str, tuple[str, ...]]:
             f"sigma {mechanism.sigma:g}",
             f"q {mechanism.q:g}",
             f"delta {mechanism.delta:g}",
-            f"exact epsilon {results.epsilon:.4f}",
+            f"exact epsilon {shown_epsilon(results.epsilon, 4)}",
         ),
         "trials": (
             f"{audit.trials:,} of each hypothesis of each canary",
