@@ -74,6 +74,7 @@ def test_every_number_of_a_row_for_machines_is_of_its_own_field(two):
         "explained": True,
         "mechanism": 0.74,
         "accounted": 0.83,
+        "claim": None,
         "method": "joint",
         "confidence": 0.97,
         "trials": 4321,

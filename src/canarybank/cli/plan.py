@@ -62,7 +62,8 @@ def _facts(made: "Plan", config: "Config") -> dict[str, str]:
         "sent": _sent(asked),
         "trials": f"{made.trials:,} left, those that calibrate included, at {made.trials_per_second:,.0f} a second on "
         f"{made.workers} workers",
-        "exact epsilon": f"{shown_epsilon(made.epsilon, 4)} of one release at delta {config.mechanism.delta:g}, computed",
+        "exact epsilon": f"{shown_epsilon(made.epsilon, 4)} of one release at delta {config.mechanism.delta:g}, "
+        "computed",
         "perfect attack": f"would show a median bound of {made.ceiling:.3f}, and {made.ceiling_range[0]:.3f} to "
         f"{made.ceiling_range[1]:.3f} in 90% of such runs, by the {audit.method} method, {100 * (1 - audit.alpha):g}% "
         f"confidence, {audit.trials:,} trials of each hypothesis of each of {canaries} canaries; half of them show "

@@ -139,15 +139,13 @@ def _opacus_accountants() -> Any:
 
 def _prv_upper(accountants: Any, mechanism: Mechanism, rounds: int, error: float) -> float:
     try:
-        if _prv_cells(accountants, mechanism, rounds, error) > PRV_CELLS:
-            raise _not_stated("its lattice would need too much memory")
-        accountant = accountants.PRVAccountant()
-        accountant.history = [(mechanism.sigma, mechanism.q, rounds)]
-        return float(accountant.get_epsilon(mechanism.delta, eps_error=error))
-    except InputError:
-        raise
+        if _prv_cells(accountants, mechanism, rounds, error) <= PRV_CELLS:
+            accountant = accountants.PRVAccountant()
+            accountant.history = [(mechanism.sigma, mechanism.q, rounds)]
+            return float(accountant.get_epsilon(mechanism.delta, eps_error=error))
     except Exception as problem:  # noqa: BLE001, whatever goes wrong in it, the exact figure stands
         raise _not_stated(f"it ends with {type(problem).__name__}") from None
+    raise _not_stated("its lattice would need too much memory")
 
 
 def _prv_cells(accountants: Any, mechanism: Mechanism, rounds: int, error: float) -> float:

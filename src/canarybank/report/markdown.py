@@ -9,7 +9,7 @@ from canarybank.experiment.power import shown_epsilon
 from canarybank.report.numbers import confidence, epsilon, interval_text, rung_text
 from canarybank.report.text import clean
 
-__all__ = ["gate_markdown", "markdown_table", "plain", "summary_markdown"]
+__all__ = ["gate_markdown", "markdown_table", "plain", "refused_markdown", "summary_markdown"]
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~$&@:#]|(?<=[wW]{3})\.)")
 """Markdown's own characters, and those that hosts turn into mentions, links, entities or mathematics."""
@@ -76,6 +76,11 @@ def gate_markdown(outcome: GateOutcome) -> str:
         f"Commitment: `{outcome.commitment}`",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def refused_markdown(reason: str) -> str:
+    """Return Markdown of a gate that compared nothing, with why."""
+    return f"### Privacy audit gate: refused\n\nNo claim was compared. {plain(reason)}\n"
 
 
 def _title(outcome: GateOutcome) -> str:

@@ -105,8 +105,8 @@ def _reach_sentence(results: Results) -> str:
     least = "at least " if attack.ladder.reached("attack")[1] else ""
     share = found / results.epsilon if results.epsilon else 0.0  # a tiny q leaves no budget to spend
     return (
-        f"{reached} of {epsilon(results.epsilon)} on these users: {least}{percent(share)} of the budget can be spent by a "
-        f"server {server}.{_people(attack, results)}"
+        f"{reached} of {epsilon(results.epsilon)} on these users: {least}{percent(share)} of the budget can be spent "
+        f"by a server {server}.{_people(attack, results)}"
     )
 
 

@@ -40,6 +40,10 @@ class Cell(Record):
     explained: Span | None = Field(default=None, description="Where the bound falls by sampling alone, at 99.9%.")
     mechanism: Epsilon = Field(description="The exact epsilon of the mechanism; null where it is infinite.")
     accounted: float | None = Field(default=None, description="What the paper's accountant claims, where it applies.")
+    claim: Literal["stands", "fails"] | None = Field(
+        default=None,
+        description="Whether the run's own claim is below what is computed or measured; null where unasked.",
+    )
     method: str = Field(description="How counts became the bound.")
     confidence: float = Field(description="The confidence of the bound.")
     trials: int = Field(description="The trials of each hypothesis of each canary.")

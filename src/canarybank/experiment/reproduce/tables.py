@@ -235,7 +235,7 @@ def notes_of(*played: Played, trials: int = PAPER["audit.trials"], by_encoder: b
     stated = [
         setup_notes(each.results.setup, each.resolved.config, trials=trials, by_encoder=by_encoder) for each in played
     ]
-    notes = [*failing_claims({each.place: each.run for each in played})]
+    notes = [*failing_claims({each.place: each.run for each in played}).values()]
     notes += [note for each in stated for note in each]
     notes += [note for each in played for note in each.results.notes]
     return tuple(dict.fromkeys(notes))
