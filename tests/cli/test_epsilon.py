@@ -45,3 +45,16 @@ def test_without_opacus_its_figure_is_left_out(cli, monkeypatch):
     monkeypatch.setattr(epsilon, "find_spec", lambda _name: None)
     assert cli("epsilon", "--json").document["opacus"] is None
     assert "Opacus" not in cli("epsilon").out
+
+
+@pytest.mark.parametrize("sigma", ["0.02", "0.001", "1e-12"])
+def test_what_opacus_cannot_state_does_not_fail_the_command(cli, monkeypatch, sigma):
+    monkeypatch.setattr(epsilon, "find_spec", lambda _name: object())
+    words = ("epsilon", "--mechanism.sigma", sigma, "--mechanism.q", "0.5", "--rounds", "2")
+    outcome = cli(*words, "--json")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    stated = outcome.document["opacus"]
+    assert (stated["epsilon"], stated["slack"]) == (None, None)
+    assert "states no epsilon for this mechanism" in stated["reason"]
+    assert "states no epsilon for this mechanism" in " ".join(cli(*words).out.split())

@@ -72,8 +72,27 @@ def test_an_audited_run_is_one_document_with_a_stamp(cli, own):
     assert "of independent releases over this run's banks" in out
     listed = cli("runs", "list", "runs", "--json").document["runs"]
     assert listed[0]["largest"]["attack"] == "nonce-norm, 2 rounds"
+    assert listed[0]["claimed"] == document["rounds"][-1]["epsilon"]
+    assert listed[0]["ok"] is True
     assert cli("report", "runs/own").code == 0
     assert cli("gate", "runs/own", "--claimed-eps", 1).code == 2
+
+
+def test_an_evolution_whose_audit_exceeds_its_ledger_is_red_in_the_list(cli, own, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    assert cli("evolve", own, *SMALL, *AUDIT, "--insecure-seed", 0).code == 0
+    path = tmp_path / "runs" / "own" / "results.json"
+    results = json.loads(path.read_text())
+    results["rounds"][-1]["epsilon"] = 1e-4
+    path.write_text(json.dumps(results))
+    manifest = path.with_name("manifest.json")
+    sealed = json.loads(manifest.read_text())
+    sealed["files"]["results.json"] = hash_folder(path.parent)["results.json"]
+    manifest.write_text(json.dumps(sealed))
+    (entry,) = cli("runs", "list", "--json").document["runs"]
+    assert (entry["claimed"], entry["ok"]) == (1e-4, False)
+    assert "after 2 rounds" in entry["reason"]
+    assert "0.0001000: FAILS" in cli("runs", "list").out
 
 
 def test_a_budget_stops_the_run_prints_what_was_done_and_fails(cli, own):

@@ -153,6 +153,83 @@ def weaker_attack(folder):
     rehashed(folder)
 
 
+def longer_summary(folder):
+    path = folder / "summary.md"
+    path.write_text(path.read_text() + "All is well.\n")
+
+
+def strange_name(folder):
+    altered(folder, "manifest.json", lambda value: value["files"].update({"\x1b[31mEVIL": "00"}))
+
+
+def unfinished_by_its_manifest(folder):
+    altered(folder, "manifest.json", lambda value: value.update(state="started"))
+
+
+@pytest.mark.parametrize("change", [longer_summary, strange_name, unfinished_by_its_manifest])
+def test_whatever_verify_finds_the_gate_refuses_and_the_audits_command_mends(cli, copied, own, change):
+    change(copied)
+    assert cli("verify", copied).code == 4
+    outcome = cli("gate", copied, "--claimed-eps", "50")
+    assert outcome.code == 4
+    assert "does not verify" in outcome.err
+    assert "\x1b" not in outcome.err
+    (entry,) = cli("runs", "list", copied.parent, "--json").document["runs"]
+    assert entry["state"] != "finished"
+    assert entry["reason"]
+    assert cli("audit", own, "--folder", copied).code == 0
+    assert cli("verify", copied).code == 0
+    assert cli("gate", copied, "--claimed-eps", "50").code == 0
+
+
+def test_a_run_that_its_manifest_calls_unfinished_is_not_said_to_lack_results(cli, copied):
+    unfinished_by_its_manifest(copied)
+    said = cli("report", copied).err
+    assert "has no results.json yet" not in said
+    assert "manifest.json says that the run is not finished" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("RUN", "--claimed-eps", "50", "--commitment", "0" * 64), 4),
+        (("RUN", "--claimed-eps=-1"), 2),
+        (("nowhere", "--claimed-eps", "50"), 2),
+    ],
+)
+def test_a_refused_gate_leaves_no_old_outcome_behind(cli, finished, tmp_path, words, code):
+    files = ("--junit", "gate.xml", "--markdown", "gate.md")
+    assert cli("gate", finished, "--claimed-eps", "50", *files).code == 0
+    outcome = cli("gate", *(finished if word == "RUN" else word for word in words), *files)
+    assert outcome.code == code
+    suite = ET.fromstring((tmp_path / "gate.xml").read_text()).find("testsuite")  # noqa: S314, we wrote it
+    assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
+    assert suite.find("testcase/error").get("message") in " ".join(outcome.err.split())
+    text = (tmp_path / "gate.md").read_text()
+    assert text.startswith("### Privacy audit gate: refused")
+    assert "no violation" not in text.lower()
+
+
+def test_a_gate_that_breaks_leaves_an_error_behind(cli, finished, tmp_path, monkeypatch):
+    files = ("--junit", "gate.xml", "--markdown", "gate.md")
+    assert cli("gate", finished, "--claimed-eps", "50", *files).code == 0
+    monkeypatch.setattr("canarybank.experiment.gating.fresh_power", lambda *_: 1 / 0)
+    assert cli("gate", finished, "--claimed-eps", "50", *files).code == 70
+    assert 'errors="1"' in (tmp_path / "gate.xml").read_text()
+    assert "refused" in (tmp_path / "gate.md").read_text().splitlines()[0]
+
+
+def test_a_small_epsilon_is_no_zero(cli, own):
+    told = ("--mechanism.sigma", "1000", "--mechanism.q", "0.1", "--mechanism.delta", "1e-7", "--audit.trials", "50")
+    assert cli("audit", own, "--folder", "small", *told).code == 0
+    exact = cli("gate", "small", "--claimed-eps", "9", "--json").document["exact"]
+    assert 2e-4 < exact < 3e-4
+    for claimed, code in (("0", 1), ("0.0002", 1), (f"{0.999 * exact:.9f}", 1), (f"{exact:#.4g}", 0), ("0.0003", 0)):
+        outcome = cli("gate", "small", f"--claimed-eps={claimed}")
+        assert outcome.code == code, claimed
+        assert f"{exact:#.4g}" in outcome.out
+
+
 @pytest.mark.parametrize(
     "change", [fewer_counts, no_files, results_unlisted, large_delta, other_commitment, weaker_attack]
 )
@@ -199,5 +276,10 @@ def test_a_claim_that_the_run_itself_makes_and_that_is_too_small_is_red_in_every
     swept = cli(
         "sweep", own, "--over", "mechanism.sigma=0.5,4", "--audit.accounted", "2", "--audit.trials", "200", "--json"
     ).document
-    notes = swept["pieces"][0]["notes"]
+    piece = swept["pieces"][0]
+    claims = [(cell["at"]["mechanism.sigma"], cell["claim"]) for cell in piece["cells"]]
+    assert claims == [(0.5, "fails"), (0.5, "fails"), (4.0, "stands"), (4.0, "stands")]
+    table = (tmp_path / "runs/sweep-own/index.html").read_text()
+    assert table.count("FAILS") >= 2
+    notes = piece["notes"]
     assert [note.partition(":")[0] for note in notes if "claim is too small" in note] == ["sigma-0.5"]

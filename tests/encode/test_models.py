@@ -1,6 +1,5 @@
 import shutil
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -29,11 +28,9 @@ def empty_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("someone/some-model", "someone/some-model"),
     ],
 )
-def test_a_model_that_is_nowhere_is_missing_at_once_with_what_to_do(name: str, published: str) -> None:
-    began = time.monotonic()
+def test_a_model_that_is_nowhere_is_missing_with_what_to_do(name: str, published: str) -> None:
     with pytest.raises(MissingError) as caught:
         find_model(name)
-    assert time.monotonic() - began < 20
     assert caught.value.exit_code == 3
     assert f"hf download {published}" in str(caught.value)
     assert "copy the model's folder here" in str(caught.value)

@@ -35,6 +35,12 @@ def test_names_and_choices_are_those_of_the_rooms_that_know_them():
     assert set(formats) == set(FORMATS)
 
 
+@pytest.mark.parametrize("value", ["inf", "nan", "-1", float("inf")])
+def test_an_accounted_epsilon_is_a_finite_number(value):
+    with pytest.raises(ConfigError, match=r"audit\.accounted"):
+        resolve(flags={"audit.accounted": value})
+
+
 def test_a_configuration_cannot_be_changed_and_takes_no_unknown_key():
     with pytest.raises(ValidationError, match="frozen"):
         Config().audit.trials = 3

@@ -13,7 +13,8 @@ BLOCK = 20
 COMMANDS = (
     ["verify", "RUN"],
     ["gate", "RUN", "--claimed-eps", "1"],
-    ["gate", "RUN", "--claimed-eps", "1", "--format", "junit"],
+    ["gate", "RUN", "--claimed-eps", "1", "--junit", "gate.xml", "--markdown", "gate.md"],
+    ["gate", "RUN", "--claimed-eps", "50", "--junit", "gate.xml", "--markdown", "gate.md"],
     ["report", "RUN"],
     ["runs", "list", "."],
     ["audit", "own.toml", "--folder", "RUN", "--quiet"],

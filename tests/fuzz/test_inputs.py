@@ -165,9 +165,9 @@ def test_a_mutation_is_the_same_for_the_same_seed(mutated):
     ],
 )
 def test_the_judge_sees_every_fault(judge, code, err, native, fault):
-    assert any(fault in each for each in judge(code, "", err, native, 0.1, gates=False))
+    assert any(fault in each for each in judge(code, "", err, native, gates=False))
 
 
 def test_the_judge_lets_a_sentence_pass(judge):
-    assert judge(2, "", "Error: There is no file 'x'; check the path.\n", "", 0.1, gates=False) == []
-    assert judge(1, "", "Error: The gate failed.\n", "", 0.1, gates=True) == []
+    assert judge(2, "", "Error: There is no file 'x'; check the path.\n", "", gates=False) == []
+    assert judge(1, "", "Error: The gate failed.\n", "", gates=True) == []

@@ -154,3 +154,17 @@ def test_words_of_the_command_line(fuzz, seeds):
         return words
 
     fuzz("words of the command line", make, seeds)
+
+
+@pytest.mark.parametrize("seeds", blocks(2, 10))
+def test_numbers_of_a_mechanism(fuzz, seeds):
+    def make(_world, rng):
+        flags = {
+            "--mechanism.sigma": rng.choice((1e-12, 1e-3, 0.02, 0.1, 0.29, 0.3, 0.5, 1.0, 3.0, 50.0, 1e3, 1e12)),
+            "--mechanism.q": rng.choice((1e-12, 1e-9, 1e-3, 0.1, 0.5, 0.999, 1.0)),
+            "--mechanism.delta": rng.choice((0, 1e-300, 1e-12, 1e-5, 0.4, 0.999)),
+            "--rounds": rng.choice((1, 1, 2, 6, 100)),
+        }
+        return ["epsilon", *(word for flag in flags.items() for word in flag), *rng.choice(([], ["--json"]))]
+
+    fuzz("numbers of a mechanism", make, seeds)

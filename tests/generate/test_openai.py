@@ -140,11 +140,10 @@ def test_what_is_in_flight_when_another_fails_is_still_passed_on(server, behave)
 
 def test_an_answer_that_never_ends_is_given_up_and_retried(server, behave):
     server.script = [behave.endless]
-    began = time.monotonic()
     generator = client(server, deadline=0.4)
     (answer,) = in_order(generator, asks(1))
     assert answer.text == "echo question 0"
-    assert time.monotonic() - began < 5
+    assert len(server.requests) == 2
     assert generator.spending.tokens == 15 + sum(worst_case(asks(1)[0]))
     server.usual = behave.endless
     with pytest.raises(GenerationError, match=r"no whole answer came within 0\.2 seconds"):
@@ -166,13 +165,20 @@ def test_a_body_that_floods_is_hung_up_on_and_retried(server, behave, status):
     assert max(sent) < 128 * 2**20
 
 
-@pytest.mark.parametrize("header", ["1", "date"])
-def test_retry_after_is_waited_for(server, behave, header):
-    value = formatdate(time.time() + 2, usegmt=True) if header == "date" else header
+@pytest.mark.parametrize(("header", "least", "most"), [("7", 7, 7), ("date", 100, 250)])
+def test_retry_after_is_waited_for(server, behave, header, least, most, monkeypatch):
+    slept, sleep = [], asyncio.sleep
+
+    def asleep(seconds, *rest):
+        slept.append(seconds)
+        return sleep(0, *rest)
+
+    monkeypatch.setattr(asyncio, "sleep", asleep)
+    value = formatdate(time.time() + 250, usegmt=True) if header == "date" else header
     server.script = [behave.status(429, {"Retry-After": value})]
-    began = time.monotonic()
     in_order(client(server), asks(1))
-    assert 0.9 <= time.monotonic() - began < 6
+    assert least <= max(slept) <= most
+    assert len(server.requests) == 2
 
 
 def test_a_wait_beyond_patience_is_reported_at_once(server, behave):
@@ -220,11 +226,10 @@ def test_nothing_listening_is_reported_and_charged_nothing():
 def test_closing_early_ends_what_is_in_flight(server, behave):
     server.script = [behave.well]
     server.usual = behave.endless
-    answers = client(server, concurrency=2, deadline=60.0).generate(asks(4))
+    answers = client(server, concurrency=2, deadline=3600.0).generate(asks(4))
     next(answers)
-    began = time.monotonic()
-    answers.close()
-    assert time.monotonic() - began < 5
+    answers.close()  # or this test runs into its time limit
+    assert len(server.requests) <= 3
 
 
 def test_the_token_ceiling_stops_before_it_is_passed_and_the_run_resumes(server, tmp_path):

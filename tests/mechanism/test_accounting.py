@@ -96,6 +96,51 @@ def test_opacus_band_narrows_onto_the_exact_figure() -> None:
     assert 0 < prv_epsilon(Mechanism(), error=1e-3) - epsilon(Mechanism()) <= 1.5e-3
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "rounds", "why"),
+    [
+        (Mechanism(sigma=0.02, q=0.5), 2, "sigma below 0.3"),
+        (Mechanism(sigma=0.01), 1, "sigma below 0.3"),
+        (Mechanism(sigma=1e-3, q=1.0, delta=0.4), 100, "sigma below 0.3"),
+        (Mechanism(sigma=1e-12), 1, "sigma below 0.3"),
+    ],
+)
+def test_opacus_is_not_asked_where_it_cannot_be_right(mechanism: Mechanism, rounds: int, why: str) -> None:
+    with pytest.raises(InputError, match=f"states no epsilon.*{why}"):
+        prv_epsilon(mechanism, rounds)
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("mechanism", "rounds", "why"),
+    [
+        (Mechanism(), 10**6, "too much memory"),
+        (Mechanism(sigma=0.3, q=1.0), 1000, "too much memory"),
+        (Mechanism(delta=0.4), 1, "for an upper end, and the exact epsilon is 0"),
+        (Mechanism(delta=1e-40), 1, "it ends with"),
+    ],
+)
+def test_what_opacus_cannot_state_is_refused_in_words_without_a_warning(
+    mechanism: Mechanism, rounds: int, why: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    pytest.importorskip("opacus.accountants")
+    recwarn.clear()
+    with pytest.raises(InputError, match=f"states no epsilon.*{why}"):
+        prv_epsilon(mechanism, rounds)
+    assert not recwarn.list
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 1e3])
+@pytest.mark.parametrize("q", [1e-9, 0.01, 1.0])
+@pytest.mark.parametrize("rounds", [1, 6])
+def test_what_opacus_states_is_an_upper_end(sigma: float, q: float, rounds: int) -> None:
+    pytest.importorskip("opacus.accountants")
+    mechanism = Mechanism(sigma=sigma, q=q)
+    exact = epsilon(mechanism, rounds)
+    assert exact <= prv_epsilon(mechanism, rounds) <= exact + 0.03
+
+
 @pytest.mark.parametrize("sigma", [1e-6, 9e-4])
 def test_next_to_no_noise_still_has_a_figure(sigma):
     mechanism = Mechanism(sigma=sigma)

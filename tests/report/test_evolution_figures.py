@@ -31,7 +31,7 @@ def test_epsilon_has_a_point_for_every_round_and_curve(summary):
     figure = epsilon_figure(summary)
     assert figure.svg.count("<circle") == 9
     assert [row[0] for row in figure.rows] == [1, 2, 3]
-    assert figure.rows[1][1:] == ("1.400", "3.000", "1.300", "0.800", "0.500 to 0.700", "0.600")
+    assert figure.rows[1][1:] == ("1.400", "3.000", "1.300", "0.8000", "0.5000 to 0.7000", "0.6000")
     assert "theory 1.200, 1.400, 1.600" in figure.alternative
 
 

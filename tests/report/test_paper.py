@@ -7,6 +7,7 @@ import pytest
 
 from canarybank.experiment.reproduce import UNPUBLISHED, read_piece, write_piece
 from canarybank.report import render_pieces, write_pieces
+from canarybank.report.numbers import epsilon
 from canarybank.report.paper import piece_latex, stands_on
 from canarybank.report.paper_figures import alternative, draw_piece, figure_bytes
 from canarybank.report.paper_rows import piece_rows, shown_columns, shown_rows
@@ -43,7 +44,7 @@ def test_a_bound_that_sampling_does_not_explain_is_flagged_and_where_nothing_was
 
 def test_the_mechanisms_own_epsilon_is_shown_where_rows_differ_in_it(grid, curves, rounds):
     assert shown_columns(grid)[-1] == "mechanism"
-    assert [row[-1] for row in shown_rows(grid)] == [f"{cell.mechanism:.3f}" for cell in grid.cells]
+    assert [row[-1] for row in shown_rows(grid)] == [epsilon(cell.mechanism) for cell in grid.cells]
     assert "mechanism" not in (*shown_columns(curves), *shown_columns(rounds))
     cells = [
         cell.model_copy(update={"mechanism": cell.at["rounds"], "more": {"theory": cell.at["rounds"]}})

@@ -74,6 +74,7 @@ def test_every_number_of_a_row_for_machines_is_of_its_own_field(two):
         "explained": True,
         "mechanism": 0.74,
         "accounted": 0.83,
+        "claim": None,
         "method": "joint",
         "confidence": 0.97,
         "trials": 4321,
@@ -89,16 +90,16 @@ def test_every_word_of_a_row_for_people_stands_under_its_head(two):
         "arm": "A",
         "attack": "exact",
         "paper (Sentiment140; Yelp)": "0.920; 0.410*",
-        "observed": "0.110",
-        "exact": "0.610",
-        "at rule": "0.520",
-        "expected": "0.230",
-        "5% to 95%": "0.170 to 0.340",
-        "99.9% sampling": "0.050 to 0.450",
+        "observed": "0.1100",
+        "exact": "0.6100",
+        "at rule": "0.5200",
+        "expected": "0.2300",
+        "5% to 95%": "0.1700 to 0.3400",
+        "99.9% sampling": "0.05000 to 0.4500",
         "explained": "yes",
         "theory": "0.960",
     }
-    assert "exact & 0.920; 0.410* & 0.110 & 0.610 & 0.520 & 0.230" in piece_latex(two)
+    assert "exact & 0.920; 0.410* & 0.1100 & 0.6100 & 0.5200 & 0.2300" in piece_latex(two)
     assert "A, exact: observed 0.110, exact 0.610; A, nonce: observed 1.110, exact 1.610." in alternative(two)
 
 

@@ -1,6 +1,9 @@
 import pytest
 
+from canarybank.cli.runner import attack_rows
 from canarybank.experiment import gate
+from canarybank.report import latex_tables, render_summary, summarise_run, summary_markdown
+from canarybank.report.numbers import epsilon
 from canarybank.report.verdict import Tone, strongest, verdict
 
 CLAIMS = ("is private", "is safe", "passed the audit", "guarantees privacy", "passed")
@@ -11,11 +14,11 @@ def test_no_violation_comes_with_its_power(run):
     outcome = gate(run, 1.695)
     assert found.tone is Tone.QUIET
     assert found.sentence.startswith("No violation detected at this power: ")
-    assert f"{outcome.epsilon:.3f} ({outcome.attack})" in found.sentence
+    assert f"{epsilon(outcome.epsilon)} ({outcome.attack})" in found.sentence
     assert "over 3 attacks" in found.sentence
     assert "95% confidence" in found.sentence
     assert "20,000 trials" in found.beside[1]
-    assert f"{outcome.power.epsilon:.3f} or more" in found.beside[1]
+    assert f"{epsilon(outcome.power.epsilon)} or more" in found.beside[1]
 
 
 def test_a_bound_above_the_claim_is_a_violation(counted):
@@ -53,10 +56,44 @@ def test_among_equals_as_shown_the_larger_bound_is_stronger(run, changed):
     assert strongest(changed(attacks=close).results) == 1
 
 
+def without_upper_end(attack):
+    """Return an attack whose rates underflow: its exact epsilon is certified from below alone."""
+    ladder = attack.ladder
+    rungs = {
+        name: getattr(ladder, name).model_copy(update={"epsilon": None, "low": 1.25, "high": None})
+        for name in ("attack", "rule")
+    }
+    canaries = [
+        each.model_copy(update={"supremum": each.supremum.model_copy(update={"upper": None})})
+        for each in attack.canaries
+    ]
+    return attack.model_copy(update={"ladder": ladder.model_copy(update=rungs), "canaries": tuple(canaries)})
+
+
+def test_no_attack_is_shown_above_its_mechanism(run, changed):
+    other = changed(attacks=tuple(map(without_upper_end, run.results.attacks)))
+    said = verdict(other).beside[0]
+    assert "reaches epsilon at least 1.250 of 1.685 on these users: at least 74.2% of the budget" in said
+    summary = summarise_run(other)
+    for text in (summary_markdown(summary), render_summary(summary), latex_tables(summary)):
+        assert "inf%" not in text
+        assert "∞" not in text.replace('"∞"', "")  # which the page's script knows
+    assert "| at least 1.250 | at least 1.250 |" in summary_markdown(summary)
+    for attack in summary["attacks"]:
+        assert [rung["high"] for rung in attack["ladder"][2:4]] == [run.results.epsilon] * 2
+    assert attack_rows(other.results)[0][1:3] == ["at least 1.250"] * 2
+
+
+def test_an_interval_with_two_ends_is_shown_by_its_middle_and_never_above_the_mechanism(run):
+    ladder = run.results.attacks[0].ladder
+    above = ladder.attack.model_copy(update={"epsilon": 1.6850, "low": 1.6845, "high": 1.6855})
+    assert ladder.model_copy(update={"attack": above}).reached("attack") == (run.results.epsilon, False)
+
+
 def test_a_nonce_is_not_taken_for_a_person(run, changed):
     ordinary, exact, nonce = run.results.attacks
     mixed = changed(attacks=(with_reach(ordinary, 0.4, 0.1), with_reach(exact, 0.5, 0.1), with_reach(nonce, 1.6, 0.1)))
-    assert "on real users as canaries the strongest (exact) reaches 0.500" in verdict(mixed).beside[0]
+    assert "on real users as canaries the strongest (exact) reaches 0.5000" in verdict(mixed).beside[0]
     assert "real users" not in verdict(changed(attacks=(nonce,))).beside[0]
 
 

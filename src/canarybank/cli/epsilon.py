@@ -62,16 +62,22 @@ def command(
 def _opacus(mechanism: "Mechanism", rounds: int, exact: float) -> dict[str, Any] | None:
     if find_spec("opacus") is None:
         return None
+    from canarybank.errors import CanarybankError
     from canarybank.mechanism import prv_epsilon
 
-    stated = prv_epsilon(mechanism, rounds)
-    return {"epsilon": stated, "slack": stated - exact, "method": OPACUS}
+    try:
+        stated = prv_epsilon(mechanism, rounds)
+    except CanarybankError as error:
+        return {"epsilon": None, "slack": None, "method": OPACUS, "reason": str(error)}
+    return {"epsilon": stated, "slack": stated - exact, "method": OPACUS, "reason": None}
 
 
 def _headline(document: dict[str, Any]) -> str:
+    from canarybank.experiment.power import shown_epsilon
+
     mechanism, rounds = document["mechanism"], document["rounds"]
     over = "one release" if rounds == 1 else f"{rounds:,} releases"
-    figure = "infinite" if document["epsilon"] is None else f"{document['epsilon']:.6f}"
+    figure = shown_epsilon(document["epsilon"], 6)
     return (
         f"epsilon {figure} at delta {mechanism['delta']:g} for {over} with sigma {mechanism['sigma']:g} and q "
         f"{mechanism['q']:g}"
@@ -82,5 +88,5 @@ def _facts(document: dict[str, Any]) -> dict[str, str]:
     lines = {"method": document["method"], "assumption": ASSUMPTION, "confidence": "computed, not sampled: no trials"}
     if document["opacus"] is not None:
         stated = document["opacus"]
-        lines["Opacus"] = f"{stated['epsilon']:.6f}, slack {stated['slack']:.6f}; {OPACUS}"
+        lines["Opacus"] = stated["reason"] or f"{stated['epsilon']:.6f}, slack {stated['slack']:.6f}; {OPACUS}"
     return lines

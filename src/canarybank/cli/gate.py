@@ -33,14 +33,22 @@ def command(
 
     A claim fails when it is below the mechanism's exact epsilon, below the certified exact epsilon of an attack, or
     below a bound from the trials by the one method declared, with alpha split over the attacks. "No violation detected"
-    means none of a size that this run could have seen; that size is printed. A run that does not verify gives 4.
+    means none of a size that this run could have seen; that size is printed. A run that does not verify gives 4. The
+    files for a CI system hold an error until the comparison has ended, so that an old outcome never stays in them.
     """
+    from canarybank.errors import CanarybankError
     from canarybank.experiment import Run, gate
     from canarybank.experiment.power import shown_epsilon
+    from canarybank.report import GateFiles
 
-    outcome = gate(Run.open(run), claimed_eps, commitment)
-    if junit is not None or markdown is not None:
-        _write(outcome, junit, markdown)
+    files = GateFiles(junit, markdown)
+    files.refuse("The gate has not ended: it was stopped, or it is still at work.")
+    try:
+        outcome = gate(Run.open(run), claimed_eps, commitment)
+    except CanarybankError as error:
+        files.refuse(str(error))
+        raise
+    files.write(outcome)
     rows = [
         [each.attack, f"{each.bound.epsilon:.3f}", f"{each.alpha:g}", shown_epsilon(each.exact)]
         for each in outcome.attacks
@@ -63,18 +71,7 @@ def _facts(outcome: "GateOutcome") -> dict[str, str]:
         "method": f"{outcome.method}, {100 * outcome.confidence:g}% confidence over all attacks, delta {first.delta:g}",
         "assumption": first.assumption,
         "exact epsilon": f"{shown_epsilon(outcome.exact)} of the mechanism, computed without trials",
-        "compared": "with exact figures as they are printed, to three decimals or more; with bounds as they are",
+        "compared": "with exact figures as printed, to four significant digits or more; with bounds as they are",
         "trials": f"{outcome.trials:,} of each hypothesis of each canary",
         "commitment": outcome.commitment,
     }
-
-
-def _write(outcome: "GateOutcome", junit: Path | None, markdown: Path | None) -> None:
-    from canarybank.report import gate_markdown
-    from canarybank.report import junit as junit_xml
-    from canarybank.store import write_atomic
-
-    if junit is not None:
-        write_atomic(junit, junit_xml(outcome))
-    if markdown is not None:
-        write_atomic(markdown, gate_markdown(outcome))

@@ -51,6 +51,8 @@ def _headline(made: "Plan", place: Path) -> str:
 
 
 def _facts(made: "Plan", config: "Config") -> dict[str, str]:
+    from canarybank.experiment.power import shown_epsilon
+
     audit, canaries, asked = config.audit, config.cohorts.canaries, made.generator
     lines = {
         "users": f"{made.users:,} with {made.records:,} records; {made.eligible:,} eligible",
@@ -60,7 +62,8 @@ def _facts(made: "Plan", config: "Config") -> dict[str, str]:
         "sent": _sent(asked),
         "trials": f"{made.trials:,} left, those that calibrate included, at {made.trials_per_second:,.0f} a second on "
         f"{made.workers} workers",
-        "exact epsilon": f"{_figure(made.epsilon)} of one release at delta {config.mechanism.delta:g}, computed",
+        "exact epsilon": f"{shown_epsilon(made.epsilon, 4)} of one release at delta {config.mechanism.delta:g}, "
+        "computed",
         "perfect attack": f"would show a median bound of {made.ceiling:.3f}, and {made.ceiling_range[0]:.3f} to "
         f"{made.ceiling_range[1]:.3f} in 90% of such runs, by the {audit.method} method, {100 * (1 - audit.alpha):g}% "
         f"confidence, {audit.trials:,} trials of each hypothesis of each of {canaries} canaries; half of them show "
@@ -69,13 +72,9 @@ def _facts(made: "Plan", config: "Config") -> dict[str, str]:
     if made.trials_for_goal is not None:
         lines["for 90%"] = (
             f"{made.trials_for_goal:,} trials of each hypothesis of each canary would typically show "
-            f"{0.9 * made.epsilon:.3f}"
+            f"{shown_epsilon(0.9 * made.epsilon)}"
         )
     return lines | ({"notes": " ".join(made.notes)} if made.notes else {})
-
-
-def _figure(epsilon: float) -> str:
-    return "infinite" if epsilon == float("inf") else f"{epsilon:.4f}"
 
 
 def _sent(asked: "GeneratorPlan") -> str:

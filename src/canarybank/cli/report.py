@@ -52,7 +52,7 @@ def _audit(run: Path, out: Path | None, output: Output, *, shareable: bool) -> P
     from canarybank.report import write_report
 
     opened = Run.open(run)
-    refuse_unverified(opened)
+    refuse_unverified(opened, rewritten=True)
     page = published(opened) if out is None else write_report(opened, out, shareable=shareable)[0]
     print_run("report", opened, page, output)
     return page

@@ -88,14 +88,16 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
 
 def attack_rows(results: "Results") -> list[list[str]]:
     """Return a row for each attack: its name and the rungs of its ladder."""
+    from canarybank.report.numbers import epsilon, reach_text
+
     return [
         [
             record.attack,
-            _figure(record.ladder.attack.epsilon),
-            _figure(record.ladder.rule.epsilon),
-            f"{_figure(record.ladder.expected.low)} to {_figure(record.ladder.expected.high)}",
-            _figure(record.ladder.observed.epsilon),
-            _figure(record.ladder.mechanism.epsilon),
+            reach_text(record.ladder.reached("attack")),
+            reach_text(record.ladder.reached("rule")),
+            f"{epsilon(record.ladder.expected.low)} to {epsilon(record.ladder.expected.high)}",
+            epsilon(record.ladder.observed.epsilon),
+            epsilon(record.ladder.mechanism.epsilon),
         ]
         for record in results.attacks
     ]
@@ -122,7 +124,3 @@ def _stands_on(results: "Results") -> dict[str, str]:
 def _attack(record: "AttackRecord") -> dict[str, Any]:
     ladder = record.ladder.model_dump(mode="json")
     return {"attack": record.attack, "headline": record.headline.model_dump(mode="json"), "ladder": ladder}
-
-
-def _figure(value: float | None) -> str:
-    return "∞" if value is None else f"{value:.3f}"

@@ -69,6 +69,8 @@ def _bound(entry: "RunEntry") -> str:
 
 
 def _claim(entry: "RunEntry") -> str:
-    if entry.claimed is None:
+    from canarybank.experiment.power import shown_epsilon
+
+    if entry.ok is None:
         return "-"
-    return f"{entry.claimed:.3f}: {'no violation detected' if entry.ok else 'FAILS'}"
+    return f"{shown_epsilon(entry.claimed)}: {'no violation detected' if entry.ok else 'FAILS'}"

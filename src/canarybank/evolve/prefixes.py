@@ -91,7 +91,7 @@ class Prefix:
     theory: float
     """The exact epsilon of so many releases of the mechanism, from the privacy loss distribution."""
     accounted: float | None
-    """What Opacus's PRV accountant states for them, an upper end; None where Opacus is not installed."""
+    """What Opacus's PRV accountant states for them, an upper end; None where it states none or is not installed."""
     exact: Supremum
     """The exact epsilon of this attack on the evaluation cohort, over all thresholds: point and certified interval."""
     threshold: Threshold
@@ -238,7 +238,7 @@ def _require_one_canary(method: Method) -> None:
 def _accounted(mechanism: Mechanism, rounds: int) -> float | None:
     try:
         return prv_epsilon(mechanism, rounds)
-    except MissingError:
+    except (InputError, MissingError):  # it stands beside the exact figure, for parity alone
         return None
 
 

@@ -328,7 +328,7 @@ class AuditConfig(_Section):
     engine: Literal["projected", "literal"] = Field(
         default="projected", description="How trials are played: on projected users, or literally; the law is the same."
     )
-    accounted: Annotated[float, Field(ge=0)] | None = Field(
+    accounted: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, description="The epsilon that the operator's accountant claims; left out, the exact one."
     )
 

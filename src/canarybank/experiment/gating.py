@@ -14,6 +14,7 @@ from pydantic import Field
 from canarybank.audit import Settings, attack_bound
 from canarybank.errors import ConfigError, StoreError
 from canarybank.experiment.commitment import Epsilon, Figure, Record
+from canarybank.experiment.evolution_results import EvolutionResults
 from canarybank.experiment.folder import Run
 from canarybank.experiment.power import FrozenPower, Power, fresh_power, frozen_power, power_text, shown_epsilon
 from canarybank.experiment.results import AttackRecord, BoundRecord, Results
@@ -27,13 +28,14 @@ __all__ = [
     "as_printed",
     "attained_epsilon",
     "compare",
+    "exceeded_ledger",
     "failing_claims",
     "gate",
     "stated_claim",
 ]
 
 PRINTED: Final = (3, 4, 5, 6)
-"""The decimals with which an epsilon is printed somewhere."""
+"""The decimals with which an epsilon is printed somewhere; below 1, significant digits after the first."""
 ROUNDING: Final = 1e-9
 """What a computed epsilon may be wrong by for rounding in float64, relative to itself: far more than it is."""
 
@@ -146,10 +148,31 @@ def stated_claim(results: Results) -> float:
     return results.epsilon if results.audit.accounted is None else results.audit.accounted
 
 
-def failing_claims(runs: Mapping[str, Run]) -> tuple[str, ...]:
+def failing_claims(runs: Mapping[str, Run]) -> dict[str, str]:
     """Return a sentence for each run, by its name, whose own claim is below what is computed or measured."""
     outcomes = {name: compare(run, stated_claim(run.results)) for name, run in runs.items()}
-    return tuple(f"{name}: {outcome.statement}" for name, outcome in outcomes.items() if not outcome.ok)
+    return {name: f"{name}: {outcome.statement}" for name, outcome in outcomes.items() if not outcome.ok}
+
+
+def exceeded_ledger(results: EvolutionResults) -> str:
+    """Say which prefix's bound, or certified exact epsilon, exceeds what its ledger states; nothing where none does."""
+    ledger = {each.round: each.epsilon for each in results.rounds}
+    for each in results.audit.prefixes if results.audit is not None else ():
+        stated = ledger.get(each.rounds)
+        if stated is None:
+            continue
+        if each.bound.epsilon > stated:
+            return (
+                f"Violation detected: after {each.rounds} rounds the trials show at least "
+                f"{shown_epsilon(each.bound.epsilon)} with {100 * each.bound.confidence:.6g}% confidence, above the "
+                f"ledger's {shown_epsilon(stated)}"
+            )
+        if as_printed(_number(each.exact_interval.lower)) > stated:
+            return (
+                f"The ledger is too small: after {each.rounds} rounds the attack's exact epsilon is at least "
+                f"{shown_epsilon(each.exact_interval.lower)}, above {shown_epsilon(stated)}"
+            )
+    return ""
 
 
 def attained_epsilon(mechanism: Mechanism) -> float:
@@ -165,11 +188,14 @@ def attained_epsilon(mechanism: Mechanism) -> float:
 
 
 def as_printed(epsilon: float) -> float:
-    """Return the least figure that is printed for an epsilon: itself, or rounded to three decimals or more.
+    """Return the least figure that is printed for an epsilon: itself, or as ``shown_epsilon`` rounds it.
 
-    A claim that repeats the exact epsilon as a page or a table shows it must not fail for having been rounded down.
+    A claim that repeats the exact epsilon as a page or a table shows it must not fail for having been rounded down. It
+    is never below the epsilon by more than a two-thousandth of it.
     """
-    return min(epsilon, *(round(epsilon, decimals) for decimals in PRINTED))
+    if math.isinf(epsilon):
+        return epsilon
+    return min(epsilon, *(float(shown_epsilon(epsilon, decimals)) for decimals in PRINTED))
 
 
 def _read(record: AttackRecord, mechanism: Mechanism, settings: Settings, share: float) -> AttackGate:

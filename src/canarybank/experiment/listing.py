@@ -9,7 +9,7 @@ from canarybank.errors import CanarybankError
 from canarybank.experiment.commitment import Figure, Record
 from canarybank.experiment.evolution import EvolutionRun
 from canarybank.experiment.folder import COMMITMENT, MANIFEST, RESULTS, Run, is_evolution
-from canarybank.experiment.gating import compare, stated_claim
+from canarybank.experiment.gating import compare, exceeded_ledger, stated_claim
 from canarybank.experiment.verification import refuse_unverified
 
 __all__ = ["LargestBound", "RunEntry", "list_runs"]
@@ -35,10 +35,12 @@ class RunEntry(Record):
     trials: int | None = Field(default=None, description="The trials of each hypothesis of each canary.")
     largest: LargestBound | None = Field(default=None, description="Its largest bound, once it is finished.")
     claimed: Figure = Field(
-        default=None, description="The accounted epsilon, or the exact one, of an audit; null where it is infinite."
+        default=None,
+        description="The accounted epsilon, or the exact one, of an audit; the ledger's of an audited evolution; null "
+        "where it is infinite.",
     )
     ok: bool | None = Field(default=None, description="Whether nothing computed or measured exceeds that claim.")
-    reason: str | None = Field(default=None, description="Why it is damaged, or why the claim fails.")
+    reason: str | None = Field(default=None, description="Why it is damaged or not finished, or why the claim fails.")
 
 
 def list_runs(folder: Path) -> tuple[RunEntry, ...]:
@@ -60,7 +62,9 @@ def _audit(run: Run) -> RunEntry:
     known: dict[str, Any] = {"run": str(run.folder), "state": run.manifest.state, "started": run.manifest.started}
     known["trials"] = trials if isinstance(trials, int) else None
     if not run.is_finished:
-        return RunEntry(**known)
+        left = (run.folder / RESULTS).exists()
+        why = f"{RESULTS} is there, but {MANIFEST} says that the run is not finished; run the same command again."
+        return RunEntry(**known, reason=why if left else None)
     refuse_unverified(run)
     results = run.results
     # A maximum over attacks is a claim of its own, so it is the gate's, with alpha split over them.
@@ -99,4 +103,13 @@ def _evolution(run: EvolutionRun) -> RunEntry:
         confidence=last.confidence,
         over="for this number of rounds",
     )
-    return RunEntry(**known, attacks=1, trials=audit.trials, largest=largest)
+    exceeded = exceeded_ledger(run.results)
+    return RunEntry(
+        **known,
+        attacks=1,
+        trials=audit.trials,
+        largest=largest,
+        claimed=run.results.rounds[-1].epsilon,
+        ok=not exceeded,
+        reason=f"{exceeded}." if exceeded else None,
+    )

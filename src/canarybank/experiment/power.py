@@ -267,9 +267,14 @@ def power_text(own: FrozenPower, fresh: Power | None, mechanism: Mechanism) -> s
     )
 
 
-def shown_epsilon(epsilon: float | None) -> str:
-    """Return an epsilon with three decimals; null stands for an infinite one."""
-    return "infinite" if epsilon is None or math.isinf(epsilon) else f"{epsilon:.3f}"
+def shown_epsilon(epsilon: float | None, decimals: int = 3) -> str:
+    """Return an epsilon with three decimals, and below 1 with four significant digits; null stands for infinity.
+
+    So what is shown is within a thousandth of the epsilon, and no positive one is shown as 0.
+    """
+    if epsilon is None or math.isinf(epsilon):
+        return "infinite"
+    return f"{epsilon:#.{decimals + 1}g}" if 0 < epsilon < 1 else f"{epsilon:.{decimals}f}"
 
 
 def _expected(mechanism: Mechanism, mu: float, target: Target) -> float:

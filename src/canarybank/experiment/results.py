@@ -4,8 +4,9 @@ The file is readable without the program, holds no time, duration or host, and i
 run was interrupted. ``schema_version`` rises when a reader of the old layout could misread the new one.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
@@ -40,6 +41,8 @@ NOT_PRIVATE = (
     "This holds statistics of the evaluation users and is not itself differentially private; "
     "keep it as you keep their data."
 )
+WIDE: Final = 1e-3
+"""The width of a certified interval, relative to its lower end or 1, from which on its middle would say too much."""
 
 
 class IntervalRecord(Record):
@@ -104,6 +107,20 @@ class LadderRecord(Record):
     rule: RungRecord = Field(description="The exact epsilon at the frozen threshold.")
     expected: RungRecord = Field(description="The median and 5% to 95% range of the bound at so many trials.")
     observed: RungRecord = Field(description="The bound that the trials gave.")
+
+    def reached(self, name: Literal["attack", "rule"]) -> tuple[float, bool]:
+        """Return the exact epsilon of a rung, and whether it is its certified lower end alone.
+
+        No attack exceeds its mechanism. Where a rate underflows, the certified interval has no upper end of its own,
+        and what is known is the lower one.
+        """
+        rung: RungRecord = getattr(self, name)
+        most, low, high, point = (
+            math.inf if each is None else each for each in (self.mechanism.epsilon, rung.low, rung.high, rung.epsilon)
+        )
+        if most < math.inf and min(high, most) - low > WIDE * max(1.0, low):
+            return low, True
+        return min(point, most), False
 
 
 class CanaryRecord(Record):

@@ -184,6 +184,11 @@ class RunFolder:
             return StoreError(
                 f"The {self.noun} in {str(self.folder)!r} is finished, but its {name} is missing. {self.remedy}"
             )
+        if (self.folder / name).exists():
+            return IncompleteError(
+                f"The {self.noun} in {str(self.folder)!r} has its {name}, but its {MANIFEST} says that it is not "
+                "finished; run the same command again to finish it."
+            )
         return IncompleteError(
             f"The {self.noun} in {str(self.folder)!r} has no {name} yet; run the same command again, and it goes on "
             "where it stopped."

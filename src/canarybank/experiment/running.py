@@ -69,7 +69,7 @@ def run_audit(
     with opened_run(resolved, Path(folder), command) as run:
         lost = _lost(run)
         if run.is_finished and not lost:
-            refuse_unverified(run)
+            refuse_unverified(run, rewritten=True)
             return run
         work = _work(resolved, engine, progress)
         with sending_recorded(run, work.config, work.generator):
@@ -109,7 +109,7 @@ def _restore(run: Run, lost: Sequence[str], work: "_Work", ready: "Ready") -> No
                 "copy, or run the audit in another folder."
             )
         write_atomic(run.folder / name, texts[name])
-    refuse_unverified(run)
+    refuse_unverified(run, rewritten=True)
 
 
 def frozen_audit(resolved: Resolved, *, engine: Engine | None = None, progress: Progress = SILENT) -> "Ready":

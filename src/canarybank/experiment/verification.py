@@ -45,12 +45,12 @@ def verify(folder: Path | str, commitment_hash: str | None = None) -> Verificati
     return _verified(Run.open(folder), commitment_hash)
 
 
-def refuse_unverified(run: Run, commitment_hash: str | None = None) -> None:
+def refuse_unverified(run: Run, commitment_hash: str | None = None, *, rewritten: bool = False) -> None:
     """Refuse a finished run that does not verify, with everything that was found.
 
-    What a report writes is not looked at: it is made again from the results.
+    Only where a report is about to be ``rewritten`` from the results, the files of the old one are not looked at.
     """
-    found = _verified(run, commitment_hash, written=False).findings
+    found = _verified(run, commitment_hash, written=not rewritten).findings
     if found:
         raise StoreError(
             f"The run in {str(run.folder)!r} does not verify, so nothing is reported of it. {' '.join(found)} Restore "
@@ -72,6 +72,7 @@ def recounted(record: AttackRecord) -> list[Counts]:
 def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) -> Verification:
     results, commitment, on_disk = run.results, run.commitment, run.commitment_hash
     checks = (
+        lambda: _state(run.manifest),
         lambda: _hashes(run.manifest, results, on_disk, commitment_hash),
         lambda: _files(run, written=written),
         lambda: _settings(run.manifest, results, commitment),
@@ -107,6 +108,14 @@ def _notes(run: Run, given: str | None) -> tuple[str, ...]:
         notes.append(f"Files that the run did not seal: {', '.join(strange)}.")
     notes.append("To check the counts themselves, run the same command in an empty folder and compare results.json.")
     return tuple(notes)
+
+
+def _state(manifest: Manifest) -> Iterator[str]:
+    if manifest.state != "finished":
+        yield (
+            f"{MANIFEST} says that the run is not finished, though its {RESULTS} is there; if it was interrupted, run "
+            "the same `canarybank audit` command again."
+        )
 
 
 def _hashes(manifest: Manifest, results: Results, on_disk: str, given: str | None) -> Iterator[str]:

@@ -5,9 +5,12 @@ Neighbours are two populations of which one has one user more (add or remove one
 
 import importlib
 import math
+import warnings
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from canarybank.errors import InputError, MissingError
 from canarybank.mechanism.composition import composed_epsilon
@@ -24,6 +27,8 @@ USUAL_SIGMAS, USUAL_Q, USUAL_DELTA, USUAL_ROUNDS = (0.5, 5.0), 0.05, 1e-9, 100
 FINEST_STEP = 1e-4
 MOST_STEPS = 1e6
 TRUNCATED_SHARE = 1e-10
+PRV_SIGMA, PRV_CELLS, PRV_BAND = 0.3, 2e6, 4
+"""Where Opacus's accountant is asked, and how many errors above the exact epsilon its upper end may lie."""
 
 
 def epsilon(mechanism: Mechanism, rounds: int = 1) -> float:
@@ -120,17 +125,55 @@ def prv_epsilon(mechanism: Mechanism, rounds: int = 1, *, error: float = 0.01) -
 
     It is the upper end of that accountant's band around the exact epsilon, so it lies above it by about
     ``error``: a claim that is valid but loose. It needs the extra ``opacus``.
+
+    Where that accountant fails, would need too much memory, or states what cannot be such an upper end, an
+    ``InputError`` says so. It is asked only where sigma is at least 0.3 and its lattice is of moderate size.
     """
     count = whole("rounds", rounds)
     require_delta(mechanism.delta, "Opacus's accountant")
     if not 0 < error < math.inf:
         raise InputError(f"The accountant's error must be positive and finite, not {error!r}; Opacus uses 0.01.")
+    if mechanism.sigma < PRV_SIGMA:
+        raise _not_stated(f"its sums do not hold for sigma below {PRV_SIGMA:g}")
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # what the accountant makes of its own arithmetic is judged below
+        stated = _prv_upper(_opacus_accountants(), mechanism, count, error)
+    exact = epsilon(mechanism, count)
+    if not exact <= stated <= exact + PRV_BAND * error:
+        raise _not_stated(f"it gives {stated:.6g} for an upper end, and the exact epsilon is {exact:.6g}")
+    return stated
+
+
+def _opacus_accountants() -> Any:
     try:
-        accountants = importlib.import_module("opacus.accountants")
+        return importlib.import_module("opacus.accountants")
     except ImportError as problem:
         raise MissingError(
             "The PRV accountant comes with Opacus, which is not installed; run: pip install 'canarybank[opacus]'"
         ) from problem
-    accountant = accountants.PRVAccountant()
-    accountant.history = [(mechanism.sigma, mechanism.q, count)]
-    return float(accountant.get_epsilon(mechanism.delta, eps_error=error))
+
+
+def _prv_upper(accountants: Any, mechanism: Mechanism, rounds: int, error: float) -> float:
+    try:
+        if _prv_cells(accountants, mechanism, rounds, error) <= PRV_CELLS:
+            accountant = accountants.PRVAccountant()
+            accountant.history = [(mechanism.sigma, mechanism.q, rounds)]
+            return float(accountant.get_epsilon(mechanism.delta, eps_error=error))
+    except Exception as problem:  # noqa: BLE001, whatever goes wrong in it, the exact figure stands
+        raise _not_stated(f"it ends with {type(problem).__name__}") from None
+    raise _not_stated("its lattice would need too much memory")
+
+
+def _prv_cells(accountants: Any, mechanism: Mechanism, rounds: int, error: float) -> float:
+    """Return the cells of Opacus's lattice: losses up to its Renyi bounds on them, at the mesh of its error."""
+    missed = mechanism.delta / 1000
+    ends = []
+    for count, mass in ((rounds, missed / 4), (1, missed / (8 * rounds))):
+        renyi = accountants.RDPAccountant()
+        renyi.history = [(mechanism.sigma, mechanism.q, count)]
+        ends.append(float(renyi.get_epsilon(mass)))
+    return 2 * (max(ends) + 3) * math.sqrt(rounds * math.log(12 / missed) / 2) / error
+
+
+def _not_stated(why: str) -> InputError:
+    return InputError(f"Opacus's accountant states no epsilon for this mechanism: {why}. Take the exact epsilon.")

@@ -6,6 +6,7 @@ from canarybank.report.evolution import (
     summarise_evolution,
     write_evolution,
 )
+from canarybank.report.gate_files import GateFiles
 from canarybank.report.junit import junit
 from canarybank.report.latex import latex_tables
 from canarybank.report.markdown import gate_markdown, summary_markdown
@@ -18,6 +19,7 @@ from canarybank.report.written import generator_line, written_lines
 
 __all__ = [
     "PAGE",
+    "GateFiles",
     "Tone",
     "Verdict",
     "evolution_headline",

@@ -1,17 +1,16 @@
 """Show an evolution as one page and as tables: what it spent, what its text is worth, what its audit showed."""
 
-import math
 from pathlib import Path
 from typing import Any
 
 from canarybank.experiment.evolution import EvolutionRun
 from canarybank.experiment.evolution_results import EvolutionResults, PrefixRecord
-from canarybank.experiment.gating import as_printed
+from canarybank.experiment.gating import exceeded_ledger
 from canarybank.experiment.manifest import Manifest
 from canarybank.mechanism import delta_text
 from canarybank.mechanism.account import left_text
 from canarybank.report.evolution_figures import epsilon_figure, utility_figure
-from canarybank.report.numbers import confidence, epsilon
+from canarybank.report.numbers import epsilon
 from canarybank.report.page import page_of
 from canarybank.report.rows import write_csv, write_parquet
 from canarybank.report.text import clean, label
@@ -64,32 +63,11 @@ def evolution_headline(results: EvolutionResults) -> str:
     slack = results.rounds[-1].slack if results.rounds else 0.0
     at = delta_text(results.mechanism.delta, slack)
     text = f"{made} of Private Evolution{voters}: epsilon {epsilon(spent)} at {at}"
-    if exceeded := _exceeded(results):
+    if exceeded := exceeded_ledger(results):
         text += f". {exceeded}"
     if results.insecure_seed is not None:
         return f"A simulation, seeded with {results.insecure_seed}: {text} by its ledger, were its noise secret"
     return text
-
-
-def _exceeded(results: EvolutionResults) -> str:
-    """Say which prefix's bound, or certified exact epsilon, exceeds what its ledger states; nothing where none does."""
-    ledger = {each.round: each.epsilon for each in results.rounds}
-    for each in results.audit.prefixes if results.audit is not None else ():
-        stated = ledger.get(each.rounds)
-        if stated is None:
-            continue
-        if each.bound.epsilon > stated:
-            found, level = epsilon(each.bound.epsilon), confidence(each.bound.confidence)
-            return (
-                f"Violation detected: after {each.rounds} rounds the trials show at least {found} with {level} "
-                f"confidence, above the ledger's {epsilon(stated)}"
-            )
-        if as_printed(math.inf if each.exact_interval.lower is None else each.exact_interval.lower) > stated:
-            return (
-                f"The ledger is too small: after {each.rounds} rounds the attack's exact epsilon is at least "
-                f"{epsilon(each.exact_interval.lower)}, above {epsilon(stated)}"
-            )
-    return ""
 
 
 def summarise_evolution(run: EvolutionRun) -> dict[str, Any]:

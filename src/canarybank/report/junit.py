@@ -7,7 +7,7 @@ from canarybank.experiment.power import Power, Shown, shown_epsilon
 from canarybank.report.numbers import epsilon
 from canarybank.report.text import clean
 
-__all__ = ["junit"]
+__all__ = ["junit", "junit_error"]
 
 
 def junit(outcome: GateOutcome) -> str:
@@ -28,6 +28,20 @@ def junit(outcome: GateOutcome) -> str:
     said = f"exact epsilon {shown_epsilon(outcome.attained)}, computed without trials; claimed {outcome.claimed:g}"
     _case(suite, "mechanism", None, said, outcome)
     SubElement(suite, "system-out").text = clean(outcome.statement, 2000)
+    return _document(root)
+
+
+def junit_error(reason: str) -> str:
+    """Return JUnit XML of a gate that compared nothing: one test case with an error that says why."""
+    counts = {"tests": "1", "failures": "0", "errors": "1", "skipped": "0"}
+    root = Element("testsuites", {"name": "canarybank", **counts})
+    suite = SubElement(root, "testsuite", {"name": "canarybank gate", **counts})
+    case = SubElement(suite, "testcase", {"classname": "canarybank.gate", "name": "gate"})
+    SubElement(case, "error", {"type": "refused", "message": clean(reason, 2000)})
+    return _document(root)
+
+
+def _document(root: Element) -> str:
     indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 

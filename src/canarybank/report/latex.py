@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from canarybank.report.figures.canaries import CANARY_COLUMNS, canary_rows
-from canarybank.report.numbers import confidence, epsilon, interval_text
+from canarybank.report.numbers import confidence, epsilon, interval_text, rung_text
 from canarybank.report.text import clean
 
 __all__ = ["latex", "latex_table", "latex_tables"]
@@ -88,7 +88,7 @@ def latex_table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: st
 
 def _attack_row(attack: dict[str, Any]) -> tuple[str, ...]:
     rungs = {rung["name"]: rung for rung in attack["ladder"]}
-    exact = [epsilon(rungs[name]["epsilon"]) for name in ("mechanism", "attack", "rule")]
+    exact = [rung_text(rungs[name]) for name in ("mechanism", "attack", "rule")]
     spread = interval_text(rungs["expected"]["low"], rungs["expected"]["high"])
     pooled = "—" if attack["pooled"] is None else epsilon(attack["pooled"]["epsilon"])
     return (attack["name"], *exact, spread, epsilon(rungs["observed"]["epsilon"]), pooled)

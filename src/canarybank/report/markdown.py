@@ -6,10 +6,10 @@ from typing import Any
 
 from canarybank.experiment.gating import GateOutcome
 from canarybank.experiment.power import shown_epsilon
-from canarybank.report.numbers import confidence, epsilon, interval_text
+from canarybank.report.numbers import confidence, epsilon, interval_text, rung_text
 from canarybank.report.text import clean
 
-__all__ = ["gate_markdown", "markdown_table", "plain", "summary_markdown"]
+__all__ = ["gate_markdown", "markdown_table", "plain", "refused_markdown", "summary_markdown"]
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~$&@:#]|(?<=[wW]{3})\.)")
 """Markdown's own characters, and those that hosts turn into mentions, links, entities or mathematics."""
@@ -78,6 +78,11 @@ def gate_markdown(outcome: GateOutcome) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def refused_markdown(reason: str) -> str:
+    """Return Markdown of a gate that compared nothing, with why."""
+    return f"### Privacy audit gate: refused\n\nNo claim was compared. {plain(reason)}\n"
+
+
 def _title(outcome: GateOutcome) -> str:
     if outcome.ok:
         return "no violation detected at this power"
@@ -100,7 +105,7 @@ def _ladder_row(attack: dict[str, Any]) -> tuple[str, ...]:
     rungs = {rung["name"]: rung for rung in attack["ladder"]}
     expected = rungs["expected"]
     spread = f"{epsilon(expected['epsilon'])} ({interval_text(expected['low'], expected['high'])})"
-    exact = [epsilon(rungs[name]["epsilon"]) for name in ("accounted", "mechanism", "attack", "rule")]
+    exact = [rung_text(rungs[name]) for name in ("accounted", "mechanism", "attack", "rule")]
     return (plain(attack["name"]), *exact, spread, epsilon(rungs["observed"]["epsilon"]))
 
 

@@ -1,23 +1,36 @@
 """Write numbers as people read them, and the intervals that counts give."""
 
 import math
+from typing import Any
 
 from canarybank.audit import Method, clopper_pearson
+from canarybank.experiment.power import shown_epsilon
 from canarybank.experiment.results import CanaryRecord
 from canarybank.mechanism import Mechanism
 
-__all__ = ["confidence", "epsilon", "interval_text", "percent", "rate", "rule_upper"]
+__all__ = ["confidence", "epsilon", "interval_text", "percent", "rate", "reach_text", "rule_upper", "rung_text"]
 
 _LARGE = 0.01
 
 
 def epsilon(value: float | None) -> str:
-    """Return an epsilon to three decimals; None stands for infinity, which JSON cannot hold."""
-    return "∞" if value is None or math.isinf(value) else f"{value:.3f}"
+    """Return an epsilon as ``shown_epsilon`` does; None stands for infinity, which JSON cannot hold."""
+    return "∞" if value is None or math.isinf(value) else shown_epsilon(value)
+
+
+def reach_text(reached: tuple[float | None, bool]) -> str:
+    """Return an exact epsilon, or where the second value says so, that it is at least this."""
+    value, is_least = reached
+    return f"{'at least ' if is_least else ''}{epsilon(value)}"
+
+
+def rung_text(rung: dict[str, Any]) -> str:
+    """Return the epsilon of a rung of a summary."""
+    return reach_text((rung["epsilon"], rung.get("is_least", False)))
 
 
 def interval_text(low: float | None, high: float | None) -> str:
-    """Return an interval of epsilons, or one number where three decimals do not tell its ends apart."""
+    """Return an interval of epsilons, or one number where its ends are shown alike."""
     ends = epsilon(low), epsilon(high)
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 

@@ -88,8 +88,8 @@ def _attack_rows(attacks: list[dict[str, Any]]) -> list[tuple[str | int, ...]]:
             numbers.confidence(attack["headline"]["confidence"]),
             attack["headline"]["branch"],
             "—" if attack["pooled"] is None else numbers.epsilon(attack["pooled"]["epsilon"]),
-            numbers.epsilon(attack["ladder"][3]["epsilon"]),
-            numbers.epsilon(attack["ladder"][2]["epsilon"]),
+            numbers.rung_text(attack["ladder"][3]),
+            numbers.rung_text(attack["ladder"][2]),
             len(attack["canaries"]),
         )
         for attack in attacks

@@ -9,6 +9,7 @@ __all__ = ["EXPLAINED", "WORDS", "coordinate", "piece_rows", "shown_columns", "s
 
 WORDS = ("observed", "exact", "at rule", "expected", "5% to 95%")
 EXPLAINED = ("99.9% sampling", "explained")
+_CLAIMS = {None: "—", "stands": "no violation", "fails": "FAILS"}
 
 
 def piece_rows(piece: Piece) -> list[dict[str, Any]]:
@@ -22,13 +23,22 @@ def piece_rows(piece: Piece) -> list[dict[str, Any]]:
 def shown_columns(piece: Piece) -> tuple[str, ...]:
     """Return the heads of the table for people; where the paper has no number for any cell, it has no column."""
     more = sorted({name for cell in piece.cells for name in cell.more})
-    return (*piece.coordinates, *_paper_head(piece), *WORDS, *_explained_head(piece), *_mechanism_head(piece), *more)
+    return (
+        *piece.coordinates,
+        *_paper_head(piece),
+        *WORDS,
+        *_explained_head(piece),
+        *_mechanism_head(piece),
+        *_claim_head(piece),
+        *more,
+    )
 
 
 def shown_rows(piece: Piece) -> list[tuple[str, ...]]:
     """Return the rows of the table for people."""
     more = sorted({name for cell in piece.cells for name in cell.more})
-    published, explained, varies = (bool(head(piece)) for head in (_paper_head, _explained_head, _mechanism_head))
+    heads = (_paper_head, _explained_head, _mechanism_head, _claim_head)
+    published, explained, varies, claimed = (bool(head(piece)) for head in heads)
     return [
         (
             *map(coordinate, cell.at.values()),
@@ -36,6 +46,7 @@ def shown_rows(piece: Piece) -> list[tuple[str, ...]]:
             *_words(cell),
             *(_explained(cell) if explained else ()),
             *((epsilon(cell.mechanism),) if varies else ()),
+            *((_CLAIMS[cell.claim],) if claimed else ()),
             *(f"{cell.more[name]:.3f}" if name in cell.more else "—" for name in more),
         )
         for cell in piece.cells
@@ -51,6 +62,11 @@ def _mechanism_head(piece: Piece) -> tuple[str, ...]:
     """Return the head of the mechanism's own epsilon, where rows differ in it and no other column has it."""
     stated = any("theory" in cell.more for cell in piece.cells)
     return () if stated or len({cell.mechanism for cell in piece.cells}) == 1 else ("mechanism",)
+
+
+def _claim_head(piece: Piece) -> tuple[str, ...]:
+    """Return the head of whether the run's own claim stands, where that was asked."""
+    return ("claim",) if any(cell.claim is not None for cell in piece.cells) else ()
 
 
 def _explained(cell: Cell) -> tuple[str, str]:
@@ -101,6 +117,7 @@ def _row(cell: Cell, columns: list[tuple[str, str]], more: list[str], plot: dict
         "explained": cell.is_explained,
         "mechanism": cell.mechanism,
         "accounted": cell.accounted,
+        "claim": cell.claim,
         "method": cell.method,
         "confidence": cell.confidence,
         "trials": cell.trials,

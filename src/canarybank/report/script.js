@@ -29,7 +29,7 @@
   }
 
   const number = (text) => {
-    const plain = text.trim().replace(/[,%]/g, "").replace("−", "-");
+    const plain = text.trim().replace(/[,%]/g, "").replace("−", "-").replace("at least ", "");
     if (plain === "∞") return Infinity;
     if (plain === "—" || plain === "") return NaN;
     return Number(plain.split(" to ")[0]);

@@ -6,8 +6,16 @@ All text that came from users, models or files is cleaned here, and nowhere else
 from pathlib import Path
 from typing import Any
 
+from canarybank.experiment.commitment import finite
 from canarybank.experiment.folder import COMMITMENT, RESULTS, Run
-from canarybank.experiment.results import AttackRecord, BoundRecord, CanaryRecord, RungRecord
+from canarybank.experiment.results import (
+    AttackRecord,
+    BoundRecord,
+    CanaryRecord,
+    IntervalRecord,
+    LadderRecord,
+    RungRecord,
+)
 from canarybank.mechanism import Mechanism
 from canarybank.report.numbers import rule_upper
 from canarybank.report.statements import assumptions, limits
@@ -71,9 +79,9 @@ def _attack(attack: AttackRecord, mechanism: Mechanism) -> dict[str, Any]:
         "description": clean(attack.description),
         "headline": _bound(attack.headline),
         "pooled": None if attack.pooled is None else _bound(attack.pooled),
-        "canaries": [_canary(canary, mechanism) for canary in attack.canaries],
+        "canaries": [_canary(canary, mechanism, attack.ladder.mechanism.epsilon) for canary in attack.canaries],
         "shown": attack.headline_canary,
-        "ladder": [_rung(getattr(attack.ladder, name)) for name in type(attack.ladder).model_fields],
+        "ladder": [_rung(attack.ladder, name) for name in type(attack.ladder).model_fields],
         "ledger": _ledger(attack.ledger.total, attack.ledger.entries),
         "notes": [clean(note, 600) for note in attack.notes],
         "evidence": _evidence(attack.evidence),
@@ -84,7 +92,7 @@ def _bound(bound: BoundRecord) -> dict[str, Any]:
     return bound.model_dump() | {"warning": None if bound.warning is None else clean(bound.warning, 600)}
 
 
-def _canary(canary: CanaryRecord, mechanism: Mechanism) -> dict[str, Any]:
+def _canary(canary: CanaryRecord, mechanism: Mechanism, most: float | None) -> dict[str, Any]:
     return {
         "id": label(canary.canary),
         "bank_hash": canary.bank_hash,
@@ -96,15 +104,30 @@ def _canary(canary: CanaryRecord, mechanism: Mechanism) -> dict[str, Any]:
         "counts": canary.counts.model_dump(),
         "bound": _bound(canary.bound),
         "upper": rule_upper(canary, mechanism),
-        "rule": canary.rule.model_dump(),
-        "supremum": canary.supremum.model_dump(),
+        "rule": _interval(canary.rule, most),
+        "supremum": _interval(canary.supremum, most),
         "fpr": canary.absent_rate.model_dump(),
         "tpr": canary.eligible_rate.model_dump(),
     }
 
 
-def _rung(rung: RungRecord) -> dict[str, Any]:
-    return rung.model_dump() | {"source": clean(rung.source, 600)}
+def _rung(ladder: LadderRecord, name: str) -> dict[str, Any]:
+    rung: RungRecord = getattr(ladder, name)
+    shown = rung.model_dump() | {"source": clean(rung.source, 600), "is_least": False}
+    if name not in {"attack", "rule"}:
+        return shown
+    value, is_least = ladder.reached("attack" if name == "attack" else "rule")
+    high = _least(rung.high, ladder.mechanism.epsilon)
+    return shown | {"epsilon": finite(value), "high": high, "is_least": is_least}
+
+
+def _interval(of: IntervalRecord, most: float | None) -> dict[str, Any]:
+    """Return a certified interval of an epsilon that is at most the mechanism's."""
+    return {"lower": of.lower, "upper": _least(of.upper, most)}
+
+
+def _least(*ends: float | None) -> float | None:
+    return min((end for end in ends if end is not None), default=None)
 
 
 def _ledger(total: float, entries: tuple[tuple[str, float], ...]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from canarybank.experiment.gating import GateOutcome, compare, stated_claim
 from canarybank.experiment.power import power_text, shown_epsilon
 from canarybank.experiment.results import AttackRecord, Results
 from canarybank.mechanism import Mechanism
-from canarybank.report.numbers import confidence, epsilon, percent
+from canarybank.report.numbers import confidence, epsilon, percent, reach_text
 
 __all__ = ["Tone", "Verdict", "reach", "strongest", "verdict"]
 
@@ -54,9 +54,8 @@ def strongest(results: Results) -> int:
 
 
 def reach(attack: AttackRecord) -> float:
-    """Return the exact epsilon of an attack, computed over all thresholds."""
-    value = attack.ladder.attack.epsilon
-    return float("inf") if value is None else value
+    """Return the exact epsilon of an attack, computed over all thresholds; or what it is known to be at least."""
+    return attack.ladder.reached("attack")[0]
 
 
 def _tone(outcome: GateOutcome) -> Tone:
@@ -100,13 +99,14 @@ def _reach_sentence(results: Results) -> str:
     found, known = reach(attack), ATTACKS.get(attack.attack)
     server = "that only shapes the bank" if known is None or known.active else "that changes nothing in the bank"
     exactly = "Computed exactly, without trials, the strongest attack"
-    reached = f"{exactly} ({attack.attack}) reaches epsilon {epsilon(found)}"
+    reached = f"{exactly} ({attack.attack}) reaches epsilon {reach_text(attack.ladder.reached('attack'))}"
     if math.isinf(results.epsilon):
         return f"{reached} on these users; the mechanism has no finite epsilon at delta 0.{_people(attack, results)}"
+    least = "at least " if attack.ladder.reached("attack")[1] else ""
     share = found / results.epsilon if results.epsilon else 0.0  # a tiny q leaves no budget to spend
     return (
-        f"{reached} of {epsilon(results.epsilon)} on these users: {percent(share)} of the budget can be spent by a "
-        f"server {server}.{_people(attack, results)}"
+        f"{reached} of {epsilon(results.epsilon)} on these users: {least}{percent(share)} of the budget can be spent "
+        f"by a server {server}.{_people(attack, results)}"
     )
 
 
@@ -118,7 +118,7 @@ def _people(best: AttackRecord, results: Results) -> str:
     attack = max(real, key=reach)
     return (
         f" That attack is on nonces; on real users as canaries the strongest ({attack.attack}) reaches "
-        f"{epsilon(reach(attack))}."
+        f"{reach_text(attack.ladder.reached('attack'))}."
     )
 
 

@@ -2,6 +2,7 @@ import math
 from copy import deepcopy
 
 from canarybank.report.figures.canaries import CANARY_COLUMNS, canary_figure, canary_rows
+from canarybank.report.numbers import epsilon
 
 
 def test_a_row_for_each_canary_of_each_attack(summary):
@@ -13,7 +14,7 @@ def test_rows_show_what_was_counted(attack):
     row = dict(zip(CANARY_COLUMNS, canary_rows(attack)[0], strict=True))
     canary = attack["canaries"][0]
     assert row["canary"] == canary["id"]
-    assert row["bound"] == f"{canary['bound']['epsilon']:.3f}"
+    assert row["bound"] == epsilon(canary["bound"]["epsilon"])
     assert row["true positives"] == f"{canary['counts']['tp']:,}"
 
 

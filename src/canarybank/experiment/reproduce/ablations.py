@@ -59,6 +59,7 @@ def sweep_piece(name: str, points: Sequence[Point], place: str) -> Piece:
     """Return a finished sweep as a piece: a cell for each attack at each point; its runs stand at ``place``."""
     keys = tuple(points[0].at)
     found = [(point, point.require_run().results) for point in points]
+    failing = failing_claims({point.place: point.require_run() for point in points})
     return Piece(
         name=name,
         title=f"Sweep over {' and '.join(keys)}",
@@ -66,13 +67,15 @@ def sweep_piece(name: str, points: Sequence[Point], place: str) -> Piece:
         shape="curves",
         coordinates=(*keys, "attack"),
         cells=tuple(
-            cell(record, results, {**point.at, "attack": record.attack})
+            cell(record, results, {**point.at, "attack": record.attack}).model_copy(
+                update={"claim": "fails" if point.place in failing else "stands"}
+            )
             for point, results in found
             for record in results.attacks
         ),
         setup=setup_facts(*((results, point.resolved) for point, results in found)) | {"swept": ", ".join(keys)},
         notes=(
-            *failing_claims({point.place: point.require_run() for point in points}),
+            *failing.values(),
             *dict.fromkeys(note for _, results in found for note in results.notes),
         ),
         runs=tuple(f"{place}/{point.place}" for point in points),

@@ -40,6 +40,10 @@ class Cell(Record):
     explained: Span | None = Field(default=None, description="Where the bound falls by sampling alone, at 99.9%.")
     mechanism: Epsilon = Field(description="The exact epsilon of the mechanism; null where it is infinite.")
     accounted: float | None = Field(default=None, description="What the paper's accountant claims, where it applies.")
+    claim: Literal["stands", "fails"] | None = Field(
+        default=None,
+        description="Whether the run's own claim is below what is computed or measured; null where unasked.",
+    )
     method: str = Field(description="How counts became the bound.")
     confidence: float = Field(description="The confidence of the bound.")
     trials: int = Field(description="The trials of each hypothesis of each canary.")
@@ -100,8 +104,8 @@ def cell(
         at=dict(at),
         paper=paper,
         observed=record.headline.epsilon,
-        exact=ladder.attack.epsilon,
-        rule=ladder.rule.epsilon,
+        exact=ladder.reached("attack")[0],
+        rule=ladder.reached("rule")[0],
         expected=ladder.expected.epsilon,
         likely=Span(low=ladder.expected.low, high=ladder.expected.high),
         explained=None if explained is None else Span(low=explained.lower, high=explained.upper),

@@ -1,6 +1,5 @@
 """Make the paper's tables: eight attacks on one arm or both, and three attacks by encoder."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from canarybank.experiment.config import Config
 from canarybank.experiment.folder import Run
 from canarybank.experiment.gating import failing_claims
 from canarybank.experiment.origins import Resolved
+from canarybank.experiment.power import shown_epsilon
 from canarybank.experiment.reproduce.piece import Cell, Piece, cell
 from canarybank.experiment.reproduce.published import PaperValue, encoder_values, table_values
 from canarybank.experiment.reproduce.recipe import PAPER, Order, arm_a, arm_b, dataset_of, setup_notes
@@ -100,7 +100,7 @@ def _parts(results: Results, config: Config) -> dict[str, tuple[str, ...]]:
             f"sigma {mechanism.sigma:g}",
             f"q {mechanism.q:g}",
             f"delta {mechanism.delta:g}",
-            "exact epsilon " + (f"{results.epsilon:.4f}" if results.epsilon < math.inf else "infinite"),
+            f"exact epsilon {shown_epsilon(results.epsilon, 4)}",
         ),
         "trials": (
             f"{audit.trials:,} of each hypothesis of each canary",
@@ -235,7 +235,7 @@ def notes_of(*played: Played, trials: int = PAPER["audit.trials"], by_encoder: b
     stated = [
         setup_notes(each.results.setup, each.resolved.config, trials=trials, by_encoder=by_encoder) for each in played
     ]
-    notes = [*failing_claims({each.place: each.run for each in played})]
+    notes = [*failing_claims({each.place: each.run for each in played}).values()]
     notes += [note for each in stated for note in each]
     notes += [note for each in played for note in each.results.notes]
     return tuple(dict.fromkeys(notes))

@@ -4,7 +4,7 @@ import math
 from itertools import pairwise
 from typing import Any
 
-from canarybank.report.numbers import epsilon, interval_text
+from canarybank.report.numbers import epsilon, interval_text, rung_text
 from canarybank.report.svg import Canvas, Figure, Frame, linear, text_width
 
 __all__ = ["CAUSES", "ladder_figure", "top_of"]
@@ -45,7 +45,7 @@ def ladder_figure(attack: dict[str, Any], *, claimed: bool) -> Figure:
         middle = _TOP + _ROW * (index + 0.5)
         _rung(canvas, x, rung, rungs[index - 1] if index else None, middle)
         if rung["epsilon"] is not None:
-            canvas.text((right + 16, middle - 3), epsilon(rung["epsilon"]), "value")
+            canvas.text((right + 16, middle - 3), rung_text(rung), "value")
             canvas.text((right + 16, middle + 14), step, "rung-note")
     return Figure(
         key="ladder",
@@ -106,7 +106,7 @@ def _row(rung: dict[str, Any], above: dict[str, Any] | None) -> tuple[str | floa
     step = "—"
     if above is not None and above["epsilon"] is not None and rung["epsilon"] is not None:
         step = f"{rung['epsilon'] - above['epsilon']:+.3f}"
-    return (rung["name"], epsilon(rung["epsilon"]), epsilon(rung["low"]), epsilon(rung["high"]), step, rung["source"])
+    return (rung["name"], rung_text(rung), epsilon(rung["low"]), epsilon(rung["high"]), step, rung["source"])
 
 
 def _alternative(attack: dict[str, Any]) -> str:
@@ -125,4 +125,4 @@ def _alternative(attack: dict[str, Any]) -> str:
 def _known(rung: dict[str, Any]) -> str:
     if rung["name"] == "expected":
         return f"{epsilon(rung['epsilon'])} ({interval_text(rung['low'], rung['high'])})"
-    return epsilon(rung["epsilon"])
+    return rung_text(rung)

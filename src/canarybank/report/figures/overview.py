@@ -6,7 +6,7 @@ from typing import Any
 
 from canarybank.report.figures.canaries import NAME_GAP, names_width
 from canarybank.report.figures.ladder import top_of
-from canarybank.report.numbers import epsilon
+from canarybank.report.numbers import epsilon, rung_text
 from canarybank.report.svg import Canvas, Figure, Frame, linear, shortened
 
 __all__ = ["overview_figure"]
@@ -85,7 +85,7 @@ def _legend(canvas: Canvas, left: float, *, claim: bool) -> None:
 
 def _row(attack: dict[str, Any]) -> tuple[str | float | int, ...]:
     rungs = {rung["name"]: rung for rung in attack["ladder"]}
-    exact = [epsilon(rungs[name]["epsilon"]) for name in ("attack", "rule", "expected")]
+    exact = [rung_text(rungs[name]) for name in ("attack", "rule", "expected")]
     ends = [epsilon(rungs["expected"][end]) for end in ("low", "high")]
     pooled = "—" if attack["pooled"] is None else epsilon(attack["pooled"]["epsilon"])
     return (attack["name"], *exact, *ends, epsilon(attack["headline"]["epsilon"]), pooled)
