@@ -1,7 +1,8 @@
 """Fuzz the command line: seeded mutations of every input, run in this process, all held to one invariant.
 
-Whatever the input is, a command ends (within the time limit of its test) with a documented exit code, says what is wrong in a sentence
-without control characters, and shows no traceback. A failure names its seed, and the input stays in pytest's folder.
+Whatever the input is, a command ends within its test's time limit and with a documented exit code, says what is wrong
+in a sentence without control characters, and shows no traceback. A failure names its seed, and the input stays in
+pytest's folder.
 """
 
 import contextlib
