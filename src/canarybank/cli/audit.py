@@ -42,7 +42,8 @@ def command(
     """Run an audit: users, vectors, bank, attacks, commitment, trials, report.
 
     The commitment is on disk, and its hash is printed, before the first evaluation trial. A run that was interrupted
-    goes on when the same command is given again; other settings in the same folder are refused.
+    goes on when the same command is given again; other settings in the same folder are refused. The exit code is 0 once
+    the run is finished, whatever it showed; in CI use the one of `canarybank gate`.
     """
     from canarybank.cli.runner import audit_into
 

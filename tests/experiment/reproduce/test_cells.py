@@ -68,8 +68,8 @@ def record():
         ladder=LadderRecord(
             accounted=rung(1.91, 1.92, 1.93),
             mechanism=rung(1.81, 1.82, 1.83),
-            attack=rung(1.71, 1.72, 1.73),
-            rule=rung(1.61, 1.62, 1.63),
+            attack=rung(1.71, 1.7098, 1.7102),
+            rule=rung(1.61, 1.6098, 1.6102),
             expected=rung(1.51, 1.41, 1.55),
             observed=rung(1.31, 1.32, 1.33),
         ),
