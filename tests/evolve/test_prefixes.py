@@ -135,7 +135,7 @@ def test_without_opacus_its_figure_is_left_out(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_where_opacus_states_nothing_its_figure_is_left_out() -> None:
-    little = Mechanism(sigma=0.02, q=0.5)
+    little = Mechanism(sigma=0.25, q=0.5)
     law = RoundLaw.perfect(little)
     rule = freeze_prefixes([law], little, FEW)[0]
     assert judge_prefix(rule, SummedLaw([law]), Counts(1, 1, 10, 10), little, FEW).accounted is None
