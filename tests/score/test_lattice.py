@@ -81,3 +81,12 @@ def test_a_lattice_shares_equal_rounds_and_widens_where_it_would_get_too_long() 
     assert len(lattice.each(calls.append)) == 2
     assert len(calls) == 1
     assert Lattice.over([law], 1e-9).step > 1e-7
+
+
+def test_a_floor_that_is_reached_exactly_is_an_llr_of_minus_infinity():
+    law = RoundLaw.perfect(Mechanism(sigma=0.02, q=0.5))
+    cells = Cells.over(law, -5000.0, 5000.0, 1.0)
+    assert cells.first == 0.0
+    assert cells.llr(0) == -np.inf
+    bounds = cells.survival(lambda _, ends: Bounds(np.where(ends == -np.inf, 1.0, 0.5), np.ones(len(ends))))
+    assert bounds.lower[0] == bounds.upper[0] == 1.0

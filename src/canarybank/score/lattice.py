@@ -49,16 +49,17 @@ class Cells:
     def llr(self, places: ArrayLike) -> NDArray[np.float64]:
         """Return the llr at places counted in cells from the base."""
         above = self.first + self.step * np.asarray(places, dtype=np.float64)
-        return above if self.law.q == 1.0 else above + np.log(-np.expm1(-above)) - logit(self.law.q)
+        return above if self.law.q == 1.0 else above - _curve(above) - logit(self.law.q)
 
     def survival(self, of: Survival) -> Bounds:
         """Return ends of P(mixture score > cell end) at the ends of all cells, from a law's tails."""
         ends = self.llr(np.arange(self.count + 1))
         bounds = of(self.law, ends)
         above = np.abs(self.first) + self.step * np.arange(self.count + 1)
-        curve, odds = (0.0, 0.0) if self.law.q == 1.0 else (-np.log(-np.expm1(-above)), abs(float(logit(self.law.q))))
-        # The ends are rounded; a density is nowhere above that of the noise alone, 0.4 / noise.
-        pad = 0.4 / self.law.noise * 8.0 * EPS * (1.0 + above + curve + odds)
+        curve, odds = (0.0, 0.0) if self.law.q == 1.0 else (_curve(above), abs(float(logit(self.law.q))))
+        # The ends are rounded; a density is nowhere above that of the noise alone, 0.4 / noise. The floor itself, at an
+        # llr of minus infinity, is not rounded.
+        pad = np.where(np.isfinite(ends), 0.4 / self.law.noise * 8.0 * EPS * (1.0 + above + curve + odds), 0.0)
         return Bounds(np.maximum(bounds.lower - pad, 0.0), np.minimum(bounds.upper + pad, 1.0))
 
     def areas(self, of: Survival) -> NDArray[np.float64]:
@@ -66,6 +67,12 @@ class Cells:
         places = np.arange(self.count)[:, None] + 0.5 * (NODES + 1.0)
         bounds = of(self.law, self.llr(places))
         return np.asarray(0.5 * self.step * (0.5 * (bounds.lower + bounds.upper) @ GAUSS))
+
+
+def _curve(above: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return -log(1 - exp(-above)): how far a mixture score above its floor lies from the llr; endless at the floor."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(-np.log(-np.expm1(-above)))
 
 
 @dataclass(frozen=True, eq=False)
