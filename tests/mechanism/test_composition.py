@@ -146,6 +146,7 @@ def test_several_rounds_are_an_integral_over_a_line(sigma: float, q: float, delt
 @pytest.mark.parametrize(
     ("sigma", "q", "delta", "rounds"), [(1.0, 1e-3, 1e-7, 10), (4.0, 1e-4, 1e-7, 30), (1.0, 1e-6, 1e-9, 5)]
 )
+@pytest.mark.slow
 def test_rare_sampling_lies_between_losses_rounded_down_and_up(
     sigma: float, q: float, delta: float, rounds: int
 ) -> None:

@@ -97,22 +97,6 @@ def test_how_many_texts_were_encoded_is_found(found):
     assert any("On standard error" in each for each in findings)
 
 
-def test_q_from_the_number_of_users_is_found(found):
-    read, plan, count = admitted.admit_voters, evolution_scene.plan_of, {}
-
-    def counting(*given):
-        users = read(*given)
-        count["now"] = len(users)
-        return users
-
-    def planned(config, mechanism):
-        return plan(config, replace(mechanism, q=2 / count["now"]))
-
-    with patch(f"{SCENE}plan_of", planned):
-        findings = found(patch(f"{SCENE}admit_voters", counting), [("new", "the cat", "a")])
-    assert any("The plan depends on users" in each for each in findings)
-
-
 @pytest.mark.parametrize("line", [b'new,"the cat,a', b"new,the cat,a,b,c"])
 def test_rows_that_change_how_others_are_read_are_found(line, found):
     read = admitted.users_source

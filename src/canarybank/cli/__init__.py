@@ -8,9 +8,15 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name, by default those of this process, and return its exit code."""
+    # The part of ``signal`` in C is there already; importing ``signal`` takes long enough to be interrupted.
+    import _signal
+
+    waiting = {_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP}
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, waiting)
     from canarybank.cli.interrupts import leave_at_once, restore
 
     leave_at_once()
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
     try:
         from canarybank.cli.program import run
 
