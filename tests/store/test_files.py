@@ -175,3 +175,8 @@ def test_a_warning_that_was_muted_was_not_told(caplog, tmp_path):
     go_on_without(tmp_path)
     go_on_without(tmp_path)
     assert len(caplog.records) == 1
+
+
+def test_text_that_utf_8_cannot_hold_is_written_escaped(tmp_path):
+    write_atomic(tmp_path / "page.html", "a \ud800 b")
+    assert (tmp_path / "page.html").read_text() == "a \\ud800 b"

@@ -9,7 +9,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name, by default those of this process, and return its exit code."""
     # The part of ``signal`` in C is there already; importing ``signal`` takes long enough to be interrupted.
-    import _signal
+    import _signal  # type: ignore[import-not-found]
 
     waiting = {_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP}
     before = _signal.pthread_sigmask(_signal.SIG_BLOCK, waiting)

@@ -121,11 +121,11 @@ def _other_kind(path: Path | str) -> str | None:
 def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True, mode: int | None = PRIVATE) -> None:
     """Write a file whole or not at all, making its folder where there is none.
 
-    Text is written as UTF-8. A durable write survives a loss of power once this returns; without it the
-    file is still whole or absent after a kill, which is all that a checksummed cache needs.
+    Text is written as UTF-8, a lone surrogate as its escape. A durable write survives a loss of power once this
+    returns; without it the file is still whole or absent after a kill, which is all that a checksummed cache needs.
     """
     with atomic_writer(path, durable=durable, mode=mode) as file:
-        file.write(data.encode() if isinstance(data, str) else data)
+        file.write(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
 
 
 @contextlib.contextmanager
