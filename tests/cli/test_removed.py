@@ -39,7 +39,7 @@ def until(holds):
 
 def test_a_folder_removed_while_its_audit_goes_on_ends_it_and_the_same_command_starts_anew(cli, own, running):
     process, folder = running
-    shutil.rmtree(folder)
+    shutil.rmtree(folder.rename(folder.parent.with_name("removed")))  # at once: the audit writes into it all the while
     error = process.communicate(timeout=LIMIT)[1]
     assert process.returncode == 4
     assert "was removed while its run went on" in error
