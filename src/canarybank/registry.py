@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from canarybank.errors import ConfigError, MissingError
 
-__all__ = ["ATTACKS", "ENGINES", "METHODS", "Plugin", "Registry"]
+__all__ = ["ATTACKS", "ENGINES", "METHODS", "SYSTEMS", "Plugin", "Registry"]
 
 Entry = TypeVar("Entry")
 
@@ -164,4 +164,7 @@ ENGINES: Registry[Any] = Registry(
     "engine",
     "canarybank.engines",
     _table("canarybank.engine.local", {"threads": "Threads", "processes": "Processes", "serial": "Serial"}),
+)
+SYSTEMS: Registry[Any] = Registry(
+    "system", "canarybank.systems", _table("canarybank.audit.system", {"mechanism": "BankSystem"})
 )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from canarybank.audit.foreign import audit_system
+from canarybank.audit import audit_system
 from canarybank.audit.settings import Settings
 from canarybank.audit.system import BankSystem, CallableSystem
 from canarybank.errors import CanarybankError

@@ -5,7 +5,7 @@ import pytest
 from canarybank.errors import ColumnError, ConfigError, DataError
 from canarybank.experiment.admitted import admission, admit_users, users_key, users_source
 from canarybank.experiment.config import CohortsConfig, UsersConfig
-from canarybank.experiment.stage_cache import StageCache
+from canarybank.store.stage_cache import StageCache
 from canarybank.users import Admission, admit
 
 COHORTS = CohortsConfig(canaries=2)

@@ -7,7 +7,7 @@ import pytest
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.errors import ConfigError
 from canarybank.experiment.caches import CACHES, caches_usage, parse_size, prune_caches
-from canarybank.experiment.stage_cache import StageCache
+from canarybank.store.stage_cache import StageCache
 from canarybank.generate import Response, ResponseCache
 from canarybank.store import cache_root, write_atomic
 from canarybank.store.files import atomic_writer

@@ -5,7 +5,7 @@ import pytest
 from canarybank.errors import CanarybankError, ConfigError, DataError
 from canarybank.experiment.candidates import bank_labels, bank_prompt, gather_candidates, read_texts
 from canarybank.experiment.config import BankConfig, UsersConfig
-from canarybank.experiment.stage_cache import StageCache
+from canarybank.store.stage_cache import StageCache
 from canarybank.generate import CandidateBank, ScriptedGenerator
 
 FILES = ("a.parquet", "b.parquet", "c.txt")

@@ -10,7 +10,7 @@ from canarybank.engine import Serial
 from canarybank.experiment.config import CohortsConfig
 from canarybank.experiment.designs import Studio, prepare_cached
 from canarybank.experiment.roles import draw_roles
-from canarybank.experiment.stage_cache import StageCache
+from canarybank.store.stage_cache import StageCache
 from canarybank.mechanism import Bank, Mechanism, RouteTable
 from canarybank.users import Users
 

@@ -6,7 +6,7 @@ from canarybank.encode import HashingEncoder
 from canarybank.errors import ConfigError, InputError, MissingError
 from canarybank.experiment.config import AttackConfig
 from canarybank.experiment.pools import Pools, cosines
-from canarybank.experiment.stage_cache import StageCache, stage_key
+from canarybank.store.stage_cache import StageCache, stage_key
 from canarybank.generate import CachedGenerator, OpenAIGenerator, ResponseCache, ScriptedGenerator, load_prompt
 
 ENCODER = HashingEncoder()

@@ -17,7 +17,7 @@ from canarybank.experiment.admitted import admit_users
 from canarybank.experiment.candidates import read_texts
 from canarybank.experiment.roles import chosen_attacks, draw_roles
 from canarybank.experiment.running import mechanism_of
-from canarybank.experiment.stage_cache import StageCache
+from canarybank.store.stage_cache import StageCache
 from canarybank.generate import ScriptedGenerator
 from canarybank.mechanism import Bank
 from canarybank.report import write_report

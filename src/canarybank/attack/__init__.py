@@ -8,7 +8,7 @@ from canarybank.attack.design import Design, design
 from canarybank.attack.greedy import select_probes
 from canarybank.attack.nonce import NONCE_ALPHABET, NONCE_LENGTH, Encode, nonce_canary, nonce_pool, nonces
 from canarybank.attack.objective import Objective
-from canarybank.attack.pool import Pool, PoolSource
+from canarybank.attack.pool import Pool, PoolFacts, PoolSource, Similarity
 from canarybank.attack.simulated import simulated_nonces, simulated_paraphrases
 
 __all__ = [
@@ -22,9 +22,11 @@ __all__ = [
     "Encode",
     "Objective",
     "Pool",
+    "PoolFacts",
     "PoolKind",
     "PoolSource",
     "Selection",
+    "Similarity",
     "canary_contribution",
     "design",
     "nonce_canary",

@@ -69,6 +69,7 @@ def design(
     eligible: int,
     pool: Pool | PoolSource | None = None,
     pool_size: int = POOL_SIZE,
+    probes: int | None = None,
     table: RouteTable | None = None,
     seed: int,
 ) -> Design:
@@ -83,6 +84,7 @@ def design(
         eligible: How many users other than the canary are eligible; the background is scaled to them.
         pool: The candidate probes, or a source that makes ``pool_size`` of them; paraphrase and nonce attacks need it.
         pool_size: How many candidates to ask a source for.
+        probes: How many of the reserved positions are this attack's, the first ones; left out, all.
         table: The canary's records, routed over the base of that bank; they are searched where it is not given.
         seed: The root of what is random: the pool of a source, and the selections that draw.
     """
@@ -92,7 +94,8 @@ def design(
     candidates = _pool(attack, canary, pool, pool_size, seed) if attack.active else None
     frozen, selected = bank, list[int]()
     if candidates is not None:
-        selected = _select(attack, canary, bank, own, routed, mechanism, eligible, candidates, seed)
+        places = bank.reserved[:probes]
+        selected = _select(attack, canary, bank, places, own, routed, mechanism, eligible, candidates, seed)
         frozen = _planted(bank, candidates, selected)
     votes = canary_contribution(own, frozen, mechanism)
     inspected = np.array(bank.reserved[: len(selected)], dtype=np.int64) if attack.active else np.flatnonzero(votes)
@@ -135,6 +138,7 @@ def _select(
     attack: Attack,
     canary: Canary,
     bank: Bank,
+    places: tuple[int, ...],
     table: RouteTable,
     routed: Routed[Auxiliary],
     mechanism: Mechanism,
@@ -142,8 +146,8 @@ def _select(
     pool: Pool,
     seed: int,
 ) -> list[int]:
-    """Return the pool indices that go to the reserved positions, first to first."""
-    count = len(bank.reserved)
+    """Return the pool indices that go to the attack's places, first to first."""
+    count = len(places)
     if not count:
         raise InputError(
             f"The attack {attack.name!r} plants probes, but the bank reserves no positions; call reserve()."
@@ -162,7 +166,7 @@ def _select(
         table.distances[:, : mechanism.k],
         table.positions[:, : mechanism.k],
         pool.vectors,
-        bank.reserved,
+        places,
         objective=objective,
         covariance=covariance,
     )

@@ -3,45 +3,80 @@
 from canarybank.audit.bounds import Bound, Branch, Method, epsilon_lower, pooled, stratified
 from canarybank.audit.ceiling import Ceiling, ceiling, perfect_rates, trials_needed, trials_needed_for
 from canarybank.audit.claims import attack_bound, canary_bound, headline, pooled_bound
+from canarybank.audit.evidence import evidence
 from canarybank.audit.exact import Supremum, at_most, epsilon_at, supremum
+from canarybank.audit.follow import follow, transcript_scores
 from canarybank.audit.forecast import ExpectedBound, expected_bound
-from canarybank.audit.foreign import SystemResult, audit_system
-from canarybank.audit.ladder import Ladder, Rung
 from canarybank.audit.ledger import AlphaLedger
+from canarybank.audit.pipeline import (
+    NOWHERE,
+    Auditor,
+    Case,
+    Claims,
+    Memo,
+    MemoryTally,
+    Place,
+    Routes,
+    Systems,
+    Tally,
+    claim_names,
+    route_cohorts,
+)
 from canarybank.audit.rates import clopper_pearson
-from canarybank.audit.result import AuditResult, CanaryResult
-from canarybank.audit.run import audit
+from canarybank.audit.result import AttackResult, AuditResult, CanaryResult, Ladder, Rung
+from canarybank.audit.run import SystemResult, audit, audit_system
 from canarybank.audit.settings import Settings, TrialEngine
-from canarybank.audit.stages import Frozen, Prepared, evaluation_law, evaluation_trials, freeze, judge, prepare
-from canarybank.audit.summary import summarise
-from canarybank.audit.system import BankSystem, CallableSystem, System
+from canarybank.audit.system import BankSystem, CallableSystem, System, SystemFactory
 from canarybank.audit.target import Target, best_threshold
 from canarybank.audit.threshold import Threshold, ThresholdMode, analytic, calibrated
-from canarybank.audit.trials import Counts, Literal, Projected, Shard, Trials, count, count_shard, draw, plan
+from canarybank.audit.trials import (
+    Counts,
+    Literal,
+    Projected,
+    Shard,
+    Summed,
+    Trials,
+    count,
+    count_prefixes,
+    count_shard,
+    draw,
+    plan,
+)
 
 __all__ = [
+    "NOWHERE",
     "AlphaLedger",
+    "AttackResult",
     "AuditResult",
+    "Auditor",
     "BankSystem",
     "Bound",
     "Branch",
     "CallableSystem",
     "CanaryResult",
+    "Case",
     "Ceiling",
+    "Claims",
     "Counts",
     "ExpectedBound",
-    "Frozen",
     "Ladder",
     "Literal",
+    "Memo",
+    "MemoryTally",
     "Method",
-    "Prepared",
+    "Place",
     "Projected",
+    "Routes",
     "Rung",
     "Settings",
     "Shard",
+    "Summed",
     "Supremum",
     "System",
+    "SystemFactory",
     "SystemResult",
+    "Systems",
+    "Tally",
     "Target",
     "Threshold",
     "ThresholdMode",
@@ -56,26 +91,26 @@ __all__ = [
     "calibrated",
     "canary_bound",
     "ceiling",
+    "claim_names",
     "clopper_pearson",
     "count",
+    "count_prefixes",
     "count_shard",
     "draw",
     "epsilon_at",
     "epsilon_lower",
-    "evaluation_law",
-    "evaluation_trials",
+    "evidence",
     "expected_bound",
-    "freeze",
+    "follow",
     "headline",
-    "judge",
     "perfect_rates",
     "plan",
     "pooled",
     "pooled_bound",
-    "prepare",
+    "route_cohorts",
     "stratified",
-    "summarise",
     "supremum",
+    "transcript_scores",
     "trials_needed",
     "trials_needed_for",
 ]

@@ -48,6 +48,16 @@ class Method(StrEnum):
         """Say what the bound stands on."""
         return _ASSUMPTIONS[self]
 
+    @property
+    def pools(self) -> bool:
+        """Say whether all canaries are one bound at all of alpha."""
+        return self is Method.POOLED
+
+    @property
+    def included(self) -> bool:
+        """Say whether the trials that are counted are those of a canary that surely takes part."""
+        return self is Method.STRATIFIED
+
     @classmethod
     def named(cls, name: str) -> Self:
         """Return the method of that name, or say which there are."""

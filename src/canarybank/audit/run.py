@@ -1,4 +1,4 @@
-"""Audit one attack in memory: users' vectors in, a result out."""
+"""Audit in memory: users' vectors, or any system, in; a result out."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,26 +16,26 @@ from canarybank.attack import (
     Pool,
     PoolKind,
     PoolSource,
-    design,
+    Selection,
     nonce_canary,
     nonce_pool,
     simulated_nonces,
     simulated_paraphrases,
 )
-from canarybank.audit.bounds import Method
-from canarybank.audit.result import AuditResult, CanaryResult
+from canarybank.audit.bounds import Bound, Method
+from canarybank.audit.pipeline import Auditor, Case, MemoryTally, Tally, route_cohorts
+from canarybank.audit.result import AttackResult, AuditResult
 from canarybank.audit.settings import Settings, TrialEngine, one_of
-from canarybank.audit.stages import Prepared, evaluation_law, evaluation_trials, freeze, judge, prepare
-from canarybank.audit.summary import summarise
+from canarybank.audit.system import BankSystem, System, SystemFactory
 from canarybank.audit.threshold import ThresholdMode
-from canarybank.audit.trials import count
-from canarybank.engine import Engine
+from canarybank.engine import Engine, Serial, Threads
 from canarybank.errors import CohortError, InputError
 from canarybank.mechanism import Bank, Mechanism
 from canarybank.progress import SILENT, Progress
+from canarybank.score import LinearScore
 from canarybank.users import Cohorts, CohortSizes, Users, draw_cohorts
 
-__all__ = ["audit"]
+__all__ = ["SystemResult", "audit", "audit_system"]
 
 Source = Pool | PoolSource
 
@@ -44,7 +44,7 @@ def audit(
     users: Users | Cohorts | Mapping[str, ArrayLike] | Sequence[ArrayLike],
     bank: Bank | ArrayLike,
     mechanism: Mechanism,
-    attack: Attack | str,
+    attack: Attack | str | Sequence[Attack | str],
     *,
     trials: int = 1_000_000,
     seed: int = 0,
@@ -59,33 +59,49 @@ def audit(
     encode: Encode | None = None,
     sizes: CohortSizes | None = None,
     accounted: float | None = None,
+    system: SystemFactory = BankSystem,
     engine: Engine | None = None,
     progress: Progress = SILENT,
 ) -> AuditResult:
-    """Audit one attack on users' vectors and return what it showed.
+    """Audit one attack, or several, on users' vectors and return what they showed.
+
+    Each attack is a claim of its own at level alpha, as if it were audited alone.
 
     Args:
         users: Users with vectors, arrays of record vectors (one a user), or ready-made disjoint cohorts.
         bank: The bank, or the vectors of its entries. Positions for probes are reserved by seed where none are.
         mechanism: The parameters of the release.
-        attack: One of ``ATTACKS``, or its name, or a recipe of your own.
+        attack: One of ``ATTACKS``, or its name, or a recipe of your own; or several of them.
         trials: How many trials of each hypothesis each canary gets.
         seed: The root of all randomness: cohorts, positions, selections, trials.
-        alpha: The level of the headline claim.
+        alpha: The level of each attack's headline claim.
         method: How counts become a bound; declared here, before any trial.
         threshold: How the threshold is frozen on the calibration cohort.
         trial_engine: Whether trials are played literally or on projected users; the law is the same.
-        canaries: How many canaries the attack gets; by default as many as ``sizes`` or the cohorts say, else 5.
+        canaries: How many canaries each attack gets; by default as many as ``sizes`` or the cohorts say, else 5.
         probes: How many bank positions are reserved for probes.
-        pool: The candidate probes or their source, where the attack selects from paraphrases or nonces.
+        pool: The candidate probes or their source, where an attack selects from paraphrases or nonces.
         pool_size: How many candidates to ask a source for.
         encode: The encoder of nonces. Without it they are simulated as vectors, and the result says so.
         sizes: The cohorts' sizes; by default the paper's, or as large as the users at hand allow.
         accounted: The epsilon that the operator's accountant claims; by default the mechanism's own.
+        system: What releases, made from contributions, the canary's, and the mechanism; by default our own mechanism.
         engine: Where trials run; by default on a thread for each core.
         progress: Where progress is shown; by default nowhere.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> people = [rng.normal(size=(6, 8)) for _ in range(40)]
+        >>> found = audit(people, rng.normal(size=(60, 8)), Mechanism(), ["ordinary", "exact"], trials=1_000,
+        ...               canaries=1, probes=6)
+        >>> found.names
+        ('ordinary', 'exact')
     """
-    recipe = _attack(attack)
+    listed = [attack] if isinstance(attack, Attack | str) else list(attack)
+    recipes = [_attack(each) for each in listed]
+    if len({recipe.name for recipe in recipes}) != len(recipes) or not recipes:
+        raise InputError(f"Name at least one attack, and each once, not {[recipe.name for recipe in recipes]}.")
     settings = Settings(
         trials=trials,
         alpha=alpha,
@@ -95,67 +111,86 @@ def audit(
         seed=seed,
     )
     _check_accounted(accounted)
-    reserved = _reserved(bank, probes if recipe.active else 0, seed)
     number = canaries if canaries is not None else (sizes or CohortSizes()).canaries
-    cohorts = _cohorts(users, sizes, number, recipe, seed)
-    prepared = prepare(cohorts, reserved, mechanism)
-    source, encoder, notes = _sources(recipe, pool, encode, reserved, seed)
-    chosen = _canaries(recipe, cohorts, canaries, number, encoder, seed)
-    results = [
-        _one(recipe, canary, index, len(chosen), prepared, settings, source, pool_size, engine, progress)
-        for index, canary in enumerate(chosen)
-    ]
-    return summarise(
-        recipe.name, results, mechanism, settings, eligible=prepared.eligible, accounted=accounted, notes=notes
-    )
+    cohorts = _cohorts(users, sizes, number, recipes, seed)
+    found: list[AttackResult] = []
+    notes: dict[str, None] = {}
+    for recipe in recipes:
+        reserved = _reserved(bank, probes if recipe.active else 0, seed)
+        routes = route_cohorts(cohorts, reserved, mechanism.k)
+        auditor = Auditor(
+            mechanism, settings, len(cohorts.evaluation), system, engine=engine or Threads(), progress=progress
+        )
+        source, encoder, said = _sources(recipe, pool, encode, reserved, seed)
+        cases = [
+            Case.of(index, auditor.design(recipe, canary, source, routes, seed, pool_size=pool_size))
+            for index, canary in enumerate(_canaries(recipe, cohorts, canaries, number, encoder, seed))
+        ]
+        frozen = auditor.freeze(cases, auditor.calibration([routes]))
+        evaluation, tally = auditor.evaluation([routes]), MemoryTally()
+        auditor.play(frozen, evaluation, tally)
+        stated = None if accounted is None else (accounted, "the operator's accountant")
+        found += auditor.judge(frozen, evaluation, tally, accounted=dict.fromkeys((1,), stated).get)
+        notes |= dict.fromkeys(said)
+    return AuditResult(tuple(found), mechanism, len(cohorts.evaluation), settings.trials, seed, tuple(notes))
 
 
-def _one(
-    attack: Attack,
-    canary: Canary,
-    index: int,
-    canaries: int,
-    prepared: Prepared,
+class SystemResult(AuditResult):
+    """What trials showed of a system, beside what its mechanism allows."""
+
+    __slots__ = ()
+
+    @property
+    def allowed(self) -> float:
+        """Return the epsilon that the declared mechanism allows."""
+        return self.ladder.mechanism.epsilon
+
+    @property
+    def bound(self) -> Bound:
+        """Return the bound that the trials gave."""
+        return self.headline
+
+    @property
+    def violation(self) -> bool:
+        """Say whether the bound exceeds what the declared mechanism allows: by chance at most as often as alpha."""
+        return self.headline.epsilon > self.allowed
+
+    def __repr__(self) -> str:
+        verdict = "exceeds" if self.violation else "does not exceed"
+        return f"SystemResult({self.headline}; {verdict} the {self.allowed:.3f} that the declared mechanism allows)"
+
+
+def audit_system(
+    system: System,
+    score: LinearScore,
+    mechanism: Mechanism,
     settings: Settings,
-    pool: Source | None,
-    pool_size: int,
-    engine: Engine | None,
-    progress: Progress,
-) -> CanaryResult:
-    mechanism, eligible, address = prepared.mechanism, prepared.eligible, (attack.name, index)
-    designed = design(
-        attack,
-        canary,
-        prepared.bank,
-        prepared.auxiliary,
-        mechanism,
-        eligible=eligible,
-        pool=pool,
-        pool_size=pool_size,
-        seed=settings.seed,
-    )
-    frozen = freeze(
-        designed,
-        prepared.calibration,
-        mechanism,
-        settings,
-        eligible=eligible,
-        canaries=canaries,
-        address=address,
-        engine=engine,
-        progress=progress,
-    )
-    counts = count(
-        evaluation_trials(designed, prepared.evaluation, mechanism, settings),
-        frozen.threshold.value,
-        settings.trials,
-        seed=settings.seed,
-        path=(*address, "evaluation"),
-        engine=engine,
-        progress=progress,
-    )
-    law = evaluation_law(designed, prepared.evaluation, mechanism)
-    return judge(frozen, law, counts, mechanism, settings, canaries=canaries)
+    *,
+    address: tuple[str | int, ...] = ("system",),
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+    tally: Tally | None = None,
+) -> SystemResult:
+    """Audit one canary of a system by trials, with a score designed for the mechanism that the system claims to run.
+
+    Nothing is assumed of the system but that it gives releases with the canary absent or eligible, independently from
+    call to call. The threshold comes from trials of the system itself that are then thrown away; the counts come from
+    fresh ones. Where the system has no law, there are no exact figures. Without an engine the system is called once at
+    a time: somebody else's may hold state that threads would race for.
+    """
+    if settings.method.pools or settings.method.included:
+        raise InputError(
+            f"A system is audited one canary at a time by eligible trials, not by {str(settings.method)!r}."
+        )
+    auditor = Auditor(mechanism, settings, 0, engine=engine or Serial(), progress=progress)
+    case = Case(SYSTEM, 0, "canary", (score,), address=address)
+    counted, over = tally or MemoryTally(), lambda _: (system,)
+    frozen = auditor.freeze([case], over)
+    auditor.play(frozen, over, counted)
+    return SystemResult(auditor.judge(frozen, over, counted), mechanism, 0, settings.trials, settings.seed)
+
+
+SYSTEM = Attack("system", CanaryKind.REAL, PoolKind.NONE, Selection.NONE, "score the releases of a system")
 
 
 def _check_accounted(accounted: float | None) -> None:
@@ -180,13 +215,13 @@ def _cohorts(
     users: Users | Cohorts | Mapping[str, ArrayLike] | Sequence[ArrayLike],
     sizes: CohortSizes | None,
     canaries: int,
-    attack: Attack,
+    attacks: Sequence[Attack],
     seed: int,
 ) -> Cohorts:
     if isinstance(users, Cohorts):
         return users
     people = Users.from_vectors(users)
-    real = [attack.name] if attack.canary is CanaryKind.REAL else []
+    real = [attack.name for attack in attacks if attack.canary is CanaryKind.REAL]
     fitted = (
         replace(sizes, canaries=canaries) if sizes else CohortSizes.fit(len(people), canaries=canaries, sets=len(real))
     )

@@ -10,17 +10,25 @@ from scipy.sparse import csr_array
 
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, release
+from canarybank.score import LinearScore, RoundLaw
 
-__all__ = ["BankSystem", "CallableSystem", "System", "checked_releases"]
+__all__ = ["BankSystem", "CallableSystem", "System", "SystemFactory", "checked_releases"]
 
 Releases = NDArray[np.float64]
 
 
 class System(Protocol):
-    """Anything that produces releases: ours, or somebody else's."""
+    """Anything that produces releases: ours, or somebody else's.
+
+    It may also have ``law(score)``, the exact law of a score of its releases: then it is evaluated exactly.
+    """
 
     def release(self, eligible: bool, size: int, rng: np.random.Generator) -> Releases:  # noqa: FBT001, our contract
         """Return ``size`` independent releases on the inspected coordinates, one a row."""
+
+
+SystemFactory = Callable[[csr_array, NDArray[np.float64], Mechanism], System]
+"""Make a system from users' contributions and the canary's, on the inspected coordinates, and a mechanism."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +58,12 @@ class BankSystem:
             chance = self.mechanism.q if self.participation is None else self.participation
             releases[rng.random(size) < chance] += self.canary
         return releases
+
+    def law(self, score: LinearScore) -> RoundLaw | None:
+        """Return the exact law of a score of the releases; none where the canary tosses another coin than users."""
+        if self.participation is not None and self.participation != self.mechanism.q:
+            return None
+        return RoundLaw.of(score, self.contributions, self.canary, self.mechanism)
 
     def included(self) -> "BankSystem":
         """Return the system whose eligible canary surely takes part."""

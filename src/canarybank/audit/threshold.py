@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from canarybank import seeds
+from canarybank.audit.exact import Law
 from canarybank.audit.target import Target, best_threshold
 from canarybank.audit.trials import Trials, draw
 from canarybank.engine import Engine
 from canarybank.errors import CohortError
 from canarybank.mechanism import Bank, Mechanism, Routed
 from canarybank.progress import SILENT, Progress
-from canarybank.score import RoundLaw
 from canarybank.users import Calibration
 
 __all__ = ["Threshold", "ThresholdMode", "analytic", "calibrated", "stand_in"]
@@ -53,7 +53,7 @@ def stand_in(routed: Routed[Calibration], bank: Bank, mechanism: Mechanism, *, e
     return routed.contributions(bank, mechanism)[rows]
 
 
-def analytic(law: RoundLaw, target: Target) -> Threshold:
+def analytic(law: Law, target: Target) -> Threshold:
     """Freeze the threshold at which the law's exact rates promise the best bound."""
     value, expected = best_threshold(law.point, target)
     return Threshold(value, ThresholdMode.ANALYTIC, expected)

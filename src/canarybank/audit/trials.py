@@ -5,12 +5,16 @@ vectors, adds noise and scores the release: it is the reference, and it works wi
 uses that the score is linear: each user is one number, and a trial is one Bernoulli-weighted sum plus one
 Gaussian.
 
+``Summed`` adds the mixture scores of several rounds up. A trial of T rounds holds a trial of each prefix of them, so
+one pass serves all prefixes: the counts of a prefix are the very ones that playing its rounds alone gives. Counts of
+different prefixes come from the same trials and are dependent; each prefix's bound stands on its own counts.
+
 Trials come in shards. A shard's stream is derived from the root seed and the shard's own address, so counts
 depend neither on the number of workers nor on the order in which shards finish; and the two hypotheses
 stand at different addresses, so they never share randomness.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
@@ -23,9 +27,22 @@ from canarybank.audit.system import BankSystem, System, checked_releases
 from canarybank.engine import Engine, Threads
 from canarybank.errors import InputError
 from canarybank.progress import SILENT, Progress
-from canarybank.score import LinearScore, RoundLaw
+from canarybank.score import LinearScore, RoundLaw, mixture
 
-__all__ = ["SHARD", "Counts", "Literal", "Projected", "Shard", "Trials", "count", "count_shard", "draw", "plan"]
+__all__ = [
+    "SHARD",
+    "Counts",
+    "Literal",
+    "Projected",
+    "Shard",
+    "Summed",
+    "Trials",
+    "count",
+    "count_prefixes",
+    "count_shard",
+    "draw",
+    "plan",
+]
 
 SHARD = 1 << 17
 _LITERAL_BATCH = 1 << 12
@@ -135,6 +152,46 @@ class Projected:
         return replace(self, participation=1.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """Draw the sum of rounds' mixture scores, coins and noise fresh in every round; a source of trials like any other.
+
+    ``rounds`` are the sources of each round's llr, played one after another from one stream.
+    """
+
+    rounds: Sequence[Trials]
+    q: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rounds", tuple(self.rounds))
+        if not self.rounds:
+            raise InputError("A sum over rounds needs at least one round.")
+        mixture(0.0, self.q)
+
+    @classmethod
+    def of(cls, laws: Sequence[RoundLaw]) -> "Summed":
+        """Return the trials whose rounds follow these laws."""
+        chances = sorted({law.q for law in laws})
+        if len(chances) != 1:
+            raise InputError(f"The rounds of one run share one participation probability, but here it is {chances}.")
+        return cls([Projected(law) for law in laws], chances[0])
+
+    def prefix(self, rounds: int) -> "Summed":
+        """Return the trials of the first rounds alone."""
+        return replace(self, rounds=self.rounds[:rounds])
+
+    def running(self, eligible: bool, size: int, rng: np.random.Generator) -> Iterator[Scores]:  # noqa: FBT001, as in the protocol
+        """Yield the sums of ``size`` trials after each round, in one array that the next round changes."""
+        total = np.zeros(size)
+        for source in self.rounds:
+            total += mixture(source.scores(eligible, size, rng), self.q)
+            yield total
+
+    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
+        """Return the sums of ``size`` independent trials after the last round."""
+        return list(self.running(eligible, size, rng))[-1]
+
+
 def _eights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Tabulate, for every eight users, the sum of their weights under each of the 256 patterns of taking part."""
     groups = -(-len(weights) // 8)
@@ -196,9 +253,16 @@ def plan(trials: int, size: int = SHARD) -> tuple[Shard, ...]:
     )
 
 
-def count_shard(trials: Trials, threshold: float, seed: int, path: Sequence[str | int], shard: Shard) -> int:
-    """Play one shard and return how many scores exceed the threshold."""
-    return int(np.count_nonzero(trials.scores(shard.eligible, shard.size, shard.stream(seed, path)) > threshold))
+def count_shard(
+    trials: Trials, thresholds: Sequence[float], seed: int, path: Sequence[str | int], shard: Shard
+) -> tuple[int, ...]:
+    """Play one shard and return how many scores exceed each threshold: one for each prefix of rounds."""
+    rng = shard.stream(seed, path)
+    if isinstance(trials, Summed):
+        scores: Iterable[Scores] = trials.running(shard.eligible, shard.size, rng)
+    else:
+        scores = [trials.scores(shard.eligible, shard.size, rng)]
+    return tuple(int(np.count_nonzero(each > at)) for each, at in zip(scores, thresholds, strict=True))
 
 
 def count(
@@ -212,8 +276,32 @@ def count(
     progress: Progress = SILENT,
 ) -> Counts:
     """Play ``number`` trials of each hypothesis and count the scores above the threshold."""
-    work = partial(count_shard, trials, threshold, seed, tuple(path))
-    return Counts.gather(_over_shards(work, number, engine, progress))
+    last = [-np.inf] * (len(trials.rounds) - 1) if isinstance(trials, Summed) else []
+    return count_prefixes(trials, [*last, threshold], number, seed=seed, path=path, engine=engine, progress=progress)[
+        -1
+    ]
+
+
+def count_prefixes(
+    trials: Trials,
+    thresholds: Sequence[float],
+    number: int,
+    *,
+    seed: int,
+    path: Sequence[str | int] = (),
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+) -> tuple[Counts, ...]:
+    """Play ``number`` trials of each hypothesis and count, for the first 1, 2, ... rounds, the sums above a threshold.
+
+    Entry t - 1 equals ``count(trials.prefix(t), thresholds[t - 1], ...)`` at the same seed and path.
+    """
+    rounds = len(trials.rounds) if isinstance(trials, Summed) else 1
+    if len(thresholds) != rounds:
+        raise InputError(f"There are {len(thresholds)} thresholds for {rounds} rounds; each needs one.")
+    work = partial(count_shard, trials, tuple(thresholds), seed, tuple(path))
+    found = dict(_over_shards(work, number, engine, progress))
+    return tuple(Counts.gather((shard, positives[t]) for shard, positives in found.items()) for t in range(rounds))
 
 
 def draw(

@@ -34,37 +34,17 @@ def command(
     The same results give the same bytes. A run that was altered since it finished is refused. Only you can read what is
     written, unless you make it shareable.
     """
-    from canarybank.cli.runner import open_page
+    from canarybank.cli.runner import open_page, print_run, published
     from canarybank.errors import ConfigError
-    from canarybank.experiment.folder import is_evolution
-
-    if shareable and out is None:
-        raise ConfigError("Only you can read a run's own folder. To make a report shareable, name another by --out.")
-    page = (_evolution if is_evolution(run) else _audit)(run, out, output, shareable=shareable)
-    if show:
-        open_page(page)
-
-
-def _audit(run: Path, out: Path | None, output: Output, *, shareable: bool) -> Path:
-    from canarybank.cli.runner import print_run, published
     from canarybank.experiment import Run
     from canarybank.experiment.verification import refuse_unverified
     from canarybank.report import write_report
 
+    if shareable and out is None:
+        raise ConfigError("Only you can read a run's own folder. To make a report shareable, name another by --out.")
     opened = Run.open(run)
     refuse_unverified(opened, rewritten=True)
     page = published(opened) if out is None else write_report(opened, out, shareable=shareable)[0]
     print_run("report", opened, page, output)
-    return page
-
-
-def _evolution(run: Path, out: Path | None, output: Output, *, shareable: bool) -> Path:
-    from canarybank.cli.evolve import print_evolution, published_evolution
-    from canarybank.experiment import EvolutionRun
-    from canarybank.report import write_evolution
-
-    opened = EvolutionRun.open(run)
-    opened.refuse_altered()
-    page = published_evolution(opened) if out is None else write_evolution(opened, out, shareable=shareable)[0]
-    print_evolution("report", opened, page, output)
-    return page
+    if show:
+        open_page(page)

@@ -1,5 +1,6 @@
 """Run an audit into a folder for the commands that do so, write its report, and print what it found."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,7 @@ from canarybank.cli.output import Output, facts, paragraph, table
 from canarybank.cli.typed import typed
 
 if TYPE_CHECKING:
-    from canarybank.experiment import AttackRecord, Results, Run
+    from canarybank.experiment import Results, Run
 
 __all__ = ["attack_rows", "audit_into", "open_page", "print_run", "published"]
 
@@ -52,18 +53,39 @@ def published(run: "Run") -> Path:
 
 
 def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
-    """Print what a run found, with what each figure stands on."""
-    from canarybank.experiment.commitment import finite
+    """Print what a run found, with what each figure stands on: its audit, its evolution, or both."""
     from canarybank.report import generator_line, verdict
 
+    results, evolution = run.results, run.results.evolution
+    found, asked = verdict(run) if results.attacks else None, generator_line(run.manifest)
+    document: dict[str, Any] = {"run": str(run.folder), "report": str(page), "notes": list(results.notes)}
+    parts: list[Any] = []
+    lines: dict[str, str] = {}
+    if found is not None:
+        document |= _audit_document(run) | {"verdict": found.sentence, "beside": list(found.beside)}
+        parts += [paragraph(found.sentence, "bold"), table(HEADERS, attack_rows(results))]
+        parts.append(paragraph("\n".join(found.beside)))
+        lines |= _stands_on(results)
+    if evolution is not None:
+        headline, columns, more = evolution_parts(run)
+        document |= {"population": [str(run.folder / f"population.{kind}") for kind in ("parquet", "jsonl", "csv")]}
+        plain = results.plain()
+        document |= plain["evolution"] | {name: plain[name] for name in ("attacks", "mechanism", "statement")}
+        document |= {"headline": headline}
+        parts += [paragraph(headline, "" if found else "bold"), table(*columns, text=0)]
+        lines |= more
+    lines |= {"generator": asked} if asked else {}
+    lines |= {"commitment": results.commitment} if results.commitment else {}
+    lines |= {"notes": " ".join(results.notes)} if results.notes else {}
+    output.result(command, document, *parts, facts(lines | {"page": str(page)}))
+
+
+def _audit_document(run: "Run") -> dict[str, Any]:
+    from canarybank.experiment.commitment import finite
+
     results = run.results
-    found, asked = verdict(run), generator_line(run.manifest)
-    document = {
-        "run": str(run.folder),
-        "report": str(page),
+    return {
         "commitment": results.commitment,
-        "verdict": found.sentence,
-        "beside": list(found.beside),
         "epsilon": {
             "exact": finite(results.epsilon),
             "delta": results.mechanism.delta,
@@ -71,19 +93,50 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
         },
         "trials": results.audit.trials,
         "alpha": results.audit.alpha,
-        "attacks": [_attack(record) for record in results.attacks],
-        "notes": list(results.notes),
+        "attacks": [
+            finite({"attack": each.attack, "headline": asdict(each.headline), "ladder": asdict(each.ladder)})
+            for each in results.final
+        ],
     }
-    lines = _stands_on(results) | ({"generator": asked} if asked else {})
-    lines |= {"commitment": results.commitment, "page": str(page)}
-    output.result(
-        command,
-        document,
-        paragraph(found.sentence, "bold"),
-        table(HEADERS, attack_rows(results)),
-        paragraph("\n".join(found.beside)),
-        facts(lines),
-    )
+
+
+def evolution_parts(run: "Run") -> tuple[str, tuple[list[str], list[list[str]]], dict[str, str]]:
+    """Return an evolution's headline, its table of rounds, and what its figures stand on."""
+    from canarybank.mechanism import delta_text
+    from canarybank.report import evolution_headline
+    from canarybank.report.summary import account_text, round_rows
+
+    results, evolution = run.results, run.results.evolution
+    assert evolution is not None  # noqa: S101, the caller looked
+    shown = {"round": "round", "entries": "entries", "kept": "kept", "epsilon": "epsilon", "added_up": "added up"}
+    if evolution.utility is not None:
+        shown |= {"mauve": "MAUVE after", "precision": "precision", "recall": "recall"}
+    if results.attacks:
+        shown |= {"exact": "exact, attack", "bound": "observed bound"}
+    rows = [[_cell(row[name]) for name in shown] for row in round_rows(results)]
+    mechanism, worth = results.mechanism, evolution.utility
+    voters = "" if evolution.voters is None else f"; {evolution.voters:,} users"
+    lines = {
+        "epsilon": f"of all releases so far at {delta_text(mechanism.delta, evolution.slack)}, add or remove one user; "
+        "from the privacy loss distribution, and added up round by round",
+        "covers": account_text(evolution),
+        "mechanism": f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:g}{voters}",
+    }
+    if worth is not None:
+        lines["utility"] = f"against {worth.reference_users:,} held-out users; not differentially private"
+    if results.attacks:
+        lines["audit"] = (
+            f"bounds of each number of rounds, {results.attacks[0].attack}; of independent releases over this run's "
+            "banks, held fixed"
+        )
+    if evolution.insecure_seed is not None:
+        lines["INSECURE"] = f"seeded with {evolution.insecure_seed}: a simulation, not private"
+    lines["population"] = str(run.folder / "population.parquet")
+    return evolution_headline(results), (list(shown.values()), rows), lines
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
 
 
 def attack_rows(results: "Results") -> list[list[str]]:
@@ -93,21 +146,20 @@ def attack_rows(results: "Results") -> list[list[str]]:
     return [
         [
             record.attack,
-            reach_text(record.ladder.reached("attack")),
-            reach_text(record.ladder.reached("rule")),
-            f"{epsilon(record.ladder.expected.low)} to {epsilon(record.ladder.expected.high)}",
+            *(reach_text(known) if (known := record.ladder.reached(name)) else "-" for name in ("attack", "rule")),
+            f"{epsilon(expected.low)} to {epsilon(expected.high)}" if (expected := record.ladder.expected) else "-",
             epsilon(record.ladder.observed.epsilon),
             epsilon(record.ladder.mechanism.epsilon),
         ]
-        for record in results.attacks
+        for record in results.final
     ]
 
 
 def _stands_on(results: "Results") -> dict[str, str]:
     from canarybank.report import written_lines
 
-    audit, setup = results.audit, results.setup
-    lines = {
+    audit, setup = results.audit, results.require_setup()
+    return {
         "exact, mechanism": f"computed with no trials, at delta {results.mechanism.delta:g}, add or remove one user",
         "observed": f"lower bound by the {audit.method} method, {100 * (1 - audit.alpha):g}% confidence each attack, "
         f"{audit.trials:,} trials of each hypothesis of each of {setup.canaries} canaries; the first line "
@@ -118,9 +170,3 @@ def _stands_on(results: "Results") -> dict[str, str]:
         "bank": f"{setup.bank:,} entries, {setup.probes} positions for probes; encoder {setup.encoder}",
         **written_lines(results),
     }
-    return lines | ({"notes": " ".join(results.notes)} if results.notes else {})
-
-
-def _attack(record: "AttackRecord") -> dict[str, Any]:
-    ladder = record.ladder.model_dump(mode="json")
-    return {"attack": record.attack, "headline": record.headline.model_dump(mode="json"), "ladder": ladder}

@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from canarybank.experiment.commitment import AttackCommitment, CanaryCommitment, Commitment
     from canarybank.experiment.config import Config
-    from canarybank.experiment.evolution import EvolutionRun, run_evolution
-    from canarybank.experiment.evolution_results import EvolutionResults
-    from canarybank.experiment.folder import Run
+    from canarybank.experiment.evolution import run_evolution
     from canarybank.experiment.gating import Cause, GateOutcome, gate
+    from canarybank.experiment.inputs import Inputs, gather
     from canarybank.experiment.listing import RunEntry, list_runs
     from canarybank.experiment.manifest import Manifest
     from canarybank.experiment.origins import Resolved, differences, fields, flatten, resolve
     from canarybank.experiment.planning import Plan, plan
     from canarybank.experiment.power import FrozenPower, Power
     from canarybank.experiment.presets import PRESETS
-    from canarybank.experiment.results import AttackRecord, BoundRecord, CanaryRecord, Results
+    from canarybank.experiment.results import EvolutionFacts, Results
+    from canarybank.experiment.run_folder import Run, open_run
     from canarybank.experiment.running import mechanism_of, run_audit, settings_of
     from canarybank.experiment.selftests import Check, SelfTest, selftest
-    from canarybank.experiment.stage_cache import StageCache
     from canarybank.experiment.starter_file import starter
     from canarybank.experiment.sweep import Axis, Point, grid, read_axis, run_sweep
     from canarybank.experiment.verification import Verification, verify
@@ -30,19 +29,16 @@ if TYPE_CHECKING:
 __all__ = [
     "PRESETS",
     "AttackCommitment",
-    "AttackRecord",
     "Axis",
-    "BoundRecord",
     "CanaryCommitment",
-    "CanaryRecord",
     "Cause",
     "Check",
     "Commitment",
     "Config",
-    "EvolutionResults",
-    "EvolutionRun",
+    "EvolutionFacts",
     "FrozenPower",
     "GateOutcome",
+    "Inputs",
     "Manifest",
     "Plan",
     "Point",
@@ -52,15 +48,16 @@ __all__ = [
     "Run",
     "RunEntry",
     "SelfTest",
-    "StageCache",
     "Verification",
     "differences",
     "fields",
     "flatten",
     "gate",
+    "gather",
     "grid",
     "list_runs",
     "mechanism_of",
+    "open_run",
     "plan",
     "read_axis",
     "resolve",
@@ -76,20 +73,19 @@ __all__ = [
 _HOMES = {
     "commitment": ("AttackCommitment", "CanaryCommitment", "Commitment"),
     "config": ("Config",),
-    "evolution": ("EvolutionRun", "run_evolution"),
-    "evolution_results": ("EvolutionResults",),
-    "folder": ("Run",),
+    "evolution": ("run_evolution",),
     "gating": ("Cause", "GateOutcome", "gate"),
+    "inputs": ("Inputs", "gather"),
     "listing": ("RunEntry", "list_runs"),
     "manifest": ("Manifest",),
     "origins": ("Resolved", "differences", "fields", "flatten", "resolve"),
     "planning": ("Plan", "plan"),
     "power": ("FrozenPower", "Power"),
     "presets": ("PRESETS",),
-    "results": ("AttackRecord", "BoundRecord", "CanaryRecord", "Results"),
+    "results": ("EvolutionFacts", "Results"),
+    "run_folder": ("Run", "open_run"),
     "running": ("mechanism_of", "run_audit", "settings_of"),
     "selftests": ("Check", "SelfTest", "selftest"),
-    "stage_cache": ("StageCache",),
     "starter_file": ("starter",),
     "sweep": ("Axis", "Point", "grid", "read_axis", "run_sweep"),
     "verification": ("Verification", "verify"),

@@ -9,9 +9,9 @@ import numpy as np
 from canarybank.errors import ColumnError, ConfigError
 from canarybank.experiment.config import CohortsConfig, UsersConfig
 from canarybank.experiment.real_run import hidden
-from canarybank.experiment.stage_cache import StageCache, stage_key
 from canarybank.progress import SILENT, Progress
 from canarybank.store import hash_file, require_file
+from canarybank.store.stage_cache import StageCache, stage_key
 from canarybank.users import (
     ADMISSIONS,
     Admission,

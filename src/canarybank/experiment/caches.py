@@ -9,9 +9,9 @@ from typing import Protocol
 
 from canarybank.encode import ShelfUsage, VectorCache
 from canarybank.errors import ConfigError
-from canarybank.experiment.stage_cache import StageCache, StageUsage
 from canarybank.generate.stored import ResponseUsage, StoredResponses
 from canarybank.store import cache_root, stored_files
+from canarybank.store.stage_cache import StageCache, StageUsage
 
 __all__ = ["CACHES", "PRUNED", "CacheTotal", "CachesUsage", "cache_total", "caches_usage", "parse_size", "prune_caches"]
 

@@ -11,12 +11,12 @@ from typing import Any
 from canarybank.errors import ColumnError, ConfigError, DataError
 from canarybank.experiment.config import BankConfig, UsersConfig
 from canarybank.experiment.embedded import embedded_bank
-from canarybank.experiment.stage_cache import StageCache, stage_key
 from canarybank.experiment.written import counters_of
 from canarybank.generate import CandidateBank, Generator, Prompt, load_prompt, make_bank
 from canarybank.generate.table import read_table, text_column
 from canarybank.progress import SILENT, Progress
 from canarybank.store import parse_json, require_file
+from canarybank.store.stage_cache import StageCache, stage_key
 from canarybank.users.delimited import csv_column
 from canarybank.users.files import lines, opened
 

@@ -1,47 +1,52 @@
 """Commit: write down everything that decides a claim, before the first evaluation trial.
 
 The hash of a commitment is the sha256 of its file, as ``sha256sum commitment.json`` prints it. Published before the
-trials, it shows afterwards that users, canaries, bank, probes, score, threshold, method, claim, number of trials, seed
-and level were not chosen in their light. ``docs/commitment.md`` says what it does not show.
+trials, it shows afterwards that users, canaries, banks, probes, scores, thresholds, method, claim, number of trials,
+seed and level were not chosen in their light. ``docs/commitment.md`` says what it does not show.
 """
 
 import math
+import types
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
 
 from canarybank import __version__
-from canarybank.audit import AlphaLedger, Method, Prepared, Settings
+from canarybank.audit import AlphaLedger, Auditor, Case, claim_names
 from canarybank.audit.trials import SHARD
-from canarybank.experiment.config import Config, MechanismConfig
-from canarybank.experiment.designs import Case
-from canarybank.experiment.origins import decisive, flatten
-from canarybank.mechanism import epsilon
+from canarybank.mechanism import Mechanism
 from canarybank.store import canonical_json, hash_array, hash_bytes, hash_json
+from canarybank.users import Cohorts
 
 __all__ = [
+    "RESULTS_LAYOUT",
     "AttackCommitment",
     "CanaryCommitment",
     "Commitment",
     "Epsilon",
     "Figure",
-    "LedgerRecord",
     "Record",
+    "attack_commitments",
     "commit",
     "finite",
-    "score_hash",
 ]
 
-SCHEMA = 2
-RESULTS_LAYOUT = 1
+SCHEMA = 3
+RESULTS_LAYOUT = 2
 _STREAMS = ("numpy", "scipy")
 """The packages that draw and judge the trials."""
 
 
 def finite(value: Any) -> Any:
-    """Return a value as JSON can hold it: null stands for an infinite number."""
+    """Return a value, and all within it, as JSON can hold it: null stands for an infinite number."""
+    if isinstance(value, Mapping):
+        return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -58,93 +63,136 @@ Epsilon = Annotated[
 
 
 class Record(BaseModel):
-    """A part of a file that a run leaves behind."""
+    """A file that a run leaves behind, or a part of one.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
+    Dataclasses of the rooms above are parts as they are: what was computed is what is stored. A float of theirs that is
+    null in the file is infinite.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_infinities(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        known = {name: field.annotation for name, field in cls.model_fields.items()}
+        return {name: restored(known.get(name), each) for name, each in value.items()}
+
+    @classmethod
+    def migrated(cls, value: Any) -> Any:
+        """Return a document of an earlier layout in this one; a layout that only lacks fields needs no change."""
+        return value
+
+    def text(self) -> str:
+        """Return the text of the file."""
+        return canonical_json(finite(self.model_dump(mode="json")), indent=2) + "\n"
 
 
-class LedgerRecord(Record):
-    """What was declared of alpha, and what each claim was given of it."""
+def restored(hint: Any, value: Any) -> Any:
+    """Return plain JSON with infinity for each null that stands where a dataclass has a float."""
+    if isinstance(value, list):
+        inner = [each for each in get_args(hint) if each is not Ellipsis]
+        return [restored(inner[0], each) for each in value] if len(inner) == 1 else value
+    if isinstance(value, Mapping):
+        kinds = get_args(hint) if get_origin(hint) in {Union, types.UnionType} else (hint,)
+        for kind in kinds:
+            if isinstance(kind, type) and is_dataclass(kind):
+                hints = _hints(kind)
+                return {name: restored(hints.get(name), each) for name, each in value.items()}
+        return value
+    return math.inf if value is None and hint is float else value
 
-    total: float = Field(description="The declared total.")
-    entries: tuple[tuple[str, float], ...] = Field(description="Each claim with its share.")
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    found = get_type_hints(kind)
+    return {field.name: found[field.name] for field in fields(kind)}
 
 
 class CanaryCommitment(Record):
     """The frozen rule of one canary."""
 
-    canary: str = Field(description="The canary's id.")
-    bank_hash: str = Field(description="The sha256 of the bank with this canary's probes in it.")
-    inspected: tuple[int, ...] = Field(description="The bank positions that the score reads: the probes', if any.")
-    score_hash: str = Field(description="The sha256 of the score's weights and offset.")
-    threshold: float = Field(description="The rule says present when the score exceeds this.")
-    canary_hash: str | None = Field(
-        default=None,
-        description="The sha256 of the canary's record vectors and of its contribution on the inspected positions; "
-        "null in layout 1.",
-    )
+    canary: str
+    """The canary's id."""
+    bank_hash: str
+    """The sha256 of the bank with this canary's probes in it; of the last round's, after several."""
+    inspected: tuple[int, ...]
+    """The bank positions that the score reads: the probes', if any."""
+    score_hash: str
+    """The sha256 of the score's weights and offset."""
+    threshold: float
+    """The rule says present when the score exceeds this."""
+    canary_hash: str | None = None
+    """The sha256 of the canary's record vectors and of its contribution on the inspected positions; null in layout
+    1."""
 
 
 class AttackCommitment(Record):
-    """The frozen rules of one attack, and how its alpha is split."""
+    """The frozen rules of one attack over so many rounds, and how its alpha is split."""
 
-    attack: str = Field(description="The attack's name.")
-    canaries: tuple[CanaryCommitment, ...] = Field(description="The frozen rules, one a canary.")
-    ledger: LedgerRecord = Field(description="How the alpha of this attack's headline is split over its claims.")
+    attack: str
+    """The attack's name."""
+    canaries: tuple[CanaryCommitment, ...]
+    """The frozen rules, one a canary."""
+    ledger: AlphaLedger
+    """How the alpha of this attack's headline is split over its claims."""
+    rounds: int = 1
+    """The releases that the rules are about."""
 
 
 class Commitment(Record):
     """Everything that decides a claim, fixed before the evaluation."""
 
-    schema_version: int = Field(default=SCHEMA, description="The version of this file's layout.")
-    canarybank: str = Field(default=__version__, description="The version of canarybank.")
-    settings_hash: str = Field(description="The sha256 of all settings that decide results.")
-    mechanism: MechanismConfig = Field(description="The mechanism that is audited.")
-    encoder: str = Field(description="The fingerprint of the encoder.")
-    bank_hash: str = Field(description="The sha256 of the bank before any probe, reserved positions included.")
-    reserved: tuple[int, ...] = Field(description="The positions reserved for probes, in the order they are filled.")
-    cohorts: dict[str, str] = Field(description="The sha256 of each cohort's users and vectors.")
-    eligible: int = Field(description="The number of eligible users other than the canary.")
-    method: str = Field(description="How counts become the headline bound.")
-    trials: int = Field(description="The trials of each hypothesis of each canary; no bound before all are done.")
-    shard: int = Field(default=SHARD, description="The trials of one shard, whose stream is its own.")
-    engine: str = Field(description="How trials are played.")
-    seed: int = Field(description="The seed of the trials.")
-    alpha: float = Field(description="The level of each attack's headline.")
-    attacks: tuple[AttackCommitment, ...] = Field(description="The frozen rules, one entry an attack.")
-    gate: LedgerRecord = Field(description="How a gate splits alpha over the attacks it reads.")
-    exact: Figure = Field(
-        default=None,
-        description="The mechanism's exact epsilon, as the results will state it; null where it is infinite, and in "
-        "layout 1.",
-    )
-    claimed: Figure = Field(
-        default=None,
-        description="The epsilon that the verdict is held against: the accountant's, or the exact one; null where it "
-        "is infinite, and in layout 1.",
-    )
-    results_layout: int | None = Field(
-        default=None, description="The version of the layout that the results will have; null in layout 1."
-    )
-    packages: dict[str, str] | None = Field(
-        default=None, description="The versions of the packages that draw and judge the trials; null in layout 1."
-    )
+    schema_version: int = SCHEMA
+    """The version of this file's layout."""
+    canarybank: str = __version__
+    """The version of canarybank."""
+    settings_hash: str
+    """The sha256 of all settings that decide results."""
+    mechanism: Mechanism
+    """The mechanism that is audited."""
+    encoder: str
+    """The fingerprint of the encoder."""
+    bank_hash: str
+    """The sha256 of the bank before any probe, reserved positions included."""
+    reserved: tuple[int, ...]
+    """The positions reserved for probes, in the order they are filled."""
+    cohorts: dict[str, str]
+    """The sha256 of each cohort's users and vectors."""
+    eligible: int
+    """The number of eligible users other than the canary."""
+    method: str
+    """How counts become the headline bound."""
+    trials: int
+    """The trials of each hypothesis of each canary; no bound before all are done."""
+    shard: int = SHARD
+    """The trials of one shard, whose stream is its own."""
+    engine: str
+    """How trials are played."""
+    system: str = "mechanism"
+    """What releases."""
+    seed: int
+    """The seed of the trials."""
+    alpha: float
+    """The level of each attack's headline."""
+    attacks: tuple[AttackCommitment, ...]
+    """The frozen rules, one entry for each attack and number of rounds."""
+    gate: AlphaLedger
+    """How a gate splits alpha over the attacks it reads."""
+    exact: Figure = None
+    """The exact epsilon of all releases, as the results will state it; null where it is infinite, and in layout 1."""
+    claimed: Figure = None
+    """The epsilon that the verdict is held against: the accountant's, or the exact one; null where it is infinite, and
+    in layout 1."""
+    results_layout: int | None = None
+    """The version of the layout that the results will have; null in layout 1."""
+    packages: dict[str, str] | None = None
+    """The versions of the packages that draw and judge the trials; null in layout 1."""
 
     def text(self) -> str:
         """Return the text of the commitment's file; what its layout does not have is left out."""
         return canonical_json(self.model_dump(mode="json", exclude_none=True), indent=2) + "\n"
-
-    def in_layout(self, version: int) -> "Commitment":
-        """Return the same commitment as an older layout has it, to compare it with one of that layout."""
-        if version >= SCHEMA:
-            return self
-        canaries = {
-            each.attack: tuple(canary.model_copy(update={"canary_hash": None}) for canary in each.canaries)
-            for each in self.attacks
-        }
-        later = dict.fromkeys(("exact", "claimed", "results_layout", "packages"))
-        attacks = tuple(each.model_copy(update={"canaries": canaries[each.attack]}) for each in self.attacks)
-        return self.model_copy(update={**later, "schema_version": version, "attacks": attacks})
 
     @property
     def hash(self) -> str:
@@ -152,77 +200,53 @@ class Commitment(Record):
         return hash_bytes(self.text().encode())
 
 
-def commit(
-    config: Config, encoder: str, prepared: Prepared, settings: Settings, cases: Mapping[str, Sequence[Case]]
-) -> Commitment:
-    """Return the commitment to frozen cases, given by attack."""
-    bank, exact = prepared.bank, epsilon(prepared.mechanism)
+def commit(auditor: Auditor, cases: Sequence[Case], cohorts: Cohorts, **facts: Any) -> Commitment:
+    """Return the commitment to frozen cases, with the facts that only the caller knows."""
+    settings = auditor.settings
     return Commitment(
-        settings_hash=hash_json(decisive(flatten(config))),
-        mechanism=config.mechanism,
-        encoder=encoder,
-        bank_hash=bank.hash,
-        reserved=bank.reserved,
-        cohorts={
-            "auxiliary": prepared.auxiliary.cohort.users.hash,
-            "calibration": prepared.calibration.cohort.users.hash,
-            "evaluation": prepared.evaluation.cohort.users.hash,
-        },
-        eligible=prepared.eligible,
-        method=settings.method,
+        mechanism=auditor.mechanism,
+        cohorts={name: getattr(cohorts, name).users.hash for name in ("auxiliary", "calibration", "evaluation")},
+        eligible=auditor.eligible,
+        method=str(settings.method),
         trials=settings.trials,
         engine=settings.engine,
         seed=settings.seed,
         alpha=settings.alpha,
-        attacks=tuple(_attack(name, each, settings) for name, each in cases.items()),
-        gate=_ledger(AlphaLedger.split(settings.alpha, cases)),
-        exact=exact,
-        claimed=exact if config.audit.accounted is None else config.audit.accounted,
+        attacks=attack_commitments(auditor, cases),
+        gate=AlphaLedger.split(settings.alpha, dict.fromkeys(case.attack.name for case in cases)),
         results_layout=RESULTS_LAYOUT,
         packages={name: metadata.version(name) for name in _STREAMS},
+        **facts,
     )
 
 
-def score_hash(case: Case) -> str:
-    """Return the sha256 of a case's score: its weights and offset."""
-    score = case.frozen.design.score
-    return hash_json([hash_array(score.weights), float(score.offset)])
-
-
-def _attack(name: str, cases: Sequence[Case], settings: Settings) -> AttackCommitment:
-    ids = [case.frozen.design.canary.id for case in cases]
-    claims = [f"{name}/{claim}" for claim in (["pooled"] if settings.method is Method.POOLED else ids)]
-    return AttackCommitment(
-        attack=name,
-        canaries=tuple(_canary(case) for case in cases),
-        ledger=_ledger(AlphaLedger.split(settings.alpha, claims)),
+def attack_commitments(auditor: Auditor, cases: Sequence[Case]) -> tuple[AttackCommitment, ...]:
+    """Return the frozen rules of all attacks, one entry for each attack and number of rounds."""
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(case.attack.name, []).append(case)
+    return tuple(
+        AttackCommitment(
+            attack=name,
+            canaries=tuple(_canary(case, rounds) for case in group),
+            ledger=AlphaLedger.split(
+                auditor.settings.alpha, claim_names(name, [case.canary for case in group], auditor.settings)
+            ),
+            rounds=rounds,
+        )
+        for name, group in groups.items()
+        for rounds in range(1, len(group[0].scores) + 1)
     )
 
 
-def _canary(case: Case) -> CanaryCommitment:
-    design = case.frozen.design
+def _canary(case: Case, rounds: int) -> CanaryCommitment:
+    score, design = case.scores[rounds - 1], case.designs[rounds - 1] if case.designs else None
+    own = [] if design is None else [hash_array(design.canary.vectors)]
     return CanaryCommitment(
-        canary=design.canary.id,
-        bank_hash=design.bank.hash,
-        inspected=tuple(int(position) for position in design.inspected),
-        score_hash=score_hash(case),
-        threshold=case.frozen.threshold.value,
-        canary_hash=hash_json([hash_array(design.canary.vectors), hash_array(design.contribution)]),
+        canary=case.canary,
+        bank_hash="" if design is None else design.bank.hash,
+        inspected=() if design is None else tuple(int(position) for position in design.inspected),
+        score_hash=hash_json([hash_array(score.weights), float(score.offset)]),
+        threshold=case.thresholds[rounds - 1].value,
+        canary_hash=hash_json([*own, hash_array(score.canary)]),
     )
-
-
-def _ledger(ledger: AlphaLedger) -> LedgerRecord:
-    return LedgerRecord(total=ledger.total, entries=ledger.entries)
-
-
-def differing_keys(one: Any, other: Any, path: str = "") -> list[str]:
-    """Return the dotted keys at which two JSON values differ."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        keys = sorted({*one, *other})
-        return [
-            found for key in keys for found in differing_keys(one.get(key), other.get(key), f"{path}.{key}".strip("."))
-        ]
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        pairs = enumerate(zip(one, other, strict=True))
-        return [found for i, (a, b) in pairs for found in differing_keys(a, b, f"{path}.{i}".strip("."))]
-    return [] if one == other else [path]

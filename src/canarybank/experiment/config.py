@@ -328,6 +328,7 @@ class AuditConfig(_Section):
     engine: Literal["projected", "literal"] = Field(
         default="projected", description="How trials are played: on projected users, or literally; the law is the same."
     )
+    system: str = Field(default="mechanism", description="What releases: mechanism, which is our own, or a plug-in.")
     accounted: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, description="The epsilon that the operator's accountant claims; left out, the exact one."
     )
@@ -389,8 +390,12 @@ class EvolveConfig(_Section):
         default=None,
         description="The clusters that MAUVE compares texts by; left out, a tenth of the first population.",
     )
-    audit: AttackName | None = Field(
-        default=None, description="The attack to audit every prefix of rounds with; it needs evolve.insecure_seed."
+    audit: Annotated[tuple[AttackName, ...], BeforeValidator(_listed)] = Field(
+        default=(),
+        description="The attacks to audit every prefix of rounds with; they need evolve.insecure_seed.",
+    )
+    canaries: Count = Field(
+        default=1, description="The canaries of each attack of evolve.audit; their probes stand in every bank."
     )
     compare: bool = Field(
         default=True, description="Whether an audited run is made without probes too, so that their cost is known."

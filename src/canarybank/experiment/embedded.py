@@ -11,10 +11,10 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from canarybank.attack import Canary, PoolSource
+from canarybank.attack import Canary, Pool, PoolSource
 from canarybank.attack.nonce import Encode
 from canarybank.errors import DataError, MissingError
-from canarybank.experiment.written import WrittenPool, counters_of
+from canarybank.experiment.written import counters_of
 from canarybank.generate import CandidateBank
 from canarybank.generate.harvest import even_shares
 from canarybank.store import hash_bytes, hash_text, parse_json
@@ -59,7 +59,7 @@ def has_pools(ids: tuple[str, ...]) -> bool:
 def embedded_pool(encode: Encode) -> PoolSource:
     """Return the source of the embedded paraphrase pools; for another canary it says what to install."""
 
-    def source(canary: Canary, size: int, seed: int) -> WrittenPool:
+    def source(canary: Canary, size: int, seed: int) -> Pool:
         del seed  # the pools are fixed
         lines = _pools().get(canary.id)
         if lines is None:
@@ -71,7 +71,7 @@ def embedded_pool(encode: Encode) -> PoolSource:
         _check_records(canary, lines)
         chosen = _spread(lines, size, canary)
         texts = tuple(line["text"] for line in chosen)
-        return WrittenPool(
+        return Pool(
             vectors=encode(texts), texts=texts, sources=tuple(line["source"] for line in chosen), **_kept(chosen)
         )
 

@@ -1,87 +1,51 @@
-"""Run Private Evolution in a folder from a configuration, measure and audit it; the same command resumes it.
-
-The folder of an evolution::
-
-    manifest.json    settings and where each came from, versions, the hash of every file
-    evolution/       the run itself: ledger, banks, releases, answers (see ``canarybank.evolve.archive``)
-    plain/           of an audited run: the same without probes, for what they cost
-    population.*     the final population with its lineage, as parquet, JSON lines and CSV
-    results.json     what was spent, what the text is worth, what the audit showed
-    report.html      the page
-"""
+"""Run Private Evolution in a folder from a configuration, measure and audit it; the same command resumes it."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 
+from canarybank.audit import Claims
 from canarybank.engine import Engine, Threads
 from canarybank.errors import BudgetError, ConfigError
-from canarybank.evolve import Evolution, Population, Probes, ReleaserFactory, Round, Voters
-from canarybank.evolve import Run as Rounds
-from canarybank.evolve.loop import ACCOUNT
-from canarybank.evolve.multiround import evolve_audit
-from canarybank.evolve.utility import Utility, audit_cost, utility
-from canarybank.experiment.config import Config, MechanismConfig
-from canarybank.experiment.evolution_answers import evolution_generator
-from canarybank.experiment.evolution_results import (
-    AccountRecord,
-    EvolutionResults,
-    MultiRoundRecord,
-    account_record,
-    cost_records,
-    multiround_record,
-    round_records,
-    statement_of,
-    utility_record,
+from canarybank.evolve import (
+    ACCOUNT,
+    Evolution,
+    Population,
+    Probes,
+    ReleaserFactory,
+    Round,
+    Utility,
+    Voters,
+    audit_cost,
+    utility,
 )
+from canarybank.evolve import Run as Rounds
+from canarybank.experiment.config import Config
+from canarybank.experiment.evolution_answers import evolution_generator
 from canarybank.experiment.evolution_scene import Scene, mauve_of, require_declared, require_drawable, set_scene
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.real_run import is_real, require_private
-from canarybank.experiment.run_folder import RESULTS, RunFolder
-from canarybank.experiment.running import settings_of
+from canarybank.experiment.results import (
+    AccountState,
+    EvolutionFacts,
+    Results,
+    account_state,
+    round_facts,
+    statement_of,
+)
+from canarybank.experiment.run_folder import EVOLUTION, PLAIN, RESULTS, TRIALS, Run
+from canarybank.experiment.running import CONDITIONAL, hold_to
 from canarybank.experiment.sending import sending_recorded
-from canarybank.experiment.stage_cache import StageCache
+from canarybank.experiment.shards import ShardLog
+from canarybank.experiment.verification import refuse_unverified
 from canarybank.mechanism import Account
 from canarybank.progress import SILENT, Progress
-from canarybank.store import read_checked, write_atomic
+from canarybank.store import StageCache, read_checked
 
-__all__ = ["EVOLUTION", "PLAIN", "EvolutionRun", "run_evolution"]
+__all__ = ["run_evolution"]
 
-EVOLUTION = "evolution"
-PLAIN = "plain"
 EXAMPLES = 12
 Told = Callable[[str], None]
-
-
-class EvolutionRun(RunFolder):
-    """An evolution in its folder. Documents are read when they are asked for, and checked against their schema."""
-
-    kind = noun = "evolution"
-    elsewhere = "check the path"
-    begun = EVOLUTION
-    remedy = "Restore it from a copy: what was released stays released, so it is not made again."
-
-    def is_source(self, name: str) -> bool:
-        """Say whether a file is of the evolution itself, its populations included, and not of its report."""
-        return name == RESULTS or name.partition("/")[0] in {EVOLUTION, PLAIN} or name.startswith("population.")
-
-    @cached_property
-    def results(self) -> EvolutionResults:
-        """Return the results, or say that the run is not finished."""
-        return self._due(RESULTS, EvolutionResults)
-
-    @property
-    def evolution(self) -> Evolution:
-        """Return the rounds themselves, as far as they have come."""
-        return Evolution.load(self.folder / EVOLUTION)
-
-    def instead(self, changed: list[str]) -> str:  # noqa: ARG002, every difference has the same answer
-        """Say that releases cannot be taken back."""
-        return (
-            ": what was released stays released under its own parameters. Go back to the old settings, or choose "
-            "another folder"
-        )
 
 
 def run_evolution(
@@ -93,7 +57,7 @@ def run_evolution(
     command: str = "",
     told: Told | None = None,
     releaser: ReleaserFactory | None = None,
-) -> EvolutionRun:
+) -> Run:
     """Run an evolution in a folder, or go on with the one that stands there; a finished one is returned as it is.
 
     A release that was made is never made again, whatever ended the process that made it. Where the next release would
@@ -113,21 +77,21 @@ def run_evolution(
     require_private(config)
     require_drawable(config.evolve)
     require_declared(config)
-    with EvolutionRun.held(resolved, Path(folder), command, statement=statement_of(config.evolve)) as run:
+    with Run.held(resolved, Path(folder), command, "evolution", statement=statement_of(config.evolve)) as run:
         if run.is_finished:
-            run.refuse_altered()
+            refuse_unverified(run, rewritten=True)
             _require_same_account(run, config)
             return run
         cache, generator = StageCache(), evolution_generator(config)
         engine = engine or Threads(config.run.workers)
         # What a real run sends follows from its releases; what it retried is nobody's business.
         with sending_recorded(run, config, generator, counted=not is_real(config)):
-            scene = set_scene(config, cache, progress, generator)
-            results = _Work(config, scene, run, engine, progress, told, releaser).results()
-        run.require_folder()
-        write_atomic(run.folder / RESULTS, results.text())
+            scene = set_scene(config, cache, progress, generator, engine)
+            results = _Work(config, scene, run, progress, told, releaser).results()
+        run.write(RESULTS, results)
         # What a cache held depends on the users whose texts were in it before.
-        run.finish(stages={} if is_real(config) else {"made": dict(cache.made), "found": dict(cache.found)})
+        made = {} if is_real(config) else {"made": dict(cache.made), "found": dict(cache.found)}
+        run.finish(commitment=results.commitment, stages=made)
     return run
 
 
@@ -137,40 +101,57 @@ class _Work:
 
     config: Config
     scene: Scene
-    run: EvolutionRun
-    engine: Engine
+    run: Run
     progress: Progress
     told: Told | None
     releaser: ReleaserFactory | None = None
 
-    def results(self) -> EvolutionResults:
+    def results(self) -> Results:
         """Walk from the first bank to the last figure."""
-        scene, chosen = self.scene, self.config.evolve
+        scene, config = self.scene, self.config
         evolution, stopped = self._rounds(EVOLUTION, *scene.audited_start)
         self.run.require_folder()
         evolution.write(self.run.folder)
         measured = self._measured(evolution)
         plain = self._plain(measured)
-        return EvolutionResults(
-            statement=statement_of(chosen),
-            insecure_seed=chosen.insecure_seed,
-            complete=len(evolution.rounds) == chosen.rounds,
+        facts = EvolutionFacts(
+            insecure_seed=config.evolve.insecure_seed,
+            complete=len(evolution.rounds) == config.evolve.rounds,
             stopped=stopped,
             account=self._account(),
-            voters=None if is_real(self.config) else len(scene.voters),
-            mechanism=MechanismConfig.model_validate(asdict(evolution.mechanism)),
-            evolve=chosen,
+            voters=None if is_real(config) else len(scene.voters),
+            evolve=config.evolve,
             encoder=scene.encoder.name,
             generator=scene.generator.name,
-            rounds=round_records(evolution),
+            rounds=round_facts(evolution),
             candidates=len(evolution.population),
             examples=_newest(evolution.population),
-            utility=None if measured is None else utility_record(measured),
-            plain=None if plain is None else utility_record(plain),
-            cost=() if measured is None or plain is None else cost_records(audit_cost(measured, plain)),
-            audit=self._audited(evolution),
-            notes=scene.notes,
+            utility=measured,
+            plain=plain,
+            cost=() if measured is None or plain is None else audit_cost(measured, plain),
         )
+        said = statement_of(config.evolve)
+        if scene.audit is None or not evolution.rounds:
+            return Results(
+                statement=said,
+                mechanism=evolution.mechanism,
+                audit=config.audit,
+                seed=config.run.seed,
+                rounds=len(evolution.rounds),
+                epsilon=evolution.spent.epsilon,
+                attacks=(),
+                notes=scene.notes,
+                evolution=facts,
+            )
+        work = scene.audit.over(evolution)
+        commitment = hold_to(self.run, work.commitment, self._committed)
+        log = ShardLog(self.run.folder / TRIALS, commitment.hash, self.run.require_folder)
+        notes = (CONDITIONAL, Claims.EACH.statement, _about(evolution), *scene.notes)
+        return work.results(commitment, log, statement=said, evolution=facts, notes=notes)
+
+    def _committed(self, digest: str) -> None:
+        if self.told is not None:
+            self.told(f"commitment: sha256 {digest}; publish it now, before the results are known")
 
     def _rounds(self, name: str, start: Population, probes: Probes | None) -> tuple[Evolution, str | None]:
         """Make all rounds, or as many as the budget affords, and say why no more."""
@@ -196,11 +177,11 @@ class _Work:
                 return rounds.conclude(), str(error)
             return rounds.conclude(), None
 
-    def _account(self) -> AccountRecord | None:
+    def _account(self) -> AccountState | None:
         path, folder = self.scene.plan.account, self.run.folder / EVOLUTION
         if path is None or not self.scene.plan.is_real:
             return None
-        return account_record(Account(path), str(read_checked(folder / ACCOUNT)["run"]))
+        return account_state(Account(path), str(read_checked(folder / ACCOUNT)["run"]))
 
     def _tell(self, name: str, done: Round) -> None:
         if self.told is not None:
@@ -220,20 +201,11 @@ class _Work:
             return None
         return self._measured(self._rounds(PLAIN, self.scene.start, None)[0])
 
-    def _audited(self, evolution: Evolution) -> MultiRoundRecord | None:
-        scene = self.scene
-        if scene.design is None or scene.cohorts is None or not evolution.rounds:
-            return None
-        settings = settings_of(self.config)
-        found = evolve_audit(
-            evolution, scene.design, scene.cohorts, settings=settings, engine=self.engine, progress=self.progress
-        )
-        return multiround_record(found)
 
-
-def _require_same_account(run: EvolutionRun, config: Config) -> None:
+def _require_same_account(run: Run, config: Config) -> None:
     """Refuse to take a finished run for one that another account paid for."""
-    paid, path = run.results.account, config.evolve.account
+    evolution, path = run.results.evolution, config.evolve.account
+    paid = None if evolution is None else evolution.account
     if paid is not None and path is not None and Account(path).opening.hash != paid.opening:
         raise ConfigError(
             f"The evolution in {str(run.folder)!r} was paid for by another budget account than {path!r}. Name that "
@@ -244,3 +216,15 @@ def _require_same_account(run: EvolutionRun, config: Config) -> None:
 def _newest(population: Population) -> tuple[str, ...]:
     last = max(candidate.born for candidate in population.candidates)
     return tuple(each.text for each in population.candidates if each.born == last)[:EXAMPLES]
+
+
+def _about(run: Evolution) -> str:
+    drawn = (
+        "The run drew its releases from the operating system's entropy"
+        if run.insecure_seed is None
+        else f"The run is a simulation, its releases seeded with {run.insecure_seed}"
+    )
+    return (
+        f"{drawn}. Exact figures and counts are computed from evaluation users' records: they are not differentially "
+        "private."
+    )

@@ -3,37 +3,37 @@
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
-from canarybank.attack import ATTACKS, Canary, Design, design
 from canarybank.encode import CachedEncoder
+from canarybank.engine import Engine, Threads
 from canarybank.evolve import (
     Feedback,
     InContext,
     Keep,
+    Mauve,
     ParaphraseKept,
     Plan,
     Population,
     Probes,
     Published,
+    Reference,
     Taking,
+    find_noise,
     split,
 )
-from canarybank.evolve.mauve_score import Mauve
-from canarybank.evolve.noise import find_noise
-from canarybank.evolve.reference import Reference, hold_out, require_apart
-from canarybank.experiment.admitted import admit_users, admit_voters, users_source
+from canarybank.experiment.admitted import admit_voters, users_source
 from canarybank.experiment.candidates import bank_labels, gather_candidates
 from canarybank.experiment.config import Config, EvolveConfig
-from canarybank.experiment.evolution_answers import EMBEDDED, evolution_generator
-from canarybank.experiment.pools import Pools
+from canarybank.experiment.evolution_answers import evolution_generator
+from canarybank.experiment.inputs import cached_encoder, gather
 from canarybank.experiment.real_run import encode_users, hidden, is_real, require_isolated, require_private
-from canarybank.experiment.roles import canaries_of, draw_roles, refuse_sent
-from canarybank.experiment.running import cached_encoder, mechanism_of
-from canarybank.experiment.stage_cache import StageCache
+from canarybank.experiment.roles import evolved_attacks
+from canarybank.experiment.running import AuditWork, mechanism_of
 from canarybank.generate import Generator
-from canarybank.mechanism import Account, Bank, Mechanism, Routed, affordable_rounds, q_for_users, sigma_for_epsilon
+from canarybank.mechanism import Account, Bank, Mechanism, affordable_rounds, q_for_users, sigma_for_epsilon
 from canarybank.mechanism.mechanism import require_delta
 from canarybank.progress import SILENT, Progress
-from canarybank.users import Cohorts, Delimited, Users
+from canarybank.store import StageCache
+from canarybank.users import Delimited, Users
 
 __all__ = ["Scene", "mauve_of", "plan_of", "require_declared", "require_drawable", "set_scene", "spending_mechanism"]
 
@@ -47,40 +47,45 @@ _ONE_LINE = (
 class Scene:
     """Everything that an evolution starts from.
 
-    ``start`` is the first population of the run without probes; an audited run starts from the design's bank, with the
-    evaluation cohort as its voters.
+    ``start`` is the first population of the run without probes. An audited run starts from the first bank of ``audit``,
+    with the probes in it, and the evaluation cohort are its voters.
     """
 
     voters: Users
     reference: Reference | None
-    cohorts: Cohorts | None
-    design: Design | None
     start: Population
     plan: Plan
     encoder: CachedEncoder
     generator: Generator
     notes: tuple[str, ...]
+    audit: AuditWork | None = None
 
     @property
     def audited_start(self) -> tuple[Population, Probes | None]:
         """Return the first population and the probes of the audited run."""
-        if self.design is None:
+        if self.audit is None:
             return self.start, None
-        bank, labels = self.design.bank, self.start.labels
+        bank, labels = self.audit.planted, self.start.labels
         return split(bank, [labels[i] for i in bank.base])
 
 
 def set_scene(
-    config: Config, cache: StageCache, progress: Progress = SILENT, generator: Generator | None = None
+    config: Config,
+    cache: StageCache,
+    progress: Progress = SILENT,
+    generator: Generator | None = None,
+    engine: Engine | None = None,
 ) -> Scene:
-    """Read and admit users, hold the reference out, draw cohorts and freeze the attack where there is an audit.
+    """Read and admit users, hold the reference out, draw cohorts and design the attacks where there is an audit.
 
     Without a generator, the one that the configuration names is built.
     """
     require_private(config)
     require_declared(config)
-    set_up = _set_real if is_real(config) else _set_simulated
-    return set_up(config, cache, progress, evolution_generator(config) if generator is None else generator)
+    writer = evolution_generator(config) if generator is None else generator
+    if is_real(config):
+        return _set_real(config, cache, progress, writer)
+    return _set_simulated(config, cache, progress, writer, engine or Threads(config.run.workers))
 
 
 def _set_real(config: Config, cache: StageCache, progress: Progress, generator: Generator) -> Scene:
@@ -104,8 +109,6 @@ def _set_real(config: Config, cache: StageCache, progress: Progress, generator: 
     return Scene(
         voters=voters,
         reference=None,
-        cohorts=None,
-        design=None,
         start=start,
         plan=plan,
         encoder=encoder,
@@ -114,28 +117,20 @@ def _set_real(config: Config, cache: StageCache, progress: Progress, generator: 
     )
 
 
-def _set_simulated(config: Config, cache: StageCache, progress: Progress, generator: Generator) -> Scene:
-    people = admit_users(config.users, config.cohorts, cache, progress)
-    encoder = cached_encoder(config.encoder, progress)
-    users = people.users.with_vectors(encoder.encode(people.users.require_texts()))
-    candidates = gather_candidates(config.bank, config.users, generator, cache, progress=progress)
-    rest, reference = _held_out(config.evolve, users)
-    cohorts = None if config.evolve.audit is None else draw_roles(config.cohorts, rest, (ATTACKS[config.evolve.audit],))
-    voters = rest if cohorts is None else cohorts.evaluation.users
-    if reference is not None:
-        require_apart(reference, voters if cohorts is None else cohorts)
-    mechanism = spending_mechanism(config, len(voters))
-    bank = Bank(encoder.encode(candidates.texts), candidates.texts)
+def _set_simulated(
+    config: Config, cache: StageCache, progress: Progress, generator: Generator, engine: Engine
+) -> Scene:
+    inputs = gather(config, cache, generator, progress, evolving=True)
+    mechanism = spending_mechanism(config, len(inputs.voters))
     return Scene(
-        voters=voters,
-        reference=reference,
-        cohorts=cohorts,
-        design=None if cohorts is None else _designed(config, bank, cohorts, mechanism, encoder, generator, cache),
-        start=split(bank, candidates.labels)[0],
+        voters=inputs.voters,
+        reference=inputs.reference,
+        start=split(inputs.bank, inputs.candidates.labels)[0],
         plan=plan_of(config.evolve, mechanism),
-        encoder=encoder,
+        encoder=inputs.encoder,
         generator=generator,
-        notes=_notes(config, (*people.notes, *candidates.notes), mechanism),
+        notes=_notes(config, inputs.notes, mechanism),
+        audit=AuditWork(inputs, mechanism, engine) if inputs.attacks else None,
     )
 
 
@@ -151,8 +146,7 @@ def require_declared(config: Config) -> None:
     """Refuse, before users are read, what would send the generator more of them than the configuration declares."""
     if config.bank.source == "generate":
         bank_labels(config.bank, config.users)
-    if config.evolve.audit is not None:
-        refuse_sent(config, (ATTACKS[config.evolve.audit],))
+    evolved_attacks(config)
 
 
 def spending_mechanism(config: Config, voters: int | None = None) -> Mechanism:
@@ -203,39 +197,6 @@ def _feedback(config: EvolveConfig) -> Feedback:
     if config.feedback == "paraphrase":
         return ParaphraseKept(config.prompt or "paraphrase")
     return InContext(config.high, config.low, config.prompt or "continue", config.kind)
-
-
-def _held_out(config: EvolveConfig, users: Users) -> tuple[Users, Reference | None]:
-    if not config.reference:
-        return users, None
-    return hold_out(users, config.reference, seed=config.seed)
-
-
-def _designed(
-    config: Config,
-    bank: Bank,
-    cohorts: Cohorts,
-    mechanism: Mechanism,
-    encoder: CachedEncoder,
-    generator: Generator,
-    cache: StageCache,
-) -> Design:
-    """Freeze the attack on the first bank, for the first canary."""
-    attack, seed = ATTACKS[str(config.evolve.audit)], config.cohorts.seed
-    reserved = bank.reserve(config.attack.probes, seed) if attack.active else bank
-    canary: Canary = canaries_of(attack, cohorts, config.cohorts, encoder.encode)[0]
-    fixed = config.cohorts.fixed == (EMBEDDED,)
-    pools = Pools.of(config.attack, encoder, None if fixed else generator, cache)
-    return design(
-        attack,
-        canary,
-        reserved,
-        Routed.build(cohorts.auxiliary, reserved, mechanism.k),
-        mechanism,
-        eligible=len(cohorts.evaluation),
-        pool=pools.make(attack, canary, config.attack.pool, seed),
-        seed=seed,
-    )
 
 
 def _reading_notes(config: Config) -> tuple[str, ...]:

@@ -38,32 +38,42 @@ _PACKAGES = (
 class Surroundings(Record):
     """The software and hardware that a run was done with."""
 
-    python: str = Field(description="The version of Python.")
-    platform: str = Field(description="The operating system.")
-    packages: dict[str, str] = Field(description="The versions of the packages that results may depend on.")
-    commit: str | None = Field(description="The commit of canarybank's own source, where it runs from a checkout.")
-    processor: str = Field(description="The processor's name.")
-    cores: int = Field(description="The cores that this process may use.")
-    memory_gib: float | None = Field(description="The machine's memory.")
+    python: str
+    """The version of Python."""
+    platform: str
+    """The operating system."""
+    packages: dict[str, str]
+    """The versions of the packages that results may depend on."""
+    commit: str | None
+    """The commit of canarybank's own source, where it runs from a checkout."""
+    processor: str
+    """The processor's name."""
+    cores: int
+    """The cores that this process may use."""
+    memory_gib: float | None
+    """The machine's memory."""
 
 
 class GeneratorRecord(Record):
     """A generator that a run asked, where its requests went, and how much was sent there."""
 
-    kind: str = Field(description="The back end.")
-    model: str = Field(description="The model's name.")
-    server: str | None = Field(description="The URL that requests were sent to; null for a model in the run's process.")
-    proxy: str | None = Field(default=None, description="The proxy of the environment between, where there was one.")
-    send_records: bool = Field(default=False, description="Whether users' records were allowed to be sent.")
-    requests: int | None = Field(
-        default=None,
-        description="The requests sent to the server, repeated ones included; null where there is no server, and in a "
-        "real evolution, where none is made from users' records.",
-    )
-    requests_with_records: int = Field(default=0, description="Those of them that asked to paraphrase a user's record.")
-    records: int = Field(
-        default=0, description="The different records in them; one that a resumed run sent again counts again."
-    )
+    kind: str
+    """The back end."""
+    model: str
+    """The model's name."""
+    server: str | None
+    """The URL that requests were sent to; null for a model in the run's process."""
+    proxy: str | None = None
+    """The proxy of the environment between, where there was one."""
+    send_records: bool = False
+    """Whether users' records were allowed to be sent."""
+    requests: int | None = None
+    """The requests sent to the server, repeated ones included; null where there is no server, and in a real evolution,
+    where none is made from users' records."""
+    requests_with_records: int = 0
+    """Those of them that asked to paraphrase a user's record."""
+    records: int = 0
+    """The different records in them; one that a resumed run sent again counts again."""
 
     @property
     def place(self) -> tuple[str, str, str | None, str | None]:
@@ -85,24 +95,35 @@ class GeneratorRecord(Record):
 class Manifest(Record):
     """Everything about a run that is not its result."""
 
-    schema_version: int = Field(default=SCHEMA, description="The version of this file's layout.")
-    canarybank: str = Field(default=__version__, description="The version of canarybank.")
-    kind: Literal["audit", "evolution"] = Field(default="audit", description="What the run did.")
-    statement: str = Field(default=NOT_PRIVATE, description="What this folder may not be taken for.")
-    state: Literal["started", "finished"] = Field(default="started", description="Whether all results are in.")
-    command: str = Field(default="", description="The command that did the run.")
-    config: dict[str, Any] = Field(description="Every value of the configuration by its dotted key.")
-    origins: dict[str, str] = Field(description="Where each of them came from.")
-    commitment: str | None = Field(default=None, description="The sha256 of commitment.json.")
+    schema_version: int = SCHEMA
+    """The version of this file's layout."""
+    canarybank: str = __version__
+    """The version of canarybank."""
+    kind: Literal["audit", "evolution"] = "audit"
+    """What the run did."""
+    statement: str = NOT_PRIVATE
+    """What this folder may not be taken for."""
+    state: Literal["started", "finished"] = "started"
+    """Whether all results are in."""
+    command: str = ""
+    """The command that did the run."""
+    config: dict[str, Any]
+    """Every value of the configuration by its dotted key."""
+    origins: dict[str, str]
+    """Where each of them came from."""
+    commitment: str | None = None
+    """The sha256 of commitment.json."""
     stages: dict[str, dict[str, int]] = Field(
         default_factory=dict, description="How many pieces each stage made, and how many it found in the cache."
     )
-    generators: tuple[GeneratorRecord, ...] = Field(
-        default=(), description="The generators that the run asked, one entry for each server."
-    )
-    started: str = Field(description="When the run was first started, in UTC.")
-    finished: str | None = Field(default=None, description="When its results were complete, in UTC.")
-    surroundings: Surroundings = Field(description="What the run was done with.")
+    generators: tuple[GeneratorRecord, ...] = ()
+    """The generators that the run asked, one entry for each server."""
+    started: str
+    """When the run was first started, in UTC."""
+    finished: str | None = None
+    """When its results were complete, in UTC."""
+    surroundings: Surroundings
+    """What the run was done with."""
     files: dict[str, str] = Field(default_factory=dict, description="The sha256 of every other file of the run.")
 
 

@@ -8,27 +8,26 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from canarybank.attack import Attack, CanaryKind, PoolKind, nonce_pool
 from canarybank.audit import Ceiling, Settings, ThresholdMode, ceiling, trials_needed
 from canarybank.errors import InputError
-from canarybank.experiment.admitted import admission, admit_users, users_key, users_source
-from canarybank.experiment.candidates import GENERATED_SIZE, bank_labels, bank_prompt, gather_candidates
+from canarybank.experiment.admitted import admission, users_key, users_source
+from canarybank.experiment.candidates import GENERATED_SIZE, bank_labels, bank_prompt
 from canarybank.experiment.commitment import Epsilon, Record
 from canarybank.experiment.config import Config
-from canarybank.experiment.folder import MANIFEST, TRIALS, Run, refuse_other_settings
+from canarybank.experiment.inputs import Inputs, gather
 from canarybank.experiment.measured import encode_rate, trial_rate
 from canarybank.experiment.origins import Resolved
-from canarybank.experiment.roles import canaries_of, chosen_attacks, draw_roles
-from canarybank.experiment.running import cached_encoder, mechanism_of, settings_of
+from canarybank.experiment.run_folder import MANIFEST, TRIALS, Run, refuse_other_settings
+from canarybank.experiment.running import mechanism_of, settings_of
 from canarybank.experiment.sending import may_send_records
 from canarybank.experiment.shards import read_shards
-from canarybank.experiment.stage_cache import StageCache
 from canarybank.experiment.writers import build_generator, response_file
 from canarybank.generate import Generator, Request, ResponseCache, bank_plan, paraphrase_plan, server_of
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.progress import SILENT, Progress
+from canarybank.store.stage_cache import StageCache
 from canarybank.users import Cohorts, Users
 
 __all__ = ["GeneratorPlan", "Plan", "StagePlan", "plan"]
@@ -51,50 +50,75 @@ _GOAL = 0.9
 class StagePlan(Record):
     """One stage, and whether its outcome is here already."""
 
-    stage: str = Field(description="The stage's name.")
-    cached: bool = Field(description="Whether nothing of it is left to do.")
-    detail: str = Field(description="What it makes.")
+    stage: str
+    """The stage's name."""
+    cached: bool
+    """Whether nothing of it is left to do."""
+    detail: str
+    """What it makes."""
 
 
 class GeneratorPlan(Record):
     """What the generator will be asked."""
 
-    calls: int = Field(description="Requests that are not answered yet, at the usual share of usable answers.")
-    cached: int = Field(description="Requests that were answered before.")
-    tokens: int = Field(description="Prompt and answer tokens of the open requests, about.")
-    server: str | None = Field(
-        default=None, description="The URL that the open requests would be sent to; null where nothing is sent."
-    )
-    proxy: str | None = Field(default=None, description="The proxy of the environment between, where there is one.")
-    calls_with_records: int = Field(default=0, description="The open requests that would send a user's record.")
-    records: int = Field(default=0, description="The different records that they would send, at most.")
-    owners: int = Field(default=0, description="The users whose records these are.")
+    calls: int
+    """Requests that are not answered yet, at the usual share of usable answers."""
+    cached: int
+    """Requests that were answered before."""
+    tokens: int
+    """Prompt and answer tokens of the open requests, about."""
+    server: str | None = None
+    """The URL that the open requests would be sent to; null where nothing is sent."""
+    proxy: str | None = None
+    """The proxy of the environment between, where there is one."""
+    calls_with_records: int = 0
+    """The open requests that would send a user's record."""
+    records: int = 0
+    """The different records that they would send, at most."""
+    owners: int = 0
+    """The users whose records these are."""
 
 
 class Plan(Record):
     """What a run will take, and what it could typically certify."""
 
-    state: Literal["new", "resumes", "finished"] = Field(description="What stands in the folder.")
-    stages: tuple[StagePlan, ...] = Field(description="Each stage, cached or new.")
-    users: int = Field(description="The admitted users.")
-    records: int = Field(description="Their records.")
-    texts_to_encode: int = Field(description="Different texts whose vectors are not cached.")
-    generator: GeneratorPlan = Field(description="What the generator will be asked.")
-    attacks: tuple[str, ...] = Field(description="The attacks that run.")
-    eligible: int = Field(description="The eligible users.")
-    trials: int = Field(description="All trials that are left to play, those that calibrate included.")
-    trials_per_second: float = Field(description="The measured rate of all workers together.")
-    workers: int = Field(description="The workers.")
-    seconds: float = Field(description="The time that is left, about, without the generator's.")
-    memory_mib: float = Field(description="The memory at the peak, about.")
-    epsilon: Epsilon = Field(description="The exact epsilon of the mechanism; null where it is infinite.")
-    ceiling: float = Field(description="The median bound that perfect canaries would give with so many trials.")
-    ceiling_range: tuple[float, float] = Field(description="The 5% to 95% range of that bound.")
-    trials_for_goal: int | None = Field(
-        description="The trials of each hypothesis of each canary with which a perfect canary is expected to show "
-        "90% of the exact epsilon."
-    )
-    notes: tuple[str, ...] = Field(description="What a reader should know.")
+    state: Literal["new", "resumes", "finished"]
+    """What stands in the folder."""
+    stages: tuple[StagePlan, ...]
+    """Each stage, cached or new."""
+    users: int
+    """The admitted users."""
+    records: int
+    """Their records."""
+    texts_to_encode: int
+    """Different texts whose vectors are not cached."""
+    generator: GeneratorPlan
+    """What the generator will be asked."""
+    attacks: tuple[str, ...]
+    """The attacks that run."""
+    eligible: int
+    """The eligible users."""
+    trials: int
+    """All trials that are left to play, those that calibrate included."""
+    trials_per_second: float
+    """The measured rate of all workers together."""
+    workers: int
+    """The workers."""
+    seconds: float
+    """The time that is left, about, without the generator's."""
+    memory_mib: float
+    """The memory at the peak, about."""
+    epsilon: Epsilon
+    """The exact epsilon of the mechanism; null where it is infinite."""
+    ceiling: float
+    """The median bound that perfect canaries would give with so many trials."""
+    ceiling_range: tuple[float, float]
+    """The 5% to 95% range of that bound."""
+    trials_for_goal: int | None
+    """The trials of each hypothesis of each canary with which a perfect canary is expected to show 90% of the exact
+    epsilon."""
+    notes: tuple[str, ...]
+    """What a reader should know."""
 
 
 def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT) -> Plan:
@@ -106,14 +130,16 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     state, done = _state(resolved, Path(folder))
     mechanism, settings = mechanism_of(config), settings_of(config)
     admitted_before = cache.has("users", users_key(users_source(config.users), admission(config.users, config.cohorts)))
-    attacks, left_out = chosen_attacks(config)
-    people = admit_users(config.users, config.cohorts, cache, progress)
-    cohorts = draw_roles(config.cohorts, people.users, attacks)
-    encoder = cached_encoder(config.encoder)
     generator = build_generator(config)
-    bank_texts, notes = _bank_texts(config, generator, cache)
+    inputs = gather(config, cache, generator, progress)
+    attacks, people, cohorts, encoder = inputs.attacks, inputs.people, inputs.roles, inputs.encoder
+    assert cohorts is not None  # noqa: S101, an audit has attacks
+    # What a generator would write is not there yet, and nothing is asked of it here.
+    candidates = None if config.bank.source == "generate" else inputs.candidates
+    bank_texts = () if candidates is None else candidates.texts
+    notes = (*people.notes, *(() if candidates is None else candidates.notes), *inputs.left_out)
     asked = _asked(config, cohorts, attacks, None if state == "finished" else generator)
-    known = [*cohorts.texts, *bank_texts, *_nonces(config, cohorts, attacks, encoder.dimension)]
+    known = [*cohorts.texts, *bank_texts, *_nonces(inputs)]
     missing = encoder.missing(known) + round(_YIELD * asked.calls)
     left = 0 if state == "finished" else _trials(config, settings, len(attacks)) - done
     workers, eligible = config.run.workers or _cores(), len(cohorts.evaluation)
@@ -141,7 +167,7 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
         ceiling=most.median,
         ceiling_range=(most.q05, most.q95),
         trials_for_goal=_goal(mechanism, settings, config.cohorts.canaries),
-        notes=(*people.notes, *notes, *left_out),
+        notes=notes,
     )
 
 
@@ -160,25 +186,18 @@ def _trials(config: Config, settings: Settings, attacks: int) -> int:
     return passes * 2 * settings.trials * attacks * config.cohorts.canaries
 
 
-def _bank_texts(config: Config, generator: Generator | None, cache: StageCache) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the bank's texts where they are there already, and notes on them."""
-    if config.bank.source == "generate":
-        return (), ()
-    found = gather_candidates(config.bank, config.users, generator, cache)
-    return found.texts, found.notes
-
-
-def _nonces(config: Config, cohorts: Cohorts, attacks: Sequence[Attack], dimension: int) -> list[str]:
+def _nonces(inputs: Inputs) -> list[str]:
     """Return the nonces that canaries and pools will be made of, by catching them on their way to the encoder."""
     caught: list[str] = []
+    config, dimension = inputs.config, inputs.encoder.dimension
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         caught.extend(texts)
         return np.ones((len(texts), dimension), dtype=np.float32)
 
-    for attack in attacks:
+    for attack in inputs.attacks:
         if attack.canary is CanaryKind.NONCE:
-            for canary in canaries_of(attack, cohorts, config.cohorts, encode):
+            for canary in inputs.canaries(attack, encode):
                 nonce_pool(encode)(canary, config.attack.pool, config.cohorts.seed)
     return caught
 

@@ -12,10 +12,9 @@ from canarybank.encode import Encoder
 from canarybank.errors import ConfigError, InputError
 from canarybank.experiment.config import AttackConfig
 from canarybank.experiment.embedded import embedded_pool
-from canarybank.experiment.stage_cache import StageCache, stage_key
-from canarybank.experiment.written import WrittenPool
 from canarybank.generate import Generator, load_prompt, make_paraphrases, server_of
 from canarybank.progress import SILENT, Progress
+from canarybank.store.stage_cache import StageCache, stage_key
 
 __all__ = ["Pools", "cosines", "paraphrase_source"]
 
@@ -102,7 +101,7 @@ def paraphrase_source(
             }
 
         kept = cache.document("paraphrases", key, make)
-        return WrittenPool(vectors=encoder.encode(kept["texts"]), measure=f"{encoder.name} cosine", **kept)
+        return Pool(vectors=encoder.encode(kept["texts"]), measure=f"{encoder.name} cosine", **kept)
 
     return source
 

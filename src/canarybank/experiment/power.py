@@ -7,14 +7,14 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from canarybank.audit import Method, Settings, Target, best_threshold, perfect_rates
+from canarybank.audit import AttackResult, CanaryResult, Settings, Target, best_threshold, perfect_rates
 from canarybank.experiment.commitment import Epsilon, Figure, Record
-from canarybank.experiment.results import AttackRecord, CanaryRecord, IntervalRecord, Results
+from canarybank.experiment.results import Results
 from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.score import Interval
 
 __all__ = [
     "FrozenPower",
@@ -34,7 +34,7 @@ _WIDEST = 1e4
 _STEPS = 600
 
 Array = NDArray[np.float64]
-RatesOf: TypeAlias = Callable[[CanaryRecord, Mechanism, Array], tuple[Array, Array]]
+RatesOf: TypeAlias = Callable[[CanaryResult, Mechanism, Array], tuple[Array, Array]]
 """A frozen rule, the declared mechanism and sizes of a violation, to FPR and TPR under each."""
 
 
@@ -44,12 +44,18 @@ class Power(Record):
     It is a run of the violating mechanism itself, so the threshold is the best one for that mechanism.
     """
 
-    epsilon: Epsilon = Field(description="The true epsilon of such a mechanism; null where it is infinite.")
-    sigma: float = Field(description="Its noise multiplier.")
-    ratio: float = Field(description="How many times its noise is smaller than declared.")
-    attack: str = Field(description="The attack that would see it: the strongest of the run.")
-    mu_eff: float = Field(description="That attack's separation under the declared mechanism.")
-    separation: float = Field(description="That attack's separation, at least, under the violating mechanism.")
+    epsilon: Epsilon
+    """The true epsilon of such a mechanism; null where it is infinite."""
+    sigma: float
+    """Its noise multiplier."""
+    ratio: float
+    """How many times its noise is smaller than declared."""
+    attack: str
+    """The attack that would see it: the strongest of the run."""
+    mu_eff: float
+    """That attack's separation under the declared mechanism."""
+    separation: float
+    """That attack's separation, at least, under the violating mechanism."""
 
 
 class Shown(Record):
@@ -59,20 +65,25 @@ class Shown(Record):
     lies above it. Then ``largest_epsilon`` says where it ends.
     """
 
-    epsilon: Epsilon = Field(description="The true epsilon of the violation; null where it is infinite.")
-    ratio: float = Field(description="How many times the noise is too small, or the contribution larger than it was.")
-    amount: float = Field(description="The noise multiplier, or the norm of the contribution.")
-    attack: str = Field(description="The attack whose rules would show it.")
-    largest_epsilon: Figure = Field(description="The true epsilon up to which it is shown; null where there is no end.")
+    epsilon: Epsilon
+    """The true epsilon of the violation; null where it is infinite."""
+    ratio: float
+    """How many times the noise is too small, or the contribution larger than it was."""
+    amount: float
+    """The noise multiplier, or the norm of the contribution."""
+    attack: str
+    """The attack whose rules would show it."""
+    largest_epsilon: Figure
+    """The true epsilon up to which it is shown; null where there is no end."""
 
 
 class FrozenPower(Record):
     """What this run's own frozen thresholds would typically have shown: its expected bound exceeds the claim."""
 
-    noise: Shown | None = Field(description="By too little noise; null where no size of it would be shown.")
-    contribution: Shown | None = Field(
-        description="By a canary whose contribution was not clipped; null where no size of it would be shown."
-    )
+    noise: Shown | None
+    """By too little noise; null where no size of it would be shown."""
+    contribution: Shown | None
+    """By a canary whose contribution was not clipped; null where no size of it would be shown."""
 
 
 def fresh_power(
@@ -127,7 +138,7 @@ def _smallest(found: Iterable[Shown | None]) -> Shown | None:
 class _Rules:
     """The frozen rules of one attack, and the level at which its bound is stated."""
 
-    record: AttackRecord
+    record: AttackResult
     mechanism: Mechanism
     settings: Settings
     share: float
@@ -137,7 +148,7 @@ class _Rules:
         canaries = self.record.canaries
         target = replace(self.settings, alpha=self.share).target(self.mechanism, len(canaries))
         rates = np.array([rates_of(canary, self.mechanism, ratios) for canary in canaries])
-        if target.method is Method.POOLED:
+        if target.method.pools:
             fpr, tpr = rates.mean(axis=0)
             return target.bound(tpr, fpr)
         return np.asarray(target.bound(rates[:, 1], rates[:, 0]).max(axis=0))
@@ -182,7 +193,7 @@ def _by_contribution(rules: _Rules, ratio: float) -> float:
     return ratio * rules.mechanism.clip
 
 
-def frozen_rates(canary: CanaryRecord, mechanism: Mechanism, ratios: Array) -> tuple[Array, Array]:
+def frozen_rates(canary: CanaryResult, mechanism: Mechanism, ratios: Array) -> tuple[Array, Array]:
     """Return FPR and TPR of a frozen rule when the noise is so many times smaller than declared, at ratio 1 exactly.
 
     The exact rates at the declared noise say how many deviations the threshold lies from the score's two means; less
@@ -198,7 +209,7 @@ def frozen_rates(canary: CanaryRecord, mechanism: Mechanism, ratios: Array) -> t
     return _eligible(fpr, ndtr(-present / deviations).min(axis=0), mechanism)
 
 
-def unclipped_rates(canary: CanaryRecord, mechanism: Mechanism, ratios: Array) -> tuple[Array, Array]:
+def unclipped_rates(canary: CanaryResult, mechanism: Mechanism, ratios: Array) -> tuple[Array, Array]:
     """Return FPR and TPR of a frozen rule when the canary contributes so many times what it did, at ratio 1 exactly.
 
     Without the canary nothing changes; with it, the score's mean moves on by as much as it moved before, again and
@@ -210,8 +221,9 @@ def unclipped_rates(canary: CanaryRecord, mechanism: Mechanism, ratios: Array) -
     )
 
 
-def _deviates(canary: CanaryRecord, mechanism: Mechanism) -> tuple[float, float]:
+def _deviates(canary: CanaryResult, mechanism: Mechanism) -> tuple[float, float]:
     """Return how many deviations the threshold lies above the score's mean: canary absent, and taking part."""
+    assert canary.absent_rate is not None and canary.eligible_rate is not None  # noqa: PT018, S101, the caller looked
     fpr, tpr = _middle(canary.absent_rate), _middle(canary.eligible_rate)
     included = (tpr - (1 - mechanism.q) * fpr) / mechanism.q
     absent, present = (-float(ndtri(min(max(rate, 1e-300), 1 - 1e-16))) for rate in (fpr, included))
@@ -222,7 +234,7 @@ def _eligible(fpr: Array, included: Array, mechanism: Mechanism) -> tuple[Array,
     return fpr, (1 - mechanism.q) * fpr + mechanism.q * included
 
 
-def separation(canary: CanaryRecord, mechanism: Mechanism, ratio: float) -> float:
+def separation(canary: CanaryResult, mechanism: Mechanism, ratio: float) -> float:
     """Return a separation that a canary's score has at least when the noise is so many times smaller than declared.
 
     The score's variance is that of the noise and that of other users' votes, and less noise leaves the votes as they
@@ -235,8 +247,10 @@ def separation(canary: CanaryRecord, mechanism: Mechanism, ratio: float) -> floa
     return min(canary.mu_eff * ratio, with_votes)
 
 
-def power_text(own: FrozenPower, fresh: Power | None, mechanism: Mechanism) -> str:
+def power_text(own: FrozenPower | None, fresh: Power | None, mechanism: Mechanism) -> str:
     """Say what a run's own thresholds would typically have shown, and what thresholds set for less noise would."""
+    if own is None:
+        return "What size of violation this run would have shown is computed for one release of our own mechanism only."
     declared = f"{mechanism.sigma:g} is declared"
     said = "This run's own thresholds, frozen for the declared noise, would typically show "
     if own.contribution is None:
@@ -281,6 +295,5 @@ def _expected(mechanism: Mechanism, mu: float, target: Target) -> float:
     return best_threshold(perfect_rates(replace(mechanism, sigma=1 / mu)), target)[1]
 
 
-def _middle(interval: IntervalRecord) -> float:
-    low, high = (0.0 if end is None else end for end in (interval.lower, interval.upper))
-    return (low + high) / 2
+def _middle(interval: Interval) -> float:
+    return (interval.lower + interval.upper) / 2

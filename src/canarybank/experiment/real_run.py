@@ -49,10 +49,10 @@ def require_private(config: Config) -> None:
 def _refusals(config: Config) -> Iterator[str]:
     """Say why a real run cannot have this configuration, and what to set, for each key that it cannot have."""
     users, evolve = config.users, config.evolve
-    if evolve.audit is not None:
+    if evolve.audit:
         yield (
-            f"The audit by {evolve.audit} is a simulation: it plants probes, and its exact figures would reveal what "
-            "noise hides about the voters. Leave evolve.audit out."
+            f"The audit by {', '.join(evolve.audit)} is a simulation: it plants probes, and its exact figures would "
+            "reveal what noise hides about the voters. Leave evolve.audit out."
         )
     if users.limit is not None:
         yield (

@@ -4,231 +4,304 @@ The file is readable without the program, holds no time, duration or host, and i
 run was interrupted. ``schema_version`` rises when a reader of the old layout could misread the new one.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from pydantic import Field
 
 from canarybank import __version__
-from canarybank.attack import ATTACKS
-from canarybank.audit import AuditResult
-from canarybank.experiment.commitment import RESULTS_LAYOUT, Commitment, Epsilon, Figure, LedgerRecord, Record
-from canarybank.experiment.config import AuditConfig, MechanismConfig
-from canarybank.experiment.written import PoolRecord, SimilarityRecord
-from canarybank.store import canonical_json
+from canarybank.attack import ATTACKS, CanaryKind
+from canarybank.audit import AttackResult
+from canarybank.errors import StoreError
+from canarybank.evolve import AuditCost, Evolution, Utility
+from canarybank.experiment.commitment import RESULTS_LAYOUT, Commitment, Epsilon, Record, finite
+from canarybank.experiment.config import AuditConfig, EvolveConfig
+from canarybank.mechanism import Account, Mechanism
 
 __all__ = [
     "NOT_PRIVATE",
-    "AttackRecord",
-    "BoundRecord",
-    "CanaryRecord",
-    "CountsRecord",
-    "IntervalRecord",
-    "LadderRecord",
-    "PoolRecord",
+    "AccountState",
+    "EvolutionFacts",
     "Results",
-    "RungRecord",
-    "SetupRecord",
-    "SimilarityRecord",
-    "ThresholdRecord",
-    "attack_record",
-    "headline_canary",
+    "RoundFacts",
+    "Setup",
+    "account_state",
+    "round_facts",
     "schema",
+    "statement_of",
 ]
 
 NOT_PRIVATE = (
     "This holds statistics of the evaluation users and is not itself differentially private; "
     "keep it as you keep their data."
 )
-WIDE: Final = 1e-3
-"""The width of a certified interval, relative to its lower end or 1, from which on its middle would say too much."""
+PRIVATE = (
+    "Releases and populations here are made of noisy histograms and public text. The ledger states the epsilon of all "
+    "releases together, for adding or removing one user, by its accountant and on its assumptions."
+)
+ALONE = "The epsilon covers this run alone: it names no budget account, and other runs over the same people add to it."
+ACCOUNTED = (
+    "A budget account paid for the releases; its epsilon covers all runs that name it, and no others over the same "
+    "people."
+)
+UNPAID = "A simulation debits no budget account."
+REFERENCE = (
+    "The figures of utility are computed from held-out users' records without noise: they are not differentially "
+    "private."
+)
+SIMULATION = (
+    "This run is a simulation: its participation and noise follow from a seed, so nothing of it is differentially "
+    "private."
+)
 
 
-class IntervalRecord(Record):
-    """A number that is known up to certified ends."""
-
-    lower: Figure = Field(description="The truth is at least this.")
-    upper: Figure = Field(description="The truth is at most this.")
-
-
-class CountsRecord(Record):
-    """How often the frozen rule said present."""
-
-    tp: int = Field(description="Of the trials with the canary eligible.")
-    fp: int = Field(description="Of the trials with the canary absent.")
-    n1: int = Field(description="The trials with the canary eligible; surely taking part, for stratified.")
-    n0: int = Field(description="The trials with the canary absent.")
-
-
-class ThresholdRecord(Record):
-    """A frozen threshold."""
-
-    value: float = Field(description="The rule says present when the score exceeds this.")
-    mode: str = Field(description="How it was frozen.")
-    expected: float = Field(
-        description="The bound that the calibration cohort's rates would give: a forecast, no claim."
-    )
-
-
-class BoundRecord(Record):
-    """A lower bound on epsilon with what it stands on."""
-
-    epsilon: float = Field(description="The bound.")
-    method: str = Field(description="How counts became it.")
-    assumption: str = Field(description="What it stands on.")
-    confidence: float = Field(
-        description="Where the assumption holds, it exceeds the truth at most one minus this often."
-    )
-    delta: float = Field(description="The delta at which epsilon is stated.")
-    trials: tuple[int, int] = Field(description="The trials with the canary eligible, and with it absent.")
-    counts: tuple[int, int] = Field(description="The true and the false positives.")
-    branch: str = Field(description="The direction of the definition that gave it: forward, reverse or none.")
-    warning: str | None = Field(default=None, description="What makes it say less than it seems to.")
-    canaries: int = Field(default=1, description="The canaries whose counts were summed.")
-
-
-class RungRecord(Record):
-    """One step of the ladder."""
-
-    name: str = Field(description="Which step.")
-    epsilon: Figure = Field(description="Its epsilon.")
-    low: Figure = Field(description="The lower end of the range it is known to, or falls into.")
-    high: Figure = Field(description="The upper end.")
-    source: str = Field(description="Where it comes from.")
-
-
-class LadderRecord(Record):
-    """The gap between what was claimed and what was measured, one rung a cause."""
-
-    accounted: RungRecord = Field(description="What the operator's accountant claims.")
-    mechanism: RungRecord = Field(description="The exact epsilon of the mechanism.")
-    attack: RungRecord = Field(description="The exact epsilon of this attack, over all thresholds.")
-    rule: RungRecord = Field(description="The exact epsilon at the frozen threshold.")
-    expected: RungRecord = Field(description="The median and 5% to 95% range of the bound at so many trials.")
-    observed: RungRecord = Field(description="The bound that the trials gave.")
-
-    def reached(self, name: Literal["attack", "rule"]) -> tuple[float, bool]:
-        """Return the exact epsilon of a rung, and whether it is its certified lower end alone.
-
-        No attack exceeds its mechanism. Where a rate underflows, the certified interval has no upper end of its own,
-        and what is known is the lower one.
-        """
-        rung: RungRecord = getattr(self, name)
-        most, low, high, point = (
-            math.inf if each is None else each for each in (self.mechanism.epsilon, rung.low, rung.high, rung.epsilon)
-        )
-        if most < math.inf and min(high, most) - low > WIDE * max(1.0, low):
-            return low, True
-        return min(point, most), False
-
-
-class CanaryRecord(Record):
-    """What one canary's frozen rule showed."""
-
-    canary: str = Field(description="The canary's id.")
-    bank_hash: str = Field(description="The sha256 of the bank with this canary's probes in it.")
-    inspected: tuple[int, ...] = Field(description="The bank positions that the score reads.")
-    selected: tuple[int, ...] = Field(description="The pool indices of the probes, in the order of their positions.")
-    mu_eff: float = Field(description="The separation of a participating canary, in deviations of the score.")
-    probe_norm: float = Field(description="The L2 norm of the canary's contribution on the inspected positions.")
-    threshold: ThresholdRecord = Field(description="The frozen threshold.")
-    counts: CountsRecord = Field(description="What the trials counted.")
-    bound: BoundRecord = Field(description="The bound from these counts at this canary's share of alpha.")
-    supremum: IntervalRecord = Field(description="The exact epsilon of this attack, over all thresholds.")
-    rule: IntervalRecord = Field(description="The exact epsilon at the frozen threshold.")
-    absent_rate: IntervalRecord = Field(description="The exact false positive rate of the frozen rule.")
-    eligible_rate: IntervalRecord = Field(description="The exact true positive rate of the frozen rule.")
-    pool: PoolRecord | None = Field(
-        default=None, description="The paraphrases that its probes were selected from; null where there were none."
-    )
-
-
-class AttackRecord(Record):
-    """What one attack showed over its canaries."""
-
-    attack: str = Field(description="The attack's name.")
-    description: str = Field(description="What the attacker does.")
-    headline: BoundRecord = Field(description="The one claim declared beforehand, at level alpha.")
-    pooled: BoundRecord | None = Field(description="The pooled bound: a claim of its own, not to be combined.")
-    headline_canary: int = Field(description="The index of the canary with the largest bound, which figures show.")
-    canaries: tuple[CanaryRecord, ...] = Field(description="Each canary's own results.")
-    ladder: LadderRecord = Field(description="Where the gap to the claim comes from.")
-    ledger: LedgerRecord = Field(description="How alpha was split.")
-    notes: tuple[str, ...] = Field(default=(), description="What a reader should know of this attack.")
-    evidence: dict[str, Any] = Field(default_factory=dict, description="The data behind the figures of the page.")
-
-
-class SetupRecord(Record):
+class Setup(Record):
     """What was audited with."""
 
-    users: dict[str, Any] = Field(description="The count of all that was read and admitted.")
-    auxiliary: int = Field(description="Users who designed.")
-    calibration: int = Field(description="Users who calibrated.")
-    evaluation: int = Field(description="Eligible users, canary apart.")
-    canaries: int = Field(description="The canaries of each attack.")
-    records: int = Field(description="The most records of a user.")
-    encoder: str = Field(description="The encoder's name.")
-    encoder_fingerprint: str = Field(description="The sha256 of all that decides its vectors.")
-    dimension: int = Field(description="The dimension of its vectors.")
-    bank: int = Field(description="The entries of the bank.")
-    bank_hash: str = Field(description="The sha256 of the bank before any probe.")
-    bank_counters: dict[str, int] = Field(
-        default_factory=dict,
-        description="What became of the answers that a generated bank was chosen from: asked for, kept, left over as "
-        "surplus, rejected by which rule; and what was stripped off how many of those kept. Empty where it is unknown.",
-    )
-    probes: int = Field(description="The positions reserved for probes.")
+    users: dict[str, Any]
+    """The count of all that was read and admitted."""
+    auxiliary: int
+    """Users who designed."""
+    calibration: int
+    """Users who calibrated."""
+    evaluation: int
+    """Eligible users, canary apart."""
+    canaries: int
+    """The canaries of each attack."""
+    records: int
+    """The most records of a user."""
+    encoder: str
+    """The encoder's name."""
+    encoder_fingerprint: str
+    """The sha256 of all that decides its vectors."""
+    dimension: int
+    """The dimension of its vectors."""
+    bank: int
+    """The entries of the bank."""
+    bank_hash: str
+    """The sha256 of the bank before any probe."""
+    bank_counters: dict[str, int] = Field(default_factory=dict)
+    """What became of the answers that a generated bank was chosen from: asked for, kept, left over as surplus, rejected
+    by which rule; and what was stripped off how many of those kept. Empty where it is unknown."""
+    probes: int
+    """The positions reserved for probes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFacts:
+    """One round of an evolution: its bank, its release, and what all releases so far spend."""
+
+    round: int
+    """The round's number, from 1."""
+    bank: str
+    """The sha256 of the bank that users voted on."""
+    entries: int
+    """The entries of that bank."""
+    probes: int
+    """The entries among them that the auditor planted."""
+    kept: int
+    """The candidates that stayed."""
+    born: int
+    """The candidates that joined them for the next round."""
+    epsilon: float
+    """The epsilon of all releases so far, from the privacy loss distribution."""
+    added_up: float
+    """The epsilon that adding up the rounds one by one proves."""
+    delta: float
+    """The delta at which both are stated, for ideal noise."""
+    slack: float = 0.0
+    """What the noise's arithmetic adds to delta; 0 for a simulation."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountState:
+    """The budget account that paid for a run, as it stood when the run ended."""
+
+    population: str
+    """The people whose budget it is, as the operator named them."""
+    opening: str
+    """The sha256 of the account's opening."""
+    run: str
+    """The id by which the account knows this run."""
+    budget: float
+    """The epsilon that the account was opened with."""
+    releases: int
+    """The releases paid by all runs."""
+    epsilon: float
+    """The epsilon of all of them, from the privacy loss distribution."""
+    delta: float
+    """The delta at which it is stated, for ideal noise."""
+    slack: float
+    """What the noise's arithmetic adds to delta."""
+    left: int
+    """The releases that the account can still pay; 1,000 for 1,000 or more."""
+
+
+class EvolutionFacts(Record):
+    """What an evolution did, spent and made."""
+
+    insecure_seed: int | None
+    """The seed of a simulation; null for a real run."""
+    complete: bool
+    """Whether all rounds were made."""
+    stopped: str | None = None
+    """Why the run ended early."""
+    account: AccountState | None = None
+    """The budget account that paid for the run."""
+    voters: int | None = None
+    """The users who could take part in a round; null for a real run, which tells no count."""
+    evolve: EvolveConfig
+    """What the rounds were told."""
+    encoder: str
+    """The encoder's name."""
+    generator: str
+    """The generator's name."""
+    rounds: tuple[RoundFacts, ...]
+    """Every round that was made."""
+    candidates: int
+    """The candidates of the final population."""
+    examples: tuple[str, ...]
+    """The first of them that the last round generated."""
+    utility: Utility | None = None
+    """What the populations are worth."""
+    plain: Utility | None = None
+    """The same of the run without probes."""
+    cost: tuple[AuditCost, ...] = ()
+    """What the probes cost, population by population."""
+
+    @property
+    def spent(self) -> float:
+        """Return the epsilon of all releases, by the ledger."""
+        return self.rounds[-1].epsilon if self.rounds else 0.0
+
+    @property
+    def slack(self) -> float:
+        """Return what the noise's arithmetic adds to delta over all releases."""
+        return self.rounds[-1].slack if self.rounds else 0.0
 
 
 class Results(Record):
-    """What a run found."""
+    """What a run found: an audit's attacks, an evolution's rounds and text, or both."""
 
-    schema_version: int = Field(default=RESULTS_LAYOUT, description="The version of this file's layout.")
-    canarybank: str = Field(default=__version__, description="The version of canarybank.")
-    commitment: str = Field(description="The sha256 of the commitment under which the trials were played.")
-    statement: str = Field(default=NOT_PRIVATE, description="What this file may not be taken for.")
-    setup: SetupRecord = Field(description="What was audited with.")
-    mechanism: MechanismConfig = Field(description="The mechanism that was audited.")
-    audit: AuditConfig = Field(description="What was declared before the evaluation.")
-    seed: int = Field(description="The seed of the trials.")
-    epsilon: Epsilon = Field(
-        description="The exact epsilon of one release, for adding or removing one user; null where it is infinite."
+    schema_version: int = RESULTS_LAYOUT
+    """The version of this file's layout."""
+    canarybank: str = __version__
+    """The version of canarybank."""
+    commitment: str | None = None
+    """The sha256 of the commitment under which the trials were played; null where nothing was audited."""
+    statement: str = NOT_PRIVATE
+    """What this file may not be taken for."""
+    setup: Setup | None = None
+    """What was audited with; null where nothing was audited."""
+    mechanism: Mechanism
+    """The mechanism of every release, as it was used."""
+    audit: AuditConfig
+    """What was declared before the evaluation."""
+    seed: int
+    """The seed of the trials."""
+    rounds: int = 1
+    """The releases."""
+    epsilon: Epsilon
+    """The exact epsilon of all releases, for adding or removing one user; null where it is infinite."""
+    attacks: tuple[AttackResult, ...]
+    """What each attack showed, in the first release, and where there are more in the first two, three and so on."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know of the whole run."""
+    evolution: EvolutionFacts | None = None
+    """What an evolution did, spent and made; null for an audit of one release."""
+
+    @property
+    def final(self) -> tuple[AttackResult, ...]:
+        """Return what each attack showed over all releases."""
+        return tuple({each.attack: each for each in self.attacks}.values())
+
+    @property
+    def claim(self) -> float:
+        """Return the claim that results are held against: the accountant's, or the exact one."""
+        return self.epsilon if self.audit.accounted is None else self.audit.accounted
+
+    def require_setup(self) -> Setup:
+        """Return what was audited with, which every audit states."""
+        if self.setup is None:
+            raise StoreError("These results are of a run that was not audited, so they state no setup.")
+        return self.setup
+
+    def attack(self, name: str) -> AttackResult:
+        """Return what the attack of that name showed over all releases."""
+        return next(each for each in self.final if each.attack == name)
+
+    def plain(self) -> dict[str, Any]:
+        """Return all but the versions as plain values for JSON."""
+        found: dict[str, Any] = finite(self.model_dump(mode="json", exclude={"schema_version", "canarybank"}))
+        return found
+
+    @classmethod
+    def migrated(cls, value: Any) -> Any:
+        """Return results of layout 1 in this one: an attack's canaries and probes are those of the eight it had."""
+        if not isinstance(value, Mapping) or value.get("schema_version") != 1:
+            return value
+        if "evolve" in value:
+            raise StoreError(
+                "This evolution's results.json has layout 1, and this version of canarybank reads layout 2, in which "
+                "an audited evolution has a commitment. Show it with canarybank 0.1; its population, banks and "
+                "releases are files of their own, and stay as they are."
+            )
+        attacks = [
+            {
+                **each,
+                "plants": ATTACKS[each["attack"]].active,
+                "on_people": ATTACKS[each["attack"]].canary is CanaryKind.REAL,
+            }
+            if isinstance(each, Mapping) and each.get("attack") in ATTACKS
+            else each
+            for each in value.get("attacks", ())
+        ]
+        return {**value, "attacks": attacks}
+
+
+def statement_of(config: EvolveConfig) -> str:
+    """Say what of an evolution carries noise, what does not, and which runs its epsilon covers."""
+    if config.insecure_seed is not None:
+        return SIMULATION if config.account is None else f"{SIMULATION} {UNPAID}"
+    covers = ALONE if config.account is None else ACCOUNTED
+    return " ".join([PRIVATE, covers, *([REFERENCE] if config.reference else [])])
+
+
+def account_state(account: Account, run: str) -> AccountState:
+    """Return the state of a budget account, beside the run's id in it."""
+    opening = account.opening
+    return AccountState(
+        population=opening.population,
+        opening=opening.hash,
+        run=run,
+        budget=opening.epsilon,
+        releases=len(account.debits),
+        epsilon=account.spent,
+        delta=opening.delta,
+        slack=account.slack,
+        left=account.releases_left,
     )
-    attacks: tuple[AttackRecord, ...] = Field(description="What each attack showed.")
-    notes: tuple[str, ...] = Field(default=(), description="What a reader should know of the whole run.")
-
-    def attack(self, name: str) -> AttackRecord:
-        """Return what the attack of that name showed."""
-        return next(record for record in self.attacks if record.attack == name)
-
-    def text(self) -> str:
-        """Return the text of the results' file."""
-        return canonical_json(self.model_dump(mode="json"), indent=2) + "\n"
 
 
-def attack_record(result: AuditResult, evidence: Mapping[str, Any], pools: Sequence[PoolRecord | None]) -> AttackRecord:
-    """Return an attack's result as a record, with the data behind its figures and the pool of each canary."""
-    canaries = [CanaryRecord.model_validate(canary) for canary in result.canaries]
-    known = ATTACKS.get(result.attack)
-    return AttackRecord(
-        attack=result.attack,
-        description=known.description if known else "",
-        headline=BoundRecord.model_validate(result.headline),
-        pooled=None if result.pooled is None else BoundRecord.model_validate(result.pooled),
-        headline_canary=headline_canary(result),
-        canaries=tuple(c.model_copy(update={"pool": pool}) for c, pool in zip(canaries, pools, strict=True)),
-        ladder=LadderRecord.model_validate(result.ladder),
-        ledger=LedgerRecord.model_validate(result.ledger),
-        notes=result.notes,
-        evidence=dict(evidence),
+def round_facts(evolution: Evolution) -> tuple[RoundFacts, ...]:
+    """Return what each round of an evolution did and spent."""
+    populations = [*(each.population for each in evolution.rounds), evolution.population]
+    return tuple(
+        RoundFacts(
+            round=each.number + 1,
+            bank=each.bank.hash,
+            entries=each.bank.size,
+            probes=len(each.bank.reserved),
+            kept=len(each.kept),
+            born=max(0, len(after) - len(each.kept)),
+            epsilon=each.spent.epsilon,
+            added_up=each.spent.bound,
+            delta=each.spent.delta,
+            slack=each.spent.slack,
+        )
+        for each, after in zip(evolution.rounds, populations[1:], strict=True)
     )
-
-
-def headline_canary(result: AuditResult) -> int:
-    """Return the index of the canary with the largest bound, or among equals with the largest exact epsilon."""
-    ranks: Sequence[tuple[float, float]] = [(c.bound.epsilon, c.supremum.lower) for c in result.canaries]
-    return max(range(len(ranks)), key=lambda index: ranks[index])
 
 
 def schema() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from canarybank.experiment.embedded import embedded_canaries
 from canarybank.experiment.sending import may_send_records, refuse_sending, skipped_note
 from canarybank.users import Cohorts, CohortSizes, Users, draw_cohorts
 
-__all__ = ["canaries_of", "chosen_attacks", "cohort_sizes", "draw_roles", "refuse_sent"]
+__all__ = ["canaries_of", "chosen_attacks", "cohort_sizes", "draw_roles", "evolved_attacks", "refuse_sent"]
 
 EMBEDDED = "embedded"
 SHARED_NONCES = "nonce"
@@ -37,6 +37,13 @@ def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]
     if left := tuple(attack for attack in lacking if attack not in unread):
         notes.append(skipped_note([attack.name for attack in left], config))
     return tuple(attack for attack in attacks if attack not in (*unread, *lacking)), tuple(notes)
+
+
+def evolved_attacks(config: Config) -> tuple[Attack, ...]:
+    """Return the attacks that an evolution is audited with; none where it is not."""
+    attacks = tuple(ATTACKS[name] for name in config.evolve.audit)
+    refuse_sent(config, attacks)
+    return attacks
 
 
 def refuse_sent(config: Config, attacks: tuple[Attack, ...]) -> None:

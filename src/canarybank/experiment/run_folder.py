@@ -1,4 +1,16 @@
-"""Keep what audits and evolutions share as runs in a folder: the manifest, the seal, the lock, the refusals."""
+"""Keep a run in a folder: what stands where, who may work on it, and what must not change.
+
+The folder of a run::
+
+    manifest.json    settings and where each came from, versions, plug-ins, the hash of every file
+    commitment.json  what was frozen before the first evaluation trial, where the run is audited
+    trials.log       the counts of finished shards of trials
+    results.json     what was found
+    report.html      the page, and the same as summary.md, results.csv, ...
+
+An evolution has more: ``evolution/``, the rounds themselves (see ``canarybank.evolve.archive``); ``plain/``, the same
+without probes, for what they cost; and ``population.*``, the final population with its lineage.
+"""
 
 import contextlib
 import os
@@ -6,91 +18,158 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import ValidationError
 
 from canarybank.errors import ConfigError, IncompleteError, InputError, MissingError, StoreError
-from canarybank.experiment.commitment import Record
+from canarybank.experiment.commitment import Commitment, Record
 from canarybank.experiment.manifest import Manifest, new_manifest, now
 from canarybank.experiment.origins import Resolved, differences
+from canarybank.experiment.results import Results
 from canarybank.store import (
     altered_files,
     canonical_json,
     hash_bytes,
+    hash_file,
     hash_folder,
     lock_folder,
     read_json,
     sweep_temporaries,
+    write_atomic,
     write_json,
 )
 from canarybank.store.locks import LOCK_NAME
 
-__all__ = ["MANIFEST", "RESULTS", "RunFolder", "read_document", "refuse_foreign", "refuse_other_settings"]
+__all__ = [
+    "COMMITMENT",
+    "EVOLUTION",
+    "MANIFEST",
+    "PLAIN",
+    "RESULTS",
+    "SEALED",
+    "TRIALS",
+    "Run",
+    "open_run",
+    "read_document",
+    "refuse_foreign",
+    "refuse_other_settings",
+]
 
-MANIFEST = "manifest.json"
-RESULTS = "results.json"
+MANIFEST, COMMITMENT, SEALED, TRIALS, RESULTS = (
+    "manifest.json",
+    "commitment.json",
+    "sealed.json",
+    "trials.log",
+    "results.json",
+)
+EVOLUTION, PLAIN = "evolution", "plain"
+SOURCES: Final = (COMMITMENT, SEALED, TRIALS, RESULTS)
 
 Document = TypeVar("Document", bound=Record)
+Kind = Literal["audit", "evolution"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What messages say of one kind of run, and the file or folder without which a start came to nothing."""
+
+    noun: str
+    begun: str
+    remedy: str
+    otherwise: str
+
+
+_WORDS: Final[dict[str, _Words]] = {
+    "audit": _Words(
+        "run",
+        COMMITMENT,
+        "Run the same `canarybank audit` command again: it makes a lost commitment.json or results.json again, the "
+        "same to the byte. Any other file must be restored from a copy.",
+        "; choose another folder, or go back to the old settings",
+    ),
+    "evolution": _Words(
+        "evolution",
+        EVOLUTION,
+        "Restore it from a copy: what was released stays released, so it is not made again.",
+        ": what was released stays released under its own parameters. Go back to the old settings, or choose another "
+        "folder",
+    ),
+}
 
 
 @dataclass(frozen=True)
-class RunFolder:
-    """A run of either kind in its folder; a kind says below what sets it apart."""
+class Run:
+    """A run in its folder. Documents are read when they are asked for, and checked against their schema."""
 
     folder: Path
-    kind: ClassVar[Literal["audit", "evolution"]]
-    noun: ClassVar[str]
-    """What messages call a run of this kind."""
-    elsewhere: ClassVar[str]
-    """What to do with a run of the other kind."""
-    begun: ClassVar[str]
-    """The file or folder whose absence shows that a start came to nothing."""
-    strays: ClassVar[tuple[str, ...]] = ()
-    """The files that may be written in the moment in which the folder is removed."""
-    remedy: ClassVar[str]
-    """What to do about a file that a finished run has lost."""
+    kind: Kind = "audit"
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        """Open the run in a folder, or say that there is none of this kind."""
+        """Open the run in a folder, or say that there is none."""
         path = Path(folder)
         if not (path / MANIFEST).is_file():
-            raise _no_manifest(path, RESULTS, cls.begun)
-        run = cls(path)
-        if run.manifest.kind != cls.kind:
-            found = run.manifest.kind
-            raise InputError(f"The run in {str(path)!r} is an {found}, not an {cls.kind}; {cls.elsewhere}.")
-        return run
+            left = [name for name in (RESULTS, COMMITMENT, EVOLUTION) if (path / name).exists()]
+            if left:
+                raise StoreError(
+                    f"The run in {str(path)!r} has its {left[0]} but no {MANIFEST}: it was altered, so restore it."
+                )
+            raise InputError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; check the path.")
+        return cls(path, read_document(path / MANIFEST, Manifest).kind)
 
     @classmethod
     @contextlib.contextmanager
-    def held(cls, resolved: Resolved, folder: Path, command: str, **facts: Any) -> Iterator[Self]:
+    def held(cls, resolved: Resolved, folder: Path, command: str, kind: Kind, **facts: Any) -> Iterator[Self]:
         """Hold a folder for one run: a new one, with facts for its manifest, or one under the same settings."""
-        refuse_foreign(folder, cls.begun)
+        begun = _WORDS[kind].begun
+        refuse_foreign(folder, begun)
         with lock_folder(folder, f"running {command}".strip()):
             sweep_temporaries(folder, older_than=0)
             lock = (folder / LOCK_NAME).stat()
             is_new = not (folder / MANIFEST).exists()
             if is_new:
-                run = cls(folder)
-                run.write_manifest(new_manifest(resolved, command, kind=cls.kind, **facts))
+                run = cls(folder, kind)
+                run.write_manifest(new_manifest(resolved, command, kind=kind, **facts))
             else:
                 run = cls.open(folder)
+                if run.kind != kind:
+                    raise InputError(f"The run in {str(folder)!r} is an {run.kind}, not an {kind}; check the path.")
                 refuse_other_settings(run, resolved)
             run.__dict__["_lock"] = lock
             try:
                 yield run
             except (ConfigError, InputError, MissingError):
                 # A start that never could have come to anything must not hold the folder against the corrected command.
-                if is_new and not (folder / cls.begun).exists():
+                if is_new and not (folder / begun).exists():
                     (folder / MANIFEST).unlink(missing_ok=True)
                 raise
+
+    @property
+    def noun(self) -> str:
+        """Return what messages call a run of this kind."""
+        return _WORDS[self.kind].noun
 
     @cached_property
     def manifest(self) -> Manifest:
         """Return the manifest."""
         return read_document(self.folder / MANIFEST, Manifest)
+
+    @cached_property
+    def commitment(self) -> Commitment:
+        """Return the commitment, or say that the run has not come so far."""
+        return self._due(COMMITMENT, Commitment)
+
+    @cached_property
+    def results(self) -> Results:
+        """Return the results, or say that the run is not finished."""
+        return self._due(RESULTS, Results)
+
+    @property
+    def commitment_hash(self) -> str:
+        """Return the sha256 of the commitment's file as it is on disk."""
+        _ = self.commitment
+        return hash_file(self.folder / COMMITMENT)
 
     @property
     def is_finished(self) -> bool:
@@ -99,7 +178,12 @@ class RunFolder:
 
     def is_source(self, name: str) -> bool:
         """Say whether a file, by its path in the folder, is of the run itself, and not made from it by a report."""
-        raise NotImplementedError
+        return name in SOURCES or name.partition("/")[0] in {EVOLUTION, PLAIN} or name.startswith("population.")
+
+    def write(self, name: str, document: Commitment | Results) -> None:
+        """Put a document on disk, durable before this returns."""
+        self.require_folder()
+        write_atomic(self.folder / name, document.text())
 
     def finish(self, **facts: Any) -> str:
         """Write into the manifest, at once, that the run is finished, and the hash of every file; its lock is held."""
@@ -158,8 +242,7 @@ class RunFolder:
         """Remove what was written in the moment of the removal: it would keep the same command from starting anew."""
         if not any((self.folder / name).exists() for name in (LOCK_NAME, MANIFEST)):
             with contextlib.suppress(OSError):
-                for name in self.strays:
-                    (self.folder / name).unlink(missing_ok=True)
+                (self.folder / TRIALS).unlink(missing_ok=True)
                 self.folder.rmdir()
 
     def write_manifest(self, manifest: Manifest) -> str:
@@ -168,10 +251,6 @@ class RunFolder:
         write_json(self.folder / MANIFEST, value)
         self.__dict__["manifest"] = manifest
         return hash_bytes((canonical_json(value, indent=2) + "\n").encode())
-
-    def instead(self, changed: list[str]) -> str:
-        """Say what to do about settings that differ from those that the run was started with."""
-        raise NotImplementedError
 
     def _due(self, name: str, kind: type[Document]) -> Document:
         if not (self.folder / name).is_file():
@@ -182,7 +261,8 @@ class RunFolder:
         """Return the error of a file that is not there yet, or not there any more."""
         if self.is_finished:
             return StoreError(
-                f"The {self.noun} in {str(self.folder)!r} is finished, but its {name} is missing. {self.remedy}"
+                f"The {self.noun} in {str(self.folder)!r} is finished, but its {name} is missing. "
+                f"{_WORDS[self.kind].remedy}"
             )
         if (self.folder / name).exists():
             return IncompleteError(
@@ -195,13 +275,9 @@ class RunFolder:
         )
 
 
-def _no_manifest(path: Path, *others: str) -> InputError | StoreError:
-    """Return the error of a mistaken path, or that of a run which has lost its manifest and kept another file."""
-    if left := [name for name in others if (path / name).exists()]:
-        return StoreError(
-            f"The run in {str(path)!r} has its {left[0]} but no {MANIFEST}: it was altered, so restore it."
-        )
-    return InputError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; check the path.")
+def open_run(folder: Path | str) -> Run:
+    """Open the run in a folder: its ``manifest``, and once they are there, its ``commitment`` and ``results``."""
+    return Run.open(folder)
 
 
 def refuse_foreign(folder: Path, *parts: str) -> None:
@@ -220,19 +296,22 @@ def refuse_foreign(folder: Path, *parts: str) -> None:
         )
 
 
-def refuse_other_settings(run: RunFolder, resolved: Resolved) -> None:
+def refuse_other_settings(run: Run, resolved: Resolved) -> None:
     """Refuse to go on with a run under settings that decide otherwise than its own, and say which differ."""
     changed = differences(run.manifest.config, resolved.values(), evolving=run.kind == "evolution")
-    if changed:
-        listed = "\n  ".join(changed)
-        raise ConfigError(
-            f"The {run.noun} in {str(run.folder)!r} was started with other settings, so it cannot go on"
-            f"{run.instead(changed)}. What differs:\n  {listed}"
-        )
+    if not changed:
+        return
+    more = run.kind == "audit" and any(line.startswith("audit.trials:") for line in changed)
+    trials = "; another number of trials is another run, with an alpha of its own" if more else ""
+    listed = "\n  ".join(changed)
+    raise ConfigError(
+        f"The {run.noun} in {str(run.folder)!r} was started with other settings, so it cannot go on"
+        f"{_WORDS[run.kind].otherwise}{trials}. What differs:\n  {listed}"
+    )
 
 
 def read_document(path: Path, kind: type[Document]) -> Document:
-    """Read a typed file of a run, or say what is wrong with it."""
+    """Read a typed file of a run, of this layout or an earlier one, or say what is wrong with it."""
     value = read_json(path)
     version = value.get("schema_version") if isinstance(value, dict) else None
     known = kind.model_fields["schema_version"].default
@@ -241,7 +320,7 @@ def read_document(path: Path, kind: type[Document]) -> Document:
             f"{str(path)!r} has layout {version}, and this canarybank reads up to {known}; install a newer canarybank."
         )
     try:
-        return kind.model_validate(value)
+        return kind.model_validate(kind.migrated(value))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 from scipy.sparse import csr_array
 from scipy.stats import binom, binomtest
 
@@ -46,16 +45,21 @@ _JOINT_TRIALS = 20
 class Check(Record):
     """One thing that was checked."""
 
-    name: str = Field(description="What was checked.")
-    ok: bool = Field(description="Whether it holds.")
-    detail: str = Field(description="The figures.")
+    name: str
+    """What was checked."""
+    ok: bool
+    """Whether it holds."""
+    detail: str
+    """The figures."""
 
 
 class SelfTest(Record):
     """The outcome of all checks."""
 
-    ok: bool = Field(description="Whether all hold.")
-    checks: tuple[Check, ...] = Field(description="Each check.")
+    ok: bool
+    """Whether all hold."""
+    checks: tuple[Check, ...]
+    """Each check."""
 
 
 def selftest(

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from canarybank.errors import ConfigError
 from canarybank.experiment.config import Config
 from canarybank.experiment.manifest import GeneratorRecord
-from canarybank.experiment.run_folder import RunFolder
+from canarybank.experiment.run_folder import Run
 from canarybank.generate import Generator, server_of
 from canarybank.generate.server import OPENAI_URL
 
@@ -42,9 +42,7 @@ def skipped_note(names: Sequence[str], config: Config) -> str:
 
 
 @contextmanager
-def sending_recorded(
-    run: RunFolder, config: Config, generator: Generator | None, *, counted: bool = True
-) -> Iterator[None]:
+def sending_recorded(run: Run, config: Config, generator: Generator | None, *, counted: bool = True) -> Iterator[None]:
     """Record in a run's manifest which server its generator asks, and at the end how much was sent there.
 
     The end comes after a failure too. A run that is resumed adds to what it recorded before. Without ``counted`` only
@@ -78,7 +76,7 @@ def _record(config: Config, generator: Generator, *, counted: bool) -> Generator
     return record.model_copy(update=dict(zip(names, sent, strict=True)))
 
 
-def _write(run: RunFolder, before: Sequence[GeneratorRecord], now: GeneratorRecord) -> None:
+def _write(run: Run, before: Sequence[GeneratorRecord], now: GeneratorRecord) -> None:
     same = [each for each in before if each.place == now.place]
     others = [each for each in before if each.place != now.place]
     for each in same:

@@ -9,8 +9,8 @@ from typing import Any
 
 from canarybank.engine import Engine
 from canarybank.errors import ConfigError, IncompleteError
-from canarybank.experiment.folder import Run
 from canarybank.experiment.origins import Resolved, read_value, refuse_unknown
+from canarybank.experiment.run_folder import Run
 from canarybank.experiment.running import run_audit
 from canarybank.experiment.variants import varied
 from canarybank.progress import SILENT, Progress

@@ -8,24 +8,25 @@ against, and against what it does not.
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
 from scipy.stats import binom
 
-from canarybank.audit import Counts, Method, Settings, canary_bound, headline, pooled_bound
+from canarybank.audit import AttackResult, Method, Settings, canary_bound, headline, pooled_bound
 from canarybank.errors import CanarybankError, StoreError
 from canarybank.experiment.commitment import Commitment, Record, finite
-from canarybank.experiment.folder import COMMITMENT, MANIFEST, RESULTS, TRIALS, Run
 from canarybank.experiment.manifest import Manifest
 from canarybank.experiment.origins import decisive
-from canarybank.experiment.results import AttackRecord, BoundRecord, IntervalRecord, Results
+from canarybank.experiment.results import Results
+from canarybank.experiment.run_folder import COMMITMENT, MANIFEST, RESULTS, TRIALS, Run
 from canarybank.experiment.shards import read_shards
-from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.mechanism import epsilon
+from canarybank.score import Interval
 from canarybank.store import altered_files, hash_folder, hash_json
 
-__all__ = ["Verification", "declared", "recounted", "refuse_unverified", "verify"]
+__all__ = ["Verification", "declared", "refuse_unverified", "verify"]
 
 IMPOSSIBLE = 1e-12
 """Counts that are less likely than this under the exact rates of their rule were not drawn from them."""
@@ -34,10 +35,14 @@ IMPOSSIBLE = 1e-12
 class Verification(Record):
     """What the check of a run found."""
 
-    ok: bool = Field(description="Whether nothing was found.")
-    findings: tuple[str, ...] = Field(description="Each thing that is not as it was committed to or sealed.")
-    notes: tuple[str, ...] = Field(description="What the check does not cover.")
-    commitment: str = Field(description="The sha256 of the commitment on disk.")
+    ok: bool
+    """Whether nothing was found."""
+    findings: tuple[str, ...]
+    """Each thing that is not as it was committed to or sealed."""
+    notes: tuple[str, ...]
+    """What the check does not cover."""
+    commitment: str
+    """The sha256 of the commitment on disk."""
 
 
 def verify(folder: Path | str, commitment_hash: str | None = None) -> Verification:
@@ -50,11 +55,13 @@ def refuse_unverified(run: Run, commitment_hash: str | None = None, *, rewritten
 
     Only where a report is about to be ``rewritten`` from the results, the files of the old one are not looked at.
     """
+    if run.kind == "evolution":
+        run.refuse_altered()
     found = _verified(run, commitment_hash, written=not rewritten).findings
     if found:
         raise StoreError(
             f"The run in {str(run.folder)!r} does not verify, so nothing is reported of it. {' '.join(found)} Restore "
-            "the run from a copy, or run the audit again in another folder."
+            "the run from a copy, or run it again in another folder."
         )
 
 
@@ -64,28 +71,27 @@ def declared(results: Results) -> Settings:
     return Settings(trials=audit.trials, alpha=audit.alpha, method=Method(audit.method), seed=results.seed)
 
 
-def recounted(record: AttackRecord) -> list[Counts]:
-    """Return an attack's counts, one entry a canary."""
-    return [Counts(**canary.counts.model_dump()) for canary in record.canaries]
-
-
 def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) -> Verification:
-    results, commitment, on_disk = run.results, run.commitment, run.commitment_hash
-    checks = (
-        lambda: _state(run.manifest),
-        lambda: _hashes(run.manifest, results, on_disk, commitment_hash),
-        lambda: _files(run, written=written),
-        lambda: _settings(run.manifest, results, commitment),
-        lambda: _rules(results, commitment),
-        lambda: _counts(run, results, on_disk),
-        lambda: _rates(results),
-        lambda: _claims(results),
-        lambda: _ladders(results),
-    )
+    results, on_disk = run.results, ""
+    checks: list[Callable[[], Iterator[str]]] = [
+        lambda: _state(run),
+        lambda: _files(run, results, written=written),
+        lambda: _rounds(results),
+    ]
+    if results.commitment is not None or results.attacks or run.kind == "audit":
+        commitment, on_disk = run.commitment, run.commitment_hash
+        checks[1:1] = [lambda: _hashes(run.manifest, results, on_disk, commitment_hash)]
+        checks += [
+            lambda: _settings(run, results, commitment),
+            lambda: _rules(results, commitment),
+            lambda: _counts(run, results, on_disk),
+            lambda: _rates(results),
+            lambda: _claims(results),
+            lambda: _ladders(results),
+        ]
     findings = [finding for check in checks for finding in _found(check)]
-    return Verification(
-        ok=not findings, findings=tuple(findings), notes=_notes(run, commitment_hash), commitment=on_disk
-    )
+    notes = _notes(run, commitment_hash, audited=bool(on_disk))
+    return Verification(ok=not findings, findings=tuple(findings), notes=notes, commitment=on_disk)
 
 
 def _found(check: Callable[[], Iterator[str]]) -> list[str]:
@@ -96,9 +102,9 @@ def _found(check: Callable[[], Iterator[str]]) -> list[str]:
         return [str(error)]
 
 
-def _notes(run: Run, given: str | None) -> tuple[str, ...]:
+def _notes(run: Run, given: str | None, *, audited: bool) -> tuple[str, ...]:
     notes = []
-    if given is None:
+    if audited and given is None:
         notes.append(
             "Give the hash that was published before the trials: without it, the whole folder could have been made "
             "anew."
@@ -106,16 +112,29 @@ def _notes(run: Run, given: str | None) -> tuple[str, ...]:
     strange = sorted(set(hash_folder(run.folder, skip={MANIFEST})) - set(run.manifest.files))
     if strange:
         notes.append(f"Files that the run did not seal: {', '.join(strange)}.")
-    notes.append("To check the counts themselves, run the same command in an empty folder and compare results.json.")
+    if audited:
+        notes.append(
+            "To check the counts themselves, run the same command in an empty folder and compare results.json."
+        )
+    else:
+        notes.append("This run is not audited: its files are checked against its manifest, and nothing else.")
     return tuple(notes)
 
 
-def _state(manifest: Manifest) -> Iterator[str]:
-    if manifest.state != "finished":
+def _state(run: Run) -> Iterator[str]:
+    if not run.is_finished:
         yield (
-            f"{MANIFEST} says that the run is not finished, though its {RESULTS} is there; if it was interrupted, run "
-            "the same `canarybank audit` command again."
+            f"{MANIFEST} says that the {run.noun} is not finished, though its {RESULTS} is there; if it was "
+            f"interrupted, run the same command again."
         )
+
+
+def _rounds(results: Results) -> Iterator[str]:
+    """Compare what an evolution's ledger states with what its mechanism spends."""
+    for each in () if results.evolution is None else results.evolution.rounds:
+        spent = epsilon(results.mechanism, each.round)
+        if not math.isclose(each.epsilon, spent, rel_tol=1e-6):
+            yield f"Round {each.round} states epsilon {each.epsilon:.6g}, but so many releases spend {spent:.6g}."
 
 
 def _hashes(manifest: Manifest, results: Results, on_disk: str, given: str | None) -> Iterator[str]:
@@ -127,62 +146,72 @@ def _hashes(manifest: Manifest, results: Results, on_disk: str, given: str | Non
         yield f"{RESULTS} was made under the commitment {results.commitment}, not the one on disk."
 
 
-def _files(run: Run, *, written: bool) -> Iterator[str]:
+def _files(run: Run, results: Results, *, written: bool) -> Iterator[str]:
     listed = run.manifest.files
     for name, what in altered_files(run.folder, listed).items():
         if written or run.is_source(name):
             yield f"{name} is {what} since the run was sealed."
-    for name in (COMMITMENT, RESULTS, TRIALS):
+    for name in (RESULTS,) if results.commitment is None else (COMMITMENT, RESULTS, TRIALS):
         if name not in listed:
             yield f"{MANIFEST} does not list {name}; the run was not sealed, or the list was altered."
 
 
-def _settings(manifest: Manifest, results: Results, commitment: Commitment) -> Iterator[str]:
-    if hash_json(decisive(manifest.config)) != commitment.settings_hash:
+def _settings(run: Run, results: Results, commitment: Commitment) -> Iterator[str]:
+    config, evolving = run.manifest.config, run.kind == "evolution"
+    if hash_json(decisive(config, evolving=evolving)) != commitment.settings_hash:
         yield f"The settings in {MANIFEST} are not those that were committed to."
-    for section, used in (("audit", results.audit), ("mechanism", results.mechanism)):
-        for name, value in used.model_dump(mode="json").items():
+    # An evolution's mechanism may be computed from its budget; the commitment holds the one that was used.
+    used = {"audit": results.audit.model_dump(mode="json")} | (
+        {} if evolving else {"mechanism": asdict(results.mechanism)}
+    )
+    for section, values in used.items():
+        for name, value in values.items():
             # A run of an older version has no setting that came later; the hash above covers all that it had.
-            committed = manifest.config.get(f"{section}.{name}", value)
+            committed = config.get(f"{section}.{name}", value)
             if committed != value:
                 yield f"{section}.{name} of the results is {value}, but {committed} was committed to."
 
 
 def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
-    facts: tuple[tuple[str, Any, Any], ...] = (
+    setup = results.setup
+    facts: list[tuple[str, Any, Any]] = [
         ("mechanism", results.mechanism, commitment.mechanism),
         ("method", results.audit.method, commitment.method),
         ("number of trials", results.audit.trials, commitment.trials),
         ("alpha", results.audit.alpha, commitment.alpha),
         ("seed", results.seed, commitment.seed),
-        ("bank", results.setup.bank_hash, commitment.bank_hash),
-        ("encoder", results.setup.encoder_fingerprint, commitment.encoder),
-        ("eligible population", results.setup.evaluation, commitment.eligible),
-        ("list of attacks", [a.attack for a in results.attacks], [a.attack for a in commitment.attacks]),
-    )
+        ("bank", setup and setup.bank_hash, commitment.bank_hash),
+        ("encoder", setup and setup.encoder_fingerprint, commitment.encoder),
+        ("eligible population", setup and setup.evaluation, commitment.eligible),
+        (
+            "list of attacks",
+            [(each.attack, each.rounds) for each in results.attacks],
+            [(each.attack, each.rounds) for each in commitment.attacks],
+        ),
+    ]
     if commitment.schema_version > 1:
-        facts += (
+        facts += [
             ("exact epsilon", finite(results.epsilon), commitment.exact),
-            (
-                "claim",
-                finite(results.epsilon if results.audit.accounted is None else results.audit.accounted),
-                commitment.claimed,
-            ),
+            ("claim", finite(results.claim), commitment.claimed),
             ("layout", results.schema_version, commitment.results_layout),
-        )
+        ]
     for what, used, committed in facts:
         if used != committed:
             yield f"The {what} of the results is {used}, but {committed} was committed to."
     for record, frozen in zip(results.attacks, commitment.attacks, strict=False):
         used_rules = [(c.canary, c.bank_hash, c.inspected, c.threshold.value) for c in record.canaries]
         if used_rules != [(c.canary, c.bank_hash, c.inspected, c.threshold) for c in frozen.canaries]:
-            yield f"The canaries, banks, positions or thresholds of {record.attack} are not those committed to."
+            yield f"The canaries, banks, positions or thresholds of {_named(record)} are not those committed to."
         # Layout 1 names a pooled claim without its attack.
         entries = tuple(
             (f"{record.attack}/pooled" if n == "pooled" else n, share) for n, share in frozen.ledger.entries
         )
-        if record.ledger != frozen.ledger.model_copy(update={"entries": entries}):
-            yield f"The alpha of {record.attack} is not split as it was committed to."
+        if record.ledger != replace(frozen.ledger, entries=entries):
+            yield f"The alpha of {_named(record)} is not split as it was committed to."
+
+
+def _named(record: AttackResult) -> str:
+    return record.attack if record.rounds == 1 else f"{record.attack} over {record.rounds} rounds"
 
 
 def _counts(run: Run, results: Results, on_disk: str) -> Iterator[str]:
@@ -190,64 +219,71 @@ def _counts(run: Run, results: Results, on_disk: str) -> Iterator[str]:
     if played.commitment != on_disk:
         yield f"The trials in {TRIALS} were played under the commitment {played.commitment}, not the one on disk."
     for record in results.attacks:
-        for index, counts in enumerate(recounted(record)):
-            if played.counts((record.attack, index)) != counts:
-                yield f"The counts of {record.attack}, canary {index}, are not the sum of its shards in {TRIALS}."
+        for index, canary in enumerate(record.canaries):
+            counts = canary.counts
+            if played.counts((record.attack, index), record.rounds) != counts:
+                yield f"The counts of {_named(record)}, canary {index}, are not the sum of its shards in {TRIALS}."
             if {counts.n1, counts.n0} != {results.audit.trials}:
-                yield f"The trials of {record.attack}, canary {index}, are {counts.n1:,} and {counts.n0:,} in number."
+                yield f"The trials of {_named(record)}, canary {index}, are {counts.n1:,} and {counts.n0:,} in number."
 
 
 def _rates(results: Results) -> Iterator[str]:
     """Compare counts with the exact rates of the rules that gave them: no honest run of ours fails this."""
-    mechanism = Mechanism(**results.mechanism.model_dump())
     for record in results.attacks:
-        target = declared(results).target(mechanism, max(1, len(record.canaries)))
+        target = declared(results).target(results.mechanism, max(1, len(record.canaries)))
         for index, canary in enumerate(record.canaries):
+            if canary.absent_rate is None or canary.eligible_rate is None:
+                continue
             counts, ends = canary.counts, {"fp": _ends(canary.absent_rate), "tp": _ends(canary.eligible_rate)}
-            if target.method is Method.STRATIFIED:
-                ends["tp"] = tuple(
-                    float(target.first_rate(tpr, fpr)) for tpr, fpr in zip(ends["tp"], ends["fp"][::-1], strict=True)
-                )
+            # The first count of a method may be about another rate than an eligible canary's.
+            ends["tp"] = tuple(
+                float(target.first_rate(tpr, fpr)) for tpr, fpr in zip(ends["tp"], ends["fp"][::-1], strict=True)
+            )
             for name, number, trials in (("fp", counts.fp, counts.n0), ("tp", counts.tp, counts.n1)):
                 low, high = ends[name]
                 if min(binom.sf(number - 1, trials, high), binom.cdf(number, trials, low)) < IMPOSSIBLE:
                     yield (
-                        f"{number:,} of {trials:,} {name} of {record.attack}, canary {index}, cannot come from the "
+                        f"{number:,} of {trials:,} {name} of {_named(record)}, canary {index}, cannot come from the "
                         f"exact rate {low:.4g} to {high:.4g} of its rule: counts or rates were altered."
                     )
 
 
-def _ends(interval: IntervalRecord) -> tuple[float, ...]:
-    low, high = (interval.lower or 0.0, 1.0 if interval.upper is None else interval.upper)
-    return low * (1 - 1e-9), min(1.0, high * (1 + 1e-9))
+def _ends(interval: Interval) -> tuple[float, ...]:
+    return interval.lower * (1 - 1e-9), min(1.0, interval.upper * (1 + 1e-9))
 
 
 def _claims(results: Results) -> Iterator[str]:
-    mechanism, settings = Mechanism(**results.mechanism.model_dump()), declared(results)
+    mechanism, settings = results.mechanism, declared(results)
     for record in results.attacks:
-        counts = recounted(record)
+        counts = [canary.counts for canary in record.canaries]
         canaries = [canary_bound(each, mechanism, settings, len(counts)) for each in counts]
         over_all = pooled_bound(counts, mechanism, settings)
         made = [headline(canaries, over_all, settings), over_all, *canaries]
-        shown = [record.headline, record.pooled, *(canary.bound for canary in record.canaries)]
-        if [None if bound is None else BoundRecord.model_validate(bound) for bound in made] != shown:
-            yield f"The bounds of {record.attack} are not those that its counts give by the declared method and level."
+        if made != [record.headline, record.pooled, *(canary.bound for canary in record.canaries)]:
+            yield f"The bounds of {_named(record)} are not those that its counts give by the declared method and level."
         if record.ladder.observed.epsilon != record.headline.epsilon:
-            yield f"The observed rung of {record.attack} is not its headline."
+            yield f"The observed rung of {_named(record)} is not its headline."
 
 
 def _ladders(results: Results) -> Iterator[str]:
     """Compare the rungs above the trials with what they repeat."""
-    exact = one_round_epsilon(Mechanism(**results.mechanism.model_dump()))
-    if results.epsilon < exact * (1 - 1e-6):
-        yield f"The exact epsilon of the results is {results.epsilon:.6g}, but the mechanism's is {exact:.6g}."
-    accounted = results.epsilon if results.audit.accounted is None else results.audit.accounted
     for record in results.attacks:
-        ladder = record.ladder
-        if (ladder.accounted.epsilon, ladder.mechanism.epsilon) != (finite(accounted), finite(results.epsilon)):
-            yield f"The accounted or the mechanism's rung of {record.attack} is not what the results state."
+        ladder, exact = record.ladder, epsilon(results.mechanism, record.rounds)
+        if ladder.mechanism.epsilon < exact * (1 - 1e-6):
+            yield (
+                f"The exact epsilon of {_named(record)} is given as {ladder.mechanism.epsilon:.6g}, but the "
+                f"mechanism's is {exact:.6g}."
+            )
+        last = record.rounds == results.rounds
+        if last and ladder.mechanism.epsilon != results.epsilon:
+            yield f"The mechanism's rung of {_named(record)} is not what the results state."
+        stated = results.claim if results.evolution is None else results.audit.accounted
+        if last and stated is not None and ladder.accounted.epsilon != stated:
+            yield f"The accounted rung of {_named(record)} is not what the results state."
         for rung, name in ((ladder.attack, "supremum"), (ladder.rule, "rule")):
-            ends = [getattr(canary, name) for canary in record.canaries]
-            best = max(ends, key=lambda end: math.inf if end.lower is None else end.lower)
-            if (rung.low, rung.high) != (best.lower, best.upper):
-                yield f"The rung {rung.name} of {record.attack} is not that of its best canary."
+            ends = [end for canary in record.canaries if (end := getattr(canary, name)) is not None]
+            best = max(ends, key=lambda end: end.lower, default=None)
+            if (None if rung is None else (rung.low, rung.high)) != (
+                None if best is None else (best.lower, best.upper)
+            ):
+                yield f"The exact epsilon in the ladder of {_named(record)} is not that of its best canary ({name})."

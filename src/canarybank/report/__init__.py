@@ -1,18 +1,12 @@
 """Show what a run found: summary, figures, one page, and the same as Markdown, LaTeX, CSV, Parquet and JUnit."""
 
-from canarybank.report.evolution import (
-    evolution_headline,
-    render_evolution,
-    summarise_evolution,
-    write_evolution,
-)
 from canarybank.report.gate_files import GateFiles
 from canarybank.report.junit import junit
 from canarybank.report.latex import latex_tables
 from canarybank.report.markdown import gate_markdown, summary_markdown
 from canarybank.report.page import render_html, render_summary
 from canarybank.report.paper import render_pieces, write_pieces
-from canarybank.report.summary import summarise_run
+from canarybank.report.summary import evolution_headline, summarise_run
 from canarybank.report.verdict import Tone, Verdict, verdict
 from canarybank.report.write import PAGE, write_report
 from canarybank.report.written import generator_line, written_lines
@@ -27,15 +21,12 @@ __all__ = [
     "generator_line",
     "junit",
     "latex_tables",
-    "render_evolution",
     "render_html",
     "render_pieces",
     "render_summary",
-    "summarise_evolution",
     "summarise_run",
     "summary_markdown",
     "verdict",
-    "write_evolution",
     "write_pieces",
     "write_report",
     "written_lines",

@@ -76,8 +76,8 @@ def _properties(outcome: GateOutcome) -> dict[str, str]:
         "confidence": f"{outcome.confidence:g}",
         "trials": str(outcome.trials),
         "smallest true epsilon that would typically have been seen": _seen(outcome.power),
-        "the same at this run's own thresholds, by too little noise": _seen(own.noise),
-        "the same at this run's own thresholds, by a contribution above the clip": _seen(own.contribution),
+        "the same at this run's own thresholds, by too little noise": _seen(own and own.noise),
+        "the same at this run's own thresholds, by a contribution above the clip": _seen(own and own.contribution),
         "commitment": outcome.commitment,
     }
 

@@ -3,9 +3,8 @@
 import math
 from typing import Any
 
-from canarybank.audit import Method, clopper_pearson
+from canarybank.audit import CanaryResult, Method, clopper_pearson
 from canarybank.experiment.power import shown_epsilon
-from canarybank.experiment.results import CanaryRecord
 from canarybank.mechanism import Mechanism
 
 __all__ = ["confidence", "epsilon", "interval_text", "percent", "rate", "reach_text", "rule_upper", "rung_text"]
@@ -25,7 +24,9 @@ def reach_text(reached: tuple[float | None, bool]) -> str:
 
 
 def rung_text(rung: dict[str, Any]) -> str:
-    """Return the epsilon of a rung of a summary."""
+    """Return the epsilon of a rung of a summary; a dash where nobody computed it."""
+    if not rung.get("is_known", True):
+        return "—"
     return reach_text((rung["epsilon"], rung.get("is_least", False)))
 
 
@@ -51,7 +52,7 @@ def confidence(level: float) -> str:
     return f"{100 * level:.6g}%"
 
 
-def rule_upper(canary: CanaryRecord, mechanism: Mechanism) -> float:
+def rule_upper(canary: CanaryResult, mechanism: Mechanism) -> float:
     """Return an upper end for the exact epsilon of a canary's frozen rule, from its counts alone.
 
     The four one-sided ends are taken at a quarter of the canary's share of alpha each, so the truth exceeds the upper

@@ -7,9 +7,10 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from canarybank.experiment.folder import Run
+from canarybank.experiment.run_folder import Run
 from canarybank.mechanism import Mechanism
 from canarybank.report import numbers
+from canarybank.report.evolution_figures import epsilon_figure, utility_figure
 from canarybank.report.figures import (
     canary_figure,
     density_figure,
@@ -37,14 +38,21 @@ def render_html(run: Run) -> str:
 
 def render_summary(summary: dict[str, Any]) -> str:
     """Return the page of a summary. The same summary gives the same bytes."""
+    shown = summary["evolution"]
     return page_of(
-        "template.html",
+        "page.html",
         version=summary["version"],
         summary=summary,
-        attack_rows=_attack_rows(summary["attacks"]),
-        ledger_rows=_ledger_rows(summary),
-        **_figures(summary),
+        epsilon_figure=epsilon_figure(shown) if shown and shown["rounds"] else None,
+        utility_figure=utility_figure(shown) if shown else None,
+        cost_rows=[_cost_row(each) for each in shown["cost"]] if shown else [],
+        **(_audit_parts(summary) if summary["verdict"] else {"panels": []}),
     )
+
+
+def _cost_row(each: dict[str, Any]) -> tuple[str | int, ...]:
+    names = ("mauve", "precision", "recall", "distinct_2")
+    return (each["round"], *("—" if each[name] is None else f"{each[name]:+.3f}" for name in names))
 
 
 def page_of(template: str, **values: Any) -> str:
@@ -55,11 +63,13 @@ def page_of(template: str, **values: Any) -> str:
     return html.strip() + "\n"
 
 
-def _figures(summary: dict[str, Any]) -> dict[str, Any]:
+def _audit_parts(summary: dict[str, Any]) -> dict[str, Any]:
     attacks, best = summary["attacks"], summary["attacks"][summary["strongest"]]
     mechanism = Mechanism(**summary["mechanism"])
     exact = summary["epsilon"]
     return {
+        "attack_rows": _attack_rows(attacks),
+        "ledger_rows": _ledger_rows(summary),
         "ladder": ladder_figure(best, claimed=summary["claimed"]),
         "overview": overview_figure(attacks, exact, summary["accounted"]),
         "canaries": canary_figure(attacks, exact),

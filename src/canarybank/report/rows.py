@@ -4,8 +4,9 @@ import io
 from pathlib import Path
 from typing import Any
 
+from canarybank.audit import AttackResult, CanaryResult
 from canarybank.experiment.commitment import finite
-from canarybank.experiment.results import AttackRecord, CanaryRecord, Results
+from canarybank.experiment.results import Results
 from canarybank.mechanism import Mechanism
 from canarybank.report.numbers import rule_upper
 from canarybank.report.text import label
@@ -16,8 +17,7 @@ __all__ = ["result_rows", "write_csv", "write_parquet"]
 
 def result_rows(results: Results) -> list[dict[str, Any]]:
     """Return a row for each canary of each attack; ids are made fit to show, numbers stay as they are."""
-    mechanism = Mechanism(**results.mechanism.model_dump())
-    return [_row(attack, canary, mechanism, results) for attack in results.attacks for canary in attack.canaries]
+    return [_row(attack, canary, results.mechanism) for attack in results.attacks for canary in attack.canaries]
 
 
 def write_csv(rows: list[dict[str, Any]], path: Path, *, mode: int | None = PRIVATE) -> None:
@@ -40,10 +40,11 @@ def write_parquet(rows: list[dict[str, Any]], path: Path, *, mode: int | None = 
     write_atomic(path, buffer.getvalue(), mode=mode)
 
 
-def _row(attack: AttackRecord, canary: CanaryRecord, mechanism: Mechanism, results: Results) -> dict[str, Any]:
+def _row(attack: AttackResult, canary: CanaryResult, mechanism: Mechanism) -> dict[str, Any]:
     counts, bound = canary.counts, canary.bound
     return {
         "attack": attack.attack,
+        "rounds": attack.rounds,
         "canary": label(canary.canary),
         "bound": bound.epsilon,
         "upper": rule_upper(canary, mechanism),
@@ -56,20 +57,16 @@ def _row(attack: AttackRecord, canary: CanaryRecord, mechanism: Mechanism, resul
         "n0": counts.n0,
         "threshold": canary.threshold.value,
         "mu_eff": canary.mu_eff,
-        "exact_rule_lower": _number(canary.rule.lower),
-        "exact_rule_upper": _number(canary.rule.upper),
-        "exact_attack_lower": _number(canary.supremum.lower),
-        "exact_attack_upper": _number(canary.supremum.upper),
-        "exact_mechanism": finite(results.epsilon),
-        "accounted": finite(results.epsilon if results.audit.accounted is None else results.audit.accounted),
+        "exact_rule_lower": None if canary.rule is None else canary.rule.lower,
+        "exact_rule_upper": None if canary.rule is None else canary.rule.upper,
+        "exact_attack_lower": None if canary.supremum is None else canary.supremum.lower,
+        "exact_attack_upper": None if canary.supremum is None else canary.supremum.upper,
+        "exact_mechanism": finite(attack.ladder.mechanism.epsilon),
+        "accounted": finite(attack.ladder.accounted.epsilon),
         "attack_bound": attack.headline.epsilon,
         "attack_confidence": attack.headline.confidence,
-        "attack_expected": _number(attack.ladder.expected.epsilon),
+        "attack_expected": None if attack.ladder.expected is None else attack.ladder.expected.epsilon,
         "attack_pooled": None if attack.pooled is None else attack.pooled.epsilon,
         "delta": bound.delta,
         "bank_hash": canary.bank_hash,
     }
-
-
-def _number(value: float | None) -> float:
-    return float("inf") if value is None else value

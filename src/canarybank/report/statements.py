@@ -30,7 +30,7 @@ def assumptions(results: Results) -> list[str]:
 
 def limits(results: Results) -> list[str]:
     """Return what the claims of a run do not say."""
-    nonce = any(attack.attack.startswith("nonce") for attack in results.attacks)
+    nonce = not all(attack.on_people for attack in results.attacks)
     return [
         (
             "Bounds are lower bounds. A small one means that these attacks, with this many trials, showed little; a "
@@ -39,6 +39,9 @@ def limits(results: Results) -> list[str]:
         (
             "One release is audited, by a server that shapes the bank and sees the release. Several rounds, "
             "colluding users and side channels such as timing, logs or the generator's own memory lie outside."
+            if results.rounds == 1
+            else f"{results.rounds} releases are audited, by a server that shapes the first bank and sees them all. "
+            "Colluding users and side channels such as timing, logs or the generator's own memory lie outside."
         ),
         (
             "The release is simulated by this program with the given parameters. A fault in another implementation "

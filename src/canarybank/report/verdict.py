@@ -9,12 +9,11 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from canarybank.attack import ATTACKS, CanaryKind
-from canarybank.experiment.folder import Run
-from canarybank.experiment.gating import GateOutcome, compare, stated_claim
+from canarybank.audit import AttackResult
+from canarybank.experiment.gating import GateOutcome, compare, exceeded_ledger
 from canarybank.experiment.power import power_text, shown_epsilon
-from canarybank.experiment.results import AttackRecord, Results
-from canarybank.mechanism import Mechanism
+from canarybank.experiment.results import Results
+from canarybank.experiment.run_folder import Run
 from canarybank.report.numbers import confidence, epsilon, percent, reach_text
 
 __all__ = ["Tone", "Verdict", "reach", "strongest", "verdict"]
@@ -40,22 +39,25 @@ class Verdict:
 def verdict(run: Run) -> Verdict:
     """Return the verdict over all attacks of a run, each at its share of alpha, against what the accountant claims."""
     results = run.results
-    outcome = compare(run, stated_claim(results))
+    outcome = compare(run, results.claim)
     tone = _tone(outcome)
-    return Verdict(
-        tone, _sentence(tone, outcome, results), (_reach_sentence(results), _power_sentence(outcome, results))
-    )
+    beside = [_reach_sentence(results), _power_sentence(outcome, results)]
+    if exceeded := exceeded_ledger(results):
+        tone = Tone.VIOLATION if exceeded.startswith("Violation") else tone if tone is not Tone.QUIET else Tone.CLAIM
+        beside.insert(0, f"{exceeded}.")
+    return Verdict(tone, _sentence(tone, outcome, results), tuple(filter(None, beside)))
 
 
 def strongest(results: Results) -> int:
     """Return the index of the attack with the largest exact epsilon; among equals as shown, of the largest bound."""
-    ranks = [(round(reach(attack), 3), attack.headline.epsilon) for attack in results.attacks]
+    ranks = [(round(reach(attack), 3), attack.headline.epsilon) for attack in results.final]
     return max(range(len(ranks)), key=ranks.__getitem__)
 
 
-def reach(attack: AttackRecord) -> float:
+def reach(attack: AttackResult) -> float:
     """Return the exact epsilon of an attack, computed over all thresholds; or what it is known to be at least."""
-    return attack.ladder.reached("attack")[0]
+    known = attack.ladder.reached("attack")
+    return 0.0 if known is None else known[0]
 
 
 def _tone(outcome: GateOutcome) -> Tone:
@@ -65,7 +67,9 @@ def _tone(outcome: GateOutcome) -> Tone:
 
 
 def _sentence(tone: Tone, outcome: GateOutcome, results: Results) -> str:
-    over = f"over {len(results.attacks)} attacks" if len(results.attacks) > 1 else "by the one attack tried"
+    number, rounds = len(results.final), results.rounds
+    over = f"over {number} attacks" if number > 1 else "by the one attack tried"
+    over += f", after {rounds} releases" if rounds > 1 else ""
     level, found = confidence(outcome.confidence), epsilon(outcome.epsilon)
     against = f"the {'exact' if results.audit.accounted is None else 'accounted'} {epsilon(outcome.claimed)}"
     if tone is Tone.VIOLATION:
@@ -95,38 +99,35 @@ def _computed(outcome: GateOutcome) -> str:
 
 
 def _reach_sentence(results: Results) -> str:
-    attack = results.attacks[strongest(results)]
-    found, known = reach(attack), ATTACKS.get(attack.attack)
-    server = "that only shapes the bank" if known is None or known.active else "that changes nothing in the bank"
+    attack = results.final[strongest(results)]
+    known = attack.ladder.reached("attack")
+    if known is None:
+        return "Nothing is computed exactly: the system that released has no law."
+    server = "that only shapes the bank" if attack.plants else "that changes nothing in the bank"
     exactly = "Computed exactly, without trials, the strongest attack"
-    reached = f"{exactly} ({attack.attack}) reaches epsilon {reach_text(attack.ladder.reached('attack'))}"
+    reached = f"{exactly} ({attack.attack}) reaches epsilon {reach_text(known)}"
     if math.isinf(results.epsilon):
         return f"{reached} on these users; the mechanism has no finite epsilon at delta 0.{_people(attack, results)}"
-    least = "at least " if attack.ladder.reached("attack")[1] else ""
-    share = found / results.epsilon if results.epsilon else 0.0  # a tiny q leaves no budget to spend
+    least = "at least " if known[1] else ""
+    share = known[0] / results.epsilon if results.epsilon else 0.0  # a tiny q leaves no budget to spend
     return (
         f"{reached} of {epsilon(results.epsilon)} on these users: {least}{percent(share)} of the budget can be spent "
         f"by a server {server}.{_people(attack, results)}"
     )
 
 
-def _people(best: AttackRecord, results: Results) -> str:
+def _people(best: AttackResult, results: Results) -> str:
     """Say what attacks on real users reach, where the strongest attack is on nonces."""
-    real = [attack for attack in results.attacks if not _on_nonces(attack)]
-    if not _on_nonces(best) or not real:
+    real = [attack for attack in results.final if attack.on_people]
+    if best.on_people or not real:
         return ""
     attack = max(real, key=reach)
     return (
         f" That attack is on nonces; on real users as canaries the strongest ({attack.attack}) reaches "
-        f"{reach_text(attack.ladder.reached('attack'))}."
+        f"{epsilon(reach(attack))}."
     )
 
 
-def _on_nonces(attack: AttackRecord) -> bool:
-    known = ATTACKS.get(attack.attack)
-    return known is not None and known.canary is CanaryKind.NONCE
-
-
 def _power_sentence(outcome: GateOutcome, results: Results) -> str:
-    said = power_text(outcome.frozen_power, outcome.power, Mechanism(**results.mechanism.model_dump()))
+    said = power_text(outcome.frozen_power, outcome.power, results.mechanism)
     return f"With {outcome.trials:,} trials of each hypothesis of each canary: {said}"

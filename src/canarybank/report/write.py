@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from canarybank.experiment.folder import Run
+from canarybank.experiment.run_folder import Run
 from canarybank.report.latex import latex_tables
 from canarybank.report.markdown import summary_markdown
 from canarybank.report.page import render_summary
 from canarybank.report.rows import result_rows, write_csv, write_parquet
-from canarybank.report.summary import summarise_run
+from canarybank.report.summary import round_rows, summarise_run
 from canarybank.store import PRIVATE, SHAREABLE, write_atomic
 
 __all__ = ["PAGE", "write_report"]
@@ -23,14 +23,18 @@ def write_report(run: Run, folder: Path | str | None = None, *, shareable: bool 
     """
     mode = SHAREABLE if shareable else PRIVATE
     target = run.folder if folder is None else Path(folder)
-    summary, rows = summarise_run(run), result_rows(run.results)
-    texts = {
-        PAGE: render_summary(summary),
-        "summary.md": summary_markdown(summary),
-        "results.tex": latex_tables(summary),
-    }
+    summary, tables = summarise_run(run), {}
+    texts = {PAGE: render_summary(summary)}
+    if summary["verdict"]:
+        texts |= {"summary.md": summary_markdown(summary), "results.tex": latex_tables(summary)}
+        tables["results"] = result_rows(run.results)
+    if summary["evolution"] and summary["evolution"]["rounds"]:
+        tables["rounds"] = round_rows(run.results)
     for name, text in texts.items():
         write_atomic(target / name, text, mode=mode)
-    write_csv(rows, target / "results.csv", mode=mode)
-    write_parquet(rows, target / "results.parquet", mode=mode)
-    return tuple(target / name for name in (*texts, "results.csv", "results.parquet"))
+    for name, rows in tables.items():
+        write_csv(rows, target / f"{name}.csv", mode=mode)
+        write_parquet(rows, target / f"{name}.parquet", mode=mode)
+    return tuple(
+        target / name for name in (*texts, *(f"{name}.{kind}" for name in tables for kind in ("csv", "parquet")))
+    )

@@ -2,8 +2,9 @@
 
 from collections import Counter
 
+from canarybank.attack import PoolFacts
 from canarybank.experiment.manifest import GeneratorRecord, Manifest
-from canarybank.experiment.results import PoolRecord, Results
+from canarybank.experiment.results import Results
 from canarybank.generate.counters import outcome_text
 from canarybank.report.text import clean
 
@@ -16,7 +17,7 @@ _LIMIT = 600
 def written_lines(results: Results) -> dict[str, str]:
     """Return a line for a bank and one for paraphrases, where a generator wrote them and it is known how."""
     lines = {}
-    if counters := results.setup.bank_counters:
+    if results.setup is not None and (counters := results.setup.bank_counters):
         lines["bank answers"] = outcome_text(counters, _REASONS)
     if pools := _pools(results):
         lines["paraphrases"] = "; ".join(filter(None, (_similar(pools), _answered(pools))))
@@ -42,13 +43,13 @@ def _asked(record: GeneratorRecord) -> str:
     return f"{sent}, {record.requests_with_records:,} of them with a user's record ({record.records:,} different ones)"
 
 
-def _pools(results: Results) -> list[PoolRecord]:
+def _pools(results: Results) -> list[PoolFacts]:
     """Return each canary's pool once: attacks that share a canary share its pool."""
     found = {each.canary: each.pool for attack in results.attacks for each in attack.canaries if each.pool is not None}
     return list(found.values())
 
 
-def _similar(pools: list[PoolRecord]) -> str:
+def _similar(pools: list[PoolFacts]) -> str:
     size = f"{pools[0].size:,} a canary"
     found = [pool.similarity for pool in pools if pool.similarity is not None]
     if not found:
@@ -59,7 +60,7 @@ def _similar(pools: list[PoolRecord]) -> str:
     return f"{size}, {found[0].measure} to their records {ends}, {middle}"
 
 
-def _answered(pools: list[PoolRecord]) -> str:
+def _answered(pools: list[PoolFacts]) -> str:
     counters: Counter[str] = Counter()
     for pool in pools:
         counters.update(pool.counters)

@@ -5,6 +5,7 @@ Locks and the log need a POSIX system, for they stand on ``flock``; everything e
 
 from canarybank.store.documents import (
     canonical_json,
+    differing_keys,
     inert_cell,
     parse_json,
     read_checked,
@@ -44,6 +45,7 @@ from canarybank.store.log import Log, LogContents
 from canarybank.store.parquet import check_parquet, parquet_errors
 from canarybank.store.pruning import StoredFile, prune_files, stored_files, sweep_folders
 from canarybank.store.segments import Segment, write_segment
+from canarybank.store.stage_cache import StageCache, StageUsage, stage_key
 
 __all__ = [
     "BY_UMASK",
@@ -53,12 +55,15 @@ __all__ = [
     "Log",
     "LogContents",
     "Segment",
+    "StageCache",
+    "StageUsage",
     "StoredFile",
     "altered_files",
     "atomic_writer",
     "cache_root",
     "canonical_json",
     "check_parquet",
+    "differing_keys",
     "discard",
     "file_errors",
     "go_on_without",
@@ -80,6 +85,7 @@ __all__ = [
     "read_json",
     "require_file",
     "set_aside",
+    "stage_key",
     "stored_files",
     "sweep_folders",
     "sweep_temporaries",

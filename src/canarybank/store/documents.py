@@ -11,7 +11,16 @@ import numpy as np
 from canarybank.errors import DataError, InputError, StoreError
 from canarybank.store.files import file_errors, write_atomic
 
-__all__ = ["canonical_json", "inert_cell", "parse_json", "read_checked", "read_json", "write_checked", "write_json"]
+__all__ = [
+    "canonical_json",
+    "differing_keys",
+    "inert_cell",
+    "parse_json",
+    "read_checked",
+    "read_json",
+    "write_checked",
+    "write_json",
+]
 
 _CHECKSUM = "sha256"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -89,3 +98,16 @@ def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} is not a JSON type")
+
+
+def differing_keys(one: Any, other: Any, path: str = "") -> list[str]:
+    """Return the dotted keys at which two JSON values differ."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        keys = sorted({*one, *other})
+        return [
+            found for key in keys for found in differing_keys(one.get(key), other.get(key), f"{path}.{key}".strip("."))
+        ]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [found for i, (a, b) in pairs for found in differing_keys(a, b, f"{path}.{i}".strip("."))]
+    return [] if one == other else [path]

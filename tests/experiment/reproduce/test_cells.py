@@ -35,7 +35,7 @@ from canarybank.experiment.results import (
     ThresholdRecord,
 )
 from canarybank.experiment.roles import chosen_attacks, draw_roles
-from canarybank.experiment.stage_cache import StageCache
+from canarybank.store.stage_cache import StageCache
 from canarybank.score import Interval
 
 THEORY = (1.345, 1.540, 1.682, 1.800, 1.905, 2.000)

@@ -10,9 +10,9 @@ from canarybank.audit.threshold import stand_in
 from canarybank.engine import Threads
 from canarybank.errors import StoreError
 from canarybank.experiment.designs import Case
-from canarybank.experiment.folder import Run
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.results import AttackRecord, Results
+from canarybank.experiment.run_folder import Run
 from canarybank.experiment.running import frozen_audit, mechanism_of, settings_of
 from canarybank.mechanism import Mechanism
 from canarybank.progress import SILENT, Progress

@@ -7,7 +7,6 @@ from pathlib import Path
 from canarybank.errors import ConfigError, MissingError
 from canarybank.experiment.candidates import bank_prompt
 from canarybank.experiment.config import Config
-from canarybank.experiment.folder import Run
 from canarybank.experiment.gating import failing_claims
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.power import shown_epsilon
@@ -16,6 +15,7 @@ from canarybank.experiment.reproduce.published import PaperValue, encoder_values
 from canarybank.experiment.reproduce.recipe import PAPER, Order, arm_a, arm_b, dataset_of, setup_notes
 from canarybank.experiment.reproduce.spreads import run_spreads
 from canarybank.experiment.results import Results
+from canarybank.experiment.run_folder import Run
 from canarybank.experiment.running import run_audit
 from canarybank.experiment.variants import varied
 

@@ -17,20 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.errors import StoreError
-from canarybank.store import (
-    Segment,
-    cache_root,
-    discard,
-    go_on_without,
-    hash_json,
-    private_folder,
-    prune_files,
-    read_checked,
-    stored_files,
-    sweep_folders,
-    write_checked,
-    write_segment,
-)
+from canarybank.store.documents import read_checked, write_checked
+from canarybank.store.files import discard, go_on_without, private_folder
+from canarybank.store.hashes import hash_json
+from canarybank.store.locations import cache_root
+from canarybank.store.pruning import prune_files, stored_files, sweep_folders
+from canarybank.store.segments import Segment, write_segment
 
 __all__ = ["StageCache", "StageUsage", "stage_key"]
 

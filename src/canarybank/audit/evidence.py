@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.attack import Design, canary_contribution
-from canarybank.audit import Frozen
+from canarybank.audit.pipeline import Case
 from canarybank.mechanism import Bank, Mechanism, Routed
 from canarybank.score import RoundLaw
 from canarybank.seeds import stream
@@ -35,14 +35,14 @@ _UNCLIPPED = 2.0
 
 
 def evidence(
-    frozen: Frozen, law: RoundLaw, auxiliary: Routed[Auxiliary], mechanism: Mechanism, seed: int
+    case: Case, law: RoundLaw, auxiliary: Routed[Auxiliary], mechanism: Mechanism, seed: int
 ) -> dict[str, Any]:
     """Return the figure data of one canary's frozen rule, as values that JSON holds unchanged."""
-    design = frozen.design
+    design, threshold = case.designs[-1], case.thresholds[-1].value
     return {
         "canary": design.canary.id,
-        "roc": roc_evidence(law, frozen.threshold.value),
-        "densities": density_evidence(law, frozen.threshold.value),
+        "roc": roc_evidence(law, threshold),
+        "densities": density_evidence(law, threshold),
         "votes": vote_evidence(design, auxiliary, mechanism),
         "map": map_evidence(design, seed),
     }
