@@ -36,17 +36,20 @@ def test_they_are_small_and_of_the_first_version():
     assert {each["schema_version"] for each in manifests.values()} == {1}
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", ["audit", "gate"])
-def test_a_finished_audit_verifies(here, name):
+def test_a_finished_audit_verifies(name):
     assert main(["verify", name, "--quiet"]) == 0
 
 
-def test_the_gate_goes_by_the_claim(here):
+@pytest.mark.usefixtures("here")
+def test_the_gate_goes_by_the_claim():
     assert main(["gate", "gate", "--claimed-eps", "5", "--quiet"]) == 0
     assert main(["gate", "gate", "--claimed-eps", "0.5", "--quiet"]) == 1
 
 
-def test_the_evolution_is_shown_again(here):
+@pytest.mark.usefixtures("here")
+def test_the_evolution_is_shown_again():
     assert main(["report", "evolution", "--quiet"]) == 0
 
 
