@@ -81,8 +81,8 @@ def _surroundings() -> Iterator[Path]:
 def _timed(folder: Path) -> tuple[int, float, float]:
     from canarybank.encode import CachedEncoder, VectorCache
     from canarybank.experiment import resolve
-    from canarybank.experiment.reproduce import Order
-    from canarybank.experiment.reproduce.tables import main_table
+    from canarybank.paper import Order
+    from canarybank.paper.tables import main_table
     from canarybank.report import write_pieces
 
     texts = _written(folder)
@@ -100,8 +100,8 @@ def _timed(folder: Path) -> tuple[int, float, float]:
 
 def _exact_seconds(order: object) -> float:
     from canarybank.audit import epsilon_at, evaluation_law, supremum
-    from canarybank.experiment.reproduce.recipe import arm_a
     from canarybank.experiment.running import frozen_audit
+    from canarybank.paper.recipe import arm_a
 
     ready = frozen_audit(arm_a(order))  # type: ignore[arg-type]
     prepared, cases = ready.prepared, [case for group in ready.cases.values() for case in group]

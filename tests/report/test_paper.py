@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from canarybank.experiment.reproduce import UNPUBLISHED, read_piece, write_piece
+from canarybank.paper import UNPUBLISHED, read_piece, write_piece
 from canarybank.report import render_pieces, write_pieces
 from canarybank.report.numbers import epsilon
 from canarybank.report.paper import piece_latex, stands_on

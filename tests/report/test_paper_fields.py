@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import FillBetweenPolyCollection, PathCollection
 
-from canarybank.experiment.reproduce import Cell, PaperValue, Piece, Span, read_piece, write_piece
+from canarybank.paper import Cell, PaperValue, Piece, Span, read_piece, write_piece
 from canarybank.report.paper import piece_latex
 from canarybank.report.paper_figures import alternative, draw_piece, figure_bytes
 from canarybank.report.paper_rows import piece_rows, shown_columns, shown_rows

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from canarybank.cli.output import Output, facts, paragraph, table
 
 if TYPE_CHECKING:
-    from canarybank.experiment.reproduce import Piece
+    from canarybank.paper import Piece
 
 __all__ = ["print_pieces"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from canarybank import __version__
 from canarybank.audit import Method
-from canarybank.experiment.reproduce import UNPUBLISHED, Cell, Piece
+from canarybank.paper import UNPUBLISHED, Cell, Piece
 from canarybank.report.latex import latex_table
 from canarybank.report.numbers import confidence
 from canarybank.report.page import page_of

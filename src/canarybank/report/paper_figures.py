@@ -4,7 +4,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from canarybank.experiment.reproduce import DATASETS, Cell, Piece
+from canarybank.paper import DATASETS, Cell, Piece
 from canarybank.report.paper_rows import coordinate
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from canarybank.experiment.reproduce import DATASETS, UNPUBLISHED, Cell, Piece
+from canarybank.paper import DATASETS, UNPUBLISHED, Cell, Piece
 from canarybank.report.numbers import epsilon, interval_text
 
 __all__ = ["EXPLAINED", "WORDS", "coordinate", "piece_rows", "shown_columns", "shown_rows"]

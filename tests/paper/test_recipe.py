@@ -3,17 +3,9 @@ import pytest
 from canarybank.errors import ConfigError
 from canarybank.experiment import resolve
 from canarybank.experiment.candidates import bank_prompt
-from canarybank.experiment.reproduce import Order, Scale
-from canarybank.experiment.reproduce.recipe import arm_a, arm_b, dataset_of, setup_notes
 from canarybank.generate.bank import bank_plan
-
-
-@pytest.fixture
-def bare(tmp_path):
-    def place(flags=None, **more):
-        return Order(resolve(flags=flags or {}), tmp_path / "rep", **more)
-
-    return place
+from canarybank.paper import Scale
+from canarybank.paper.recipe import arm_a, arm_b, dataset_of, setup_notes
 
 
 def test_what_is_not_given_is_as_in_the_paper(bare, tmp_path):

@@ -9,10 +9,10 @@ from canarybank.audit import Target
 from canarybank.audit.spread import Canary, calibrated_spread, frozen_spread
 from canarybank.audit.target import best_threshold
 from canarybank.experiment import resolve
-from canarybank.experiment.reproduce.spreads import run_spreads
 from canarybank.experiment.results import AttackRecord, CanaryRecord, IntervalRecord, Results
 from canarybank.experiment.running import frozen_audit, mechanism_of
 from canarybank.mechanism import Mechanism
+from canarybank.paper.spreads import run_spreads
 from canarybank.score import Interval, RoundLaw
 
 PERFECT = RoundLaw.perfect(Mechanism())
@@ -86,7 +86,7 @@ def test_calibrated_intervals_calibrate_by_the_calibration_users_and_evaluate_by
         asked.append((canaries, target, number, seed))
         return Interval(float(len(asked)), 9.0)
 
-    monkeypatch.setattr("canarybank.experiment.reproduce.spreads.calibrated_spread", capture)
+    monkeypatch.setattr("canarybank.paper.spreads.calibrated_spread", capture)
     names = ("ordinary", "nonce-norm")
     found = run_spreads(run_of("one", *((name, []) for name in names)), settings, tmp_path / "kept.json")
     assert found == {"ordinary": Interval(1.0, 9.0), "nonce-norm": Interval(2.0, 9.0)}

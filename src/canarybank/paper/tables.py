@@ -11,13 +11,13 @@ from canarybank.experiment.folder import Run
 from canarybank.experiment.gating import failing_claims
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.power import shown_epsilon
-from canarybank.experiment.reproduce.piece import Cell, Piece, cell
-from canarybank.experiment.reproduce.published import PaperValue, encoder_values, table_values
-from canarybank.experiment.reproduce.recipe import PAPER, Order, arm_a, arm_b, dataset_of, setup_notes
-from canarybank.experiment.reproduce.spreads import run_spreads
 from canarybank.experiment.results import Results
 from canarybank.experiment.running import run_audit
 from canarybank.experiment.variants import varied
+from canarybank.paper.piece import Cell, Piece, cell
+from canarybank.paper.published import PaperValue, encoder_values, table_values
+from canarybank.paper.recipe import PAPER, Order, arm_a, arm_b, dataset_of, setup_notes
+from canarybank.paper.spreads import run_spreads
 
 __all__ = ["Played", "audited", "encoders_table", "full_table", "main_table", "notes_of", "run_cells", "setup_facts"]
 

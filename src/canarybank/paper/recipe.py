@@ -15,13 +15,13 @@ from canarybank.experiment.embedded import embedded_bank
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.outside import outside_examples
 from canarybank.experiment.presets import PRESETS
-from canarybank.experiment.reproduce.published import DATASETS, THEORY
 from canarybank.experiment.results import SetupRecord
 from canarybank.experiment.roles import chosen_attacks, cohort_sizes, draw_roles
 from canarybank.experiment.sending import may_send_records, refuse_sending
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.experiment.variants import filled, is_default, varied
 from canarybank.generate.bank import bank_plan
+from canarybank.paper.published import DATASETS, THEORY
 from canarybank.progress import SILENT, Progress
 from canarybank.store import canonical_json, write_atomic
 

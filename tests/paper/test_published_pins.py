@@ -2,7 +2,7 @@
 
 import pytest
 
-from canarybank.experiment.reproduce.published import DATASETS, ROUND_THEORY, THEORY, encoder_values, table_values
+from canarybank.paper.published import DATASETS, ROUND_THEORY, THEORY, encoder_values, table_values
 
 ATTACKS = (
     "ordinary",

@@ -11,10 +11,10 @@ from canarybank.experiment.evolution import run_evolution
 from canarybank.experiment.evolution_results import EvolutionResults, MultiRoundRecord, PrefixRecord, UtilityRecord
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.presets import PRESETS
-from canarybank.experiment.reproduce.piece import Cell, Piece, Span
-from canarybank.experiment.reproduce.published import ROUND_THEORY, UNPUBLISHED
-from canarybank.experiment.reproduce.recipe import Order, arm_a, encoder_notes, trial_notes
 from canarybank.experiment.variants import filled
+from canarybank.paper.piece import Cell, Piece, Span
+from canarybank.paper.published import ROUND_THEORY, UNPUBLISHED
+from canarybank.paper.recipe import Order, arm_a, encoder_notes, trial_notes
 
 __all__ = ["PAPER_ROUNDS", "multiround"]
 

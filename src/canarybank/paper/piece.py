@@ -8,9 +8,9 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from canarybank import __version__
 from canarybank.experiment.commitment import Epsilon, Figure, Record
-from canarybank.experiment.reproduce.published import PaperValue
 from canarybank.experiment.results import NOT_PRIVATE, AttackRecord, Results
 from canarybank.experiment.run_folder import read_document
+from canarybank.paper.published import PaperValue
 from canarybank.score import Interval
 from canarybank.store import canonical_json, write_atomic
 

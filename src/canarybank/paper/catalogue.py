@@ -5,11 +5,11 @@ from types import MappingProxyType
 from typing import Final
 
 from canarybank.errors import CohortError, ConfigError, MissingError
-from canarybank.experiment.reproduce.ablations import ablations
-from canarybank.experiment.reproduce.multiround import multiround
-from canarybank.experiment.reproduce.piece import Piece, read_piece, write_piece
-from canarybank.experiment.reproduce.recipe import Order
-from canarybank.experiment.reproduce.tables import encoders_table, full_table, main_table
+from canarybank.paper.ablations import ablations
+from canarybank.paper.multiround import multiround
+from canarybank.paper.piece import Piece, read_piece, write_piece
+from canarybank.paper.recipe import Order
+from canarybank.paper.tables import encoders_table, full_table, main_table
 
 __all__ = ["PIECES", "finished_pieces", "make_all", "make_piece"]
 

@@ -18,12 +18,6 @@ from canarybank.experiment.evolution_results import (
     PrefixRecord,
     UtilityRecord,
 )
-from canarybank.experiment.reproduce import Order, PaperValue, Scale
-from canarybank.experiment.reproduce.ablations import _base
-from canarybank.experiment.reproduce.multiround import _cell, _cohorts, _explained, _mauve
-from canarybank.experiment.reproduce.piece import Cell, Span, cell
-from canarybank.experiment.reproduce.recipe import arm_b
-from canarybank.experiment.reproduce.tables import _published_name
 from canarybank.experiment.results import (
     AttackRecord,
     BoundRecord,
@@ -36,6 +30,12 @@ from canarybank.experiment.results import (
 )
 from canarybank.experiment.roles import chosen_attacks, draw_roles
 from canarybank.experiment.stage_cache import StageCache
+from canarybank.paper import PaperValue, Scale
+from canarybank.paper.ablations import _base
+from canarybank.paper.multiround import _cell, _cohorts, _explained, _mauve
+from canarybank.paper.piece import Cell, Span, cell
+from canarybank.paper.recipe import arm_b
+from canarybank.paper.tables import _published_name
 from canarybank.score import Interval
 
 THEORY = (1.345, 1.540, 1.682, 1.800, 1.905, 2.000)
@@ -227,7 +227,7 @@ def test_mauve_is_that_of_the_population_after_so_many_rounds():
 )
 def test_users_are_shared_out_as_the_paper_does_up_to_eight_thousand_eligible(users, given, shares, monkeypatch):
     people = SimpleNamespace(users=range(users))
-    monkeypatch.setattr("canarybank.experiment.reproduce.multiround.admit_users", lambda *_: people)
+    monkeypatch.setattr("canarybank.paper.multiround.admit_users", lambda *_: people)
     base = resolve(flags={"cohorts.canaries": 3, **given})
     reference, cohort, eligible = shares
     assert _cohorts(base, SimpleNamespace(cache=None, progress=None)) == {
@@ -236,16 +236,6 @@ def test_users_are_shared_out_as_the_paper_does_up_to_eight_thousand_eligible(us
         "cohorts.calibration": cohort,
         "cohorts.evaluation": eligible,
     }
-
-
-@pytest.fixture
-def bare(tmp_path):
-    """Return a function that places an order in which nothing is given but its flags."""
-
-    def place(flags=None, **more):
-        return Order(resolve(flags=flags or {}), tmp_path / "rep", **more)
-
-    return place
 
 
 def test_ablations_are_by_one_canary_and_five_million_trials_without_a_claim(bare, world):

@@ -4,8 +4,8 @@ import pytest
 
 from canarybank.errors import CanarybankError, ConfigError, MissingError
 from canarybank.experiment import Run
-from canarybank.experiment.reproduce import Scale, make_piece, read_piece, write_piece
-from canarybank.experiment.reproduce.tables import _short_names, encoders_table
+from canarybank.paper import Scale, make_piece, read_piece, write_piece
+from canarybank.paper.tables import _short_names, encoders_table
 from canarybank.store import read_checked, read_json, write_checked, write_json
 
 
@@ -29,7 +29,7 @@ def test_made_again_it_is_the_same_and_plays_nothing(order, monkeypatch):
     asked = order()
     first = make_piece("main", asked)
     before = (asked.folder / "main.json").read_bytes()
-    monkeypatch.setattr("canarybank.experiment.reproduce.spreads.frozen_audit", None)
+    monkeypatch.setattr("canarybank.paper.spreads.frozen_audit", None)
     monkeypatch.setattr("canarybank.experiment.running.play", None)
     assert make_piece("main", asked) == first
     assert (asked.folder / "main.json").read_bytes() == before
@@ -62,7 +62,7 @@ def test_another_method_than_the_papers_is_said_to_be_another(order):
 
 
 def test_thresholds_by_law_have_an_interval_without_another_walk(order, monkeypatch):
-    monkeypatch.setattr("canarybank.experiment.reproduce.spreads.frozen_audit", None)
+    monkeypatch.setattr("canarybank.paper.spreads.frozen_audit", None)
     piece = make_piece("main", order(flags={"audit.threshold": "analytic"}))
     assert all(cell.is_explained for cell in piece.cells)
 
@@ -102,7 +102,7 @@ def test_the_bank_of_each_arm_is_stated_where_they_differ(order, tmp_path):
     ],
 )
 def test_an_arm_without_a_bank_is_refused_before_anything_is_played(order, monkeypatch, given, more, match):
-    monkeypatch.setattr("canarybank.experiment.reproduce.tables.run_audit", None)
+    monkeypatch.setattr("canarybank.paper.tables.run_audit", None)
     with pytest.raises(CanarybankError, match=match):
         make_piece("full", order(flags={"cohorts.evaluation": 4} | given, **more))
 

@@ -2,9 +2,9 @@ import pytest
 
 from canarybank.errors import ConfigError
 from canarybank.experiment.evolution import EvolutionRun
-from canarybank.experiment.reproduce import make_piece
-from canarybank.experiment.reproduce.multiround import PAPER_ROUNDS
-from canarybank.experiment.reproduce.published import ROUND_THEORY
+from canarybank.paper import make_piece
+from canarybank.paper.multiround import PAPER_ROUNDS
+from canarybank.paper.published import ROUND_THEORY
 
 EVOLVING = {
     "generator.kind": "smollm2",

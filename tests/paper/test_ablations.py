@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 from canarybank.experiment import Axis, grid, resolve, run_sweep
-from canarybank.experiment.reproduce import Order, Scale, make_piece, sweep_piece
-from canarybank.experiment.reproduce.ablations import GRIDS, TRIALS, _base, _left_out
+from canarybank.paper import Order, Scale, make_piece, sweep_piece
+from canarybank.paper.ablations import GRIDS, TRIALS, _base, _left_out
 
 
 def test_a_small_figure_sweeps_over_sigma_and_q_with_one_canary(order):

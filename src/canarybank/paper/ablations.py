@@ -7,13 +7,13 @@ from typing import Any, Final
 from canarybank.experiment.config import Config
 from canarybank.experiment.gating import failing_claims
 from canarybank.experiment.origins import Resolved
-from canarybank.experiment.reproduce.piece import Cell, Piece, cell
-from canarybank.experiment.reproduce.published import UNPUBLISHED
-from canarybank.experiment.reproduce.recipe import BUILT_IN, Order, arm_a
-from canarybank.experiment.reproduce.tables import Played, notes_of, run_cells, setup_facts
 from canarybank.experiment.sending import may_send_records, skipped_note
 from canarybank.experiment.sweep import Axis, Point, grid, run_sweep
 from canarybank.experiment.variants import filled, is_default, varied
+from canarybank.paper.piece import Cell, Piece, cell
+from canarybank.paper.published import UNPUBLISHED
+from canarybank.paper.recipe import BUILT_IN, Order, arm_a
+from canarybank.paper.tables import Played, notes_of, run_cells, setup_facts
 
 __all__ = ["GRIDS", "ablations", "sweep_piece"]
 

@@ -1,8 +1,8 @@
 import pytest
 
 from canarybank.experiment.config import ATTACK_NAMES
-from canarybank.experiment.reproduce.published import ROUND_THEORY, THEORY, encoder_values, table_values
 from canarybank.mechanism import Mechanism, epsilon
+from canarybank.paper.published import ROUND_THEORY, THEORY, encoder_values, table_values
 
 
 def values(*found):
