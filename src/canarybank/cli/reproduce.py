@@ -98,12 +98,12 @@ def _make(name: str, given: Given, asked: Asked, output: Output) -> None:
 
 def _order(given: Given, asked: Asked, output: Output) -> "Order":
     from canarybank.cli.typed import typed
-    from canarybank.paper import Order, Scale
+    from canarybank.paper import Order
 
     return Order(
         given.resolved,
         asked.folder,
-        scale=Scale(asked.scale),
+        small=asked.scale == "small",
         data=asked.data,
         bank=asked.bank,
         bank_b=asked.bank_b,

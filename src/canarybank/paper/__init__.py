@@ -1,10 +1,9 @@
-"""Reproduce the paper's tables and figures beside its own numbers."""
+"""Make the paper's tables and figures beside its own numbers."""
 
-from canarybank.paper.ablations import sweep_piece
-from canarybank.paper.catalogue import PIECES, finished_pieces, make_all, make_piece
 from canarybank.paper.piece import Cell, Piece, Span, read_piece, write_piece
+from canarybank.paper.pieces import PIECES, finished_pieces, make_all, make_piece, sweep_piece
 from canarybank.paper.published import DATASETS, UNPUBLISHED, PaperValue
-from canarybank.paper.recipe import Order, Scale
+from canarybank.paper.settings import Order
 
 __all__ = [
     "DATASETS",
@@ -14,7 +13,6 @@ __all__ = [
     "Order",
     "PaperValue",
     "Piece",
-    "Scale",
     "Span",
     "finished_pieces",
     "make_all",

@@ -7,37 +7,42 @@ from canarybank.audit import Method, Target
 from canarybank.audit.spread import frozen_spread
 from canarybank.errors import ConfigError
 from canarybank.experiment.admitted import admit_users
+from canarybank.experiment.config import CohortsConfig
 from canarybank.experiment.evolution import run_evolution
-from canarybank.experiment.evolution_results import EvolutionResults, MultiRoundRecord, PrefixRecord, UtilityRecord
+from canarybank.experiment.evolution_results import EvolutionResults, MultiRoundRecord, PrefixRecord
 from canarybank.experiment.origins import Resolved
 from canarybank.experiment.presets import PRESETS
 from canarybank.experiment.variants import filled
 from canarybank.paper.piece import Cell, Piece, Span
 from canarybank.paper.published import ROUND_THEORY, UNPUBLISHED
-from canarybank.paper.recipe import Order, arm_a, encoder_notes, trial_notes
+from canarybank.paper.runs import bank_note, encoder_note, told, trials_note, true_rates
+from canarybank.paper.settings import Order, arm_a, preset_values
 
-__all__ = ["PAPER_ROUNDS", "multiround"]
+__all__ = ["PAPER_ROUNDS", "multiround", "prefix_cell", "shared_out"]
 
-_PRESET: Final = PRESETS["paper-rounds"]
 PAPER_ROUNDS: Final[dict[str, Any]] = {
-    "mechanism.sigma": _PRESET["mechanism"]["sigma"],
-    "cohorts.canaries": _PRESET["cohorts"]["canaries"],
-    **{f"{part}.{key}": value for part in ("evolve", "audit") for key, value in _PRESET[part].items()},
+    "mechanism.sigma": PRESETS["paper-rounds"]["mechanism"]["sigma"],
+    "cohorts.canaries": PRESETS["paper-rounds"]["cohorts"]["canaries"],
+    **preset_values("paper-rounds", "evolve", "audit"),
 }
 """The paper's parameters of several releases; it names neither its attack nor its number of canaries."""
-ELIGIBLE: Final[int] = _PRESET["cohorts"]["evaluation"]
-_SMALL: Final[dict[str, Any]] = {"evolve.rounds": 2, "audit.trials": 50_000}
-_COHORT, _REFERENCE, _REFERENCE_SHARE = 500, 500, 10
+_ELIGIBLE: Final[int] = PRESETS["paper-rounds"]["cohorts"]["evaluation"]
 
 
 def multiround(order: Order) -> Piece:
     """Make the multi-round figure by one evolution, simulated and audited on the banks that it realises."""
-    resolved = _settings(order)
-    if resolved.config.generator.kind == "none":
+    if order.resolved.config.generator.kind == "none":
         raise ConfigError(
             "The multi-round figure needs a generator, for every round asks it for new candidates; set "
             "--generator.kind, such as smollm2."
         )
+    own = PAPER_ROUNDS | ({} if order.rounds is None else {"evolve.rounds": order.rounds})
+    if order.small:
+        own |= {"evolve.rounds": 2, "audit.trials": 50_000}
+    resolved = arm_a(replace(order, resolved=filled(order.resolved, own, "multiround")))
+    config = resolved.config
+    users = len(admit_users(config.users, config.cohorts, order.cache, order.progress).users)
+    resolved = filled(resolved, shared_out(config.cohorts, users), "multiround")
     run = run_evolution(resolved, order.folder / "multiround", progress=order.progress, command=order.command)
     results, audit = run.results, run.results.audit
     if audit is None:
@@ -52,42 +57,41 @@ def multiround(order: Order) -> Piece:
         shape="rounds",
         coordinates=("rounds",),
         unpublished=True,
-        cells=tuple(_cell(prefix, audit, results) for prefix in audit.prefixes),
+        cells=tuple(prefix_cell(prefix, audit, results) for prefix in audit.prefixes),
         setup=_facts(results, audit, resolved),
         notes=(*_notes(results, audit), *audit.notes, *results.notes),
         runs=("multiround",),
     )
 
 
-def _settings(order: Order) -> Resolved:
-    own = PAPER_ROUNDS | ({} if order.rounds is None else {"evolve.rounds": order.rounds})
-    if order.is_small:
-        own |= _SMALL
-    resolved = filled(order.resolved, own, "multiround")
-    base = arm_a(replace(order, resolved=resolved))
-    return filled(base, _cohorts(base, order), "multiround")
-
-
-def _cohorts(base: Resolved, order: Order) -> dict[str, Any]:
-    """Share the users out: a reference for utility, the paper's cohorts, and up to 8,000 eligible ones."""
-    config = base.config
-    users = len(admit_users(config.users, config.cohorts, order.cache, order.progress).users)
-    given = (config.cohorts.auxiliary, config.cohorts.calibration, config.cohorts.evaluation)
-    free = users - config.cohorts.canaries - sum(size or 0 for size in given)
-    reference = max(0, min(_REFERENCE, users // _REFERENCE_SHARE, free))
-    left = users - reference - config.cohorts.canaries
-    cohort = config.cohorts.auxiliary or min(_COHORT, left // 4)
+def shared_out(config: CohortsConfig, users: int) -> dict[str, int]:
+    """Share so many users out: a reference for utility, the paper's cohorts, and up to 8,000 eligible ones."""
+    given = (config.canaries, config.auxiliary, config.calibration, config.evaluation)
+    reference = max(0, min(500, users // 10, users - sum(size or 0 for size in given)))
+    left = users - reference - config.canaries
+    cohort = config.auxiliary or min(500, left // 4)
     return {
         "evolve.reference": reference,
         "cohorts.auxiliary": cohort,
         "cohorts.calibration": cohort,
-        "cohorts.evaluation": min(ELIGIBLE, left - 2 * cohort),
+        "cohorts.evaluation": min(_ELIGIBLE, left - 2 * cohort),
     }
 
 
-def _cell(prefix: PrefixRecord, audit: MultiRoundRecord, results: EvolutionResults) -> Cell:
-    mechanism, worth = results.mechanism, _mauve(results, prefix.rounds)
-    paper = _is_paper(results) and prefix.rounds <= len(ROUND_THEORY)
+def prefix_cell(prefix: PrefixRecord, audit: MultiRoundRecord, results: EvolutionResults) -> Cell:
+    """Return the cell of the first releases of an audited evolution."""
+    mechanism, more = results.mechanism, {"theory": prefix.theory}
+    for each in () if results.utility is None else results.utility.figures:
+        if each.after == prefix.rounds and each.mauve is not None:
+            more["mauve"] = each.mauve
+    is_paper = (mechanism.sigma, mechanism.q, mechanism.delta) == (PAPER_ROUNDS["mechanism.sigma"], 0.1, 1e-5)
+    if is_paper and prefix.rounds <= len(ROUND_THEORY):
+        more["paper theory"] = ROUND_THEORY[prefix.rounds - 1]
+    explained = None
+    if audit.method != Method.STRATIFIED:
+        target = Target(audit.trials, mechanism.delta, 1 - prefix.bound.confidence, Method(audit.method))
+        interval = frozen_spread([true_rates(prefix)], target)
+        explained = Span(low=interval.lower, high=interval.upper)
     return Cell(
         at={"rounds": prefix.rounds},
         observed=prefix.bound.epsilon,
@@ -95,41 +99,17 @@ def _cell(prefix: PrefixRecord, audit: MultiRoundRecord, results: EvolutionResul
         rule=prefix.rule.lower,
         expected=prefix.expected,
         likely=Span(low=prefix.expected_low, high=prefix.expected_high),
-        explained=_explained(prefix, audit, mechanism.delta),
+        explained=explained,
         mechanism=prefix.theory,
-        accounted=ROUND_THEORY[prefix.rounds - 1] if paper else prefix.accounted,
+        accounted=more.get("paper theory", prefix.accounted),
         method=audit.method,
         confidence=prefix.bound.confidence,
         trials=audit.trials,
         canaries=1,
         threshold=prefix.threshold.mode,
         delta=mechanism.delta,
-        more={"theory": prefix.theory, **worth, **({"paper theory": ROUND_THEORY[prefix.rounds - 1]} if paper else {})},
+        more=more,
     )
-
-
-def _explained(prefix: PrefixRecord, audit: MultiRoundRecord, delta: float) -> Span | None:
-    """Return where sampling alone puts a prefix's bound, its threshold being the frozen one."""
-    rates = [
-        0.5 * (float(each.lower or 0) + float(each.upper or 0)) for each in (prefix.eligible_rate, prefix.absent_rate)
-    ]
-    method = Method(audit.method)
-    if method is Method.STRATIFIED:
-        return None
-    target = Target(audit.trials, delta, 1 - prefix.bound.confidence, method)
-    interval = frozen_spread([(rates[0], rates[1])], target)
-    return Span(low=interval.lower, high=interval.upper)
-
-
-def _mauve(results: EvolutionResults, rounds: int) -> dict[str, float]:
-    figures = () if results.utility is None else results.utility.figures
-    found = [each.mauve for each in figures if each.after == rounds and each.mauve is not None]
-    return {"mauve": found[0]} if found else {}
-
-
-def _is_paper(results: EvolutionResults) -> bool:
-    mechanism = results.mechanism
-    return (mechanism.sigma, mechanism.q, mechanism.delta) == (PAPER_ROUNDS["mechanism.sigma"], 0.1, 1e-5)
 
 
 def _facts(results: EvolutionResults, audit: MultiRoundRecord, resolved: Resolved) -> dict[str, str]:
@@ -146,26 +126,22 @@ def _facts(results: EvolutionResults, audit: MultiRoundRecord, resolved: Resolve
     }
 
 
-def _notes(results: EvolutionResults, audit: MultiRoundRecord) -> tuple[str, ...]:
-    notes = []
-    if audit.eligible != ELIGIBLE:
-        notes.append(f"N is {audit.eligible:,} eligible users; the paper has {ELIGIBLE:,}.")
-    if results.rounds[0].entries != 8192:  # noqa: PLR2004, the paper's bank
-        notes.append(f"The bank has {results.rounds[0].entries:,} entries; the paper's has 8,192.")
-    if len(results.rounds) != len(ROUND_THEORY):
-        notes.append(f"There are {len(results.rounds)} releases; the paper has {len(ROUND_THEORY)}.")
-    notes += [*trial_notes(audit.trials, PAPER_ROUNDS["audit.trials"]), *encoder_notes(results.encoder)]
-    if results.utility is not None:
-        notes.append(_worth(results.utility))
-    return tuple(notes)
-
-
-def _worth(utility: UtilityRecord) -> str:
-    """Say where utility began, and where nearness to the held-out texts and variety went."""
-    first, *_, last = utility.figures
-    start = "" if first.mauve is None else f"MAUVE was {first.mauve:.3f} before any release. "
-    return (
-        f"{start}From the first population to the last, precision (candidates that lie among held-out texts) went from "
-        f"{first.precision:.3f} to {last.precision:.3f}, and recall (held-out texts that lie among candidates) from "
-        f"{first.recall:.3f} to {last.recall:.3f}."
+def _notes(results: EvolutionResults, audit: MultiRoundRecord) -> list[str]:
+    """Say what differs from the paper, where utility began, and where precision and recall went."""
+    releases, paper = len(results.rounds), len(ROUND_THEORY)
+    notes = told(
+        (audit.eligible != _ELIGIBLE, f"N is {audit.eligible:,} eligible users; the paper has {_ELIGIBLE:,}."),
+        bank_note(results.rounds[0].entries),
+        (releases != paper, f"There are {releases} releases; the paper has {paper}."),
+        trials_note(audit.trials, PAPER_ROUNDS["audit.trials"]),
+        encoder_note(results.encoder),
     )
+    if results.utility is not None:
+        first, *_, last = results.utility.figures
+        start = "" if first.mauve is None else f"MAUVE was {first.mauve:.3f} before any release. "
+        notes.append(
+            f"{start}From the first population to the last, precision (candidates that lie among held-out texts) went "
+            f"from {first.precision:.3f} to {last.precision:.3f}, and recall (held-out texts that lie among "
+            f"candidates) from {first.recall:.3f} to {last.recall:.3f}."
+        )
+    return notes

@@ -1,13 +1,12 @@
 """Hold the paper's own numbers, as it prints them; where it plots without numbers, say so."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from pydantic import Field
 
 from canarybank.experiment.commitment import Record
-from canarybank.experiment.config import ATTACK_NAMES
 
 __all__ = ["DATASETS", "ROUND_THEORY", "THEORY", "UNPUBLISHED", "PaperValue", "encoder_values", "table_values"]
 
@@ -18,26 +17,40 @@ ROUND_THEORY: Final = (1.345, 1.540, 1.682, 1.800, 1.905, 2.000)
 """The paper's theory after one to six releases at q=0.1, sigma=1.1088, delta=1e-5."""
 DATASETS: Final[Mapping[str, str]] = MappingProxyType({"yelp": "Yelp", "sentiment140": "Sentiment140"})
 
-Column = tuple[float, ...]
-
-_MAIN: Final[Mapping[str, Column]] = {
-    "yelp": (0.268, 0.371, 0.276, 0.316, 0.560, 1.049, 1.110, 1.110),
-    "sentiment140": (0.252, 0.363, 0.599, 0.327, 0.682, 1.052, 1.088, 1.086),
+# Rows by the name of an attack: a number stays with its attack whatever other attacks there are, in whatever order.
+_MAIN: Final[Mapping[str, Mapping[str, float]]] = {
+    "ordinary": {"yelp": 0.268, "sentiment140": 0.252},
+    "exact": {"yelp": 0.371, "sentiment140": 0.363},
+    "paraphrase": {"yelp": 0.276, "sentiment140": 0.599},
+    "paraphrase-norm": {"yelp": 0.316, "sentiment140": 0.327},
+    "paraphrase-mueff": {"yelp": 0.560, "sentiment140": 0.682},
+    "nonce": {"yelp": 1.049, "sentiment140": 1.052},
+    "nonce-norm": {"yelp": 1.110, "sentiment140": 1.088},
+    "nonce-mueff": {"yelp": 1.110, "sentiment140": 1.086},
 }
-_FULL: Final[Mapping[tuple[str, str], Column]] = {
-    ("yelp", "A"): (0.247, 0.313, 0.276, 0.316, 0.560, 1.038, 1.110, 1.110),
-    ("yelp", "B"): (0.295, 0.304, 0.297, 0.457, 0.439, 1.047, 1.120, 0.958),
-    ("sentiment140", "A"): (0.475, 0.363, 0.599, 0.327, 0.682, 1.018, 1.088, 1.086),
-    ("sentiment140", "B"): (0.429, 0.587, 0.759, 0.871, 0.932, 1.014, 1.063, 0.977),
+_FULL: Final[Mapping[str, Mapping[str, Mapping[str, float]]]] = {
+    "ordinary": {"yelp": {"A": 0.247, "B": 0.295}, "sentiment140": {"A": 0.475, "B": 0.429}},
+    "exact": {"yelp": {"A": 0.313, "B": 0.304}, "sentiment140": {"A": 0.363, "B": 0.587}},
+    "paraphrase": {"yelp": {"A": 0.276, "B": 0.297}, "sentiment140": {"A": 0.599, "B": 0.759}},
+    "paraphrase-norm": {"yelp": {"A": 0.316, "B": 0.457}, "sentiment140": {"A": 0.327, "B": 0.871}},
+    "paraphrase-mueff": {"yelp": {"A": 0.560, "B": 0.439}, "sentiment140": {"A": 0.682, "B": 0.932}},
+    "nonce": {"yelp": {"A": 1.038, "B": 1.047}, "sentiment140": {"A": 1.018, "B": 1.014}},
+    "nonce-norm": {"yelp": {"A": 1.110, "B": 1.120}, "sentiment140": {"A": 1.088, "B": 1.063}},
+    "nonce-mueff": {"yelp": {"A": 1.110, "B": 0.958}, "sentiment140": {"A": 1.086, "B": 0.977}},
 }
-_ENCODER_ATTACKS = ("ordinary", "exact", "nonce")
-_ENCODERS: Final[Mapping[tuple[str, str], Column]] = {
-    ("yelp", "minilm"): (0.268, 0.371, 1.049),
-    ("yelp", "minilm-l12"): (0.232, 0.357, 1.105),
-    ("yelp", "mpnet"): (0.273, 0.387, 1.087),
-    ("sentiment140", "minilm"): (0.252, 0.363, 1.052),
-    ("sentiment140", "minilm-l12"): (0.272, 0.341, 1.088),
-    ("sentiment140", "mpnet"): (0.249, 0.245, 1.078),
+_ENCODERS: Final[Mapping[str, Mapping[str, Mapping[str, float]]]] = {
+    "ordinary": {
+        "yelp": {"minilm": 0.268, "minilm-l12": 0.232, "mpnet": 0.273},
+        "sentiment140": {"minilm": 0.252, "minilm-l12": 0.272, "mpnet": 0.249},
+    },
+    "exact": {
+        "yelp": {"minilm": 0.371, "minilm-l12": 0.357, "mpnet": 0.387},
+        "sentiment140": {"minilm": 0.363, "minilm-l12": 0.341, "mpnet": 0.245},
+    },
+    "nonce": {
+        "yelp": {"minilm": 1.049, "minilm-l12": 1.105, "mpnet": 1.087},
+        "sentiment140": {"minilm": 1.052, "minilm-l12": 1.088, "mpnet": 1.078},
+    },
 }
 
 
@@ -48,40 +61,33 @@ class PaperValue(Record):
     table: str = Field(description="The table of the paper that holds it.")
     value: float = Field(description="The number as it is printed there.")
 
-    def __str__(self) -> str:
-        return f"{self.value:.3f} ({DATASETS[self.dataset]}, {self.table})"
-
 
 def table_values(dataset: str | None, arm: str, attack: str) -> tuple[PaperValue, ...]:
     """Return what the paper's two tables say of an attack on an arm: for one of its datasets, or else for both.
 
-    Where both tables give the same number for the same arm, it stands once.
+    Where both tables give the same number for the same arm, it stands once. There is nothing for an attack that the
+    paper does not have.
     """
-    place = ATTACK_NAMES.index(attack)
-    return tuple(value for name in _chosen(dataset) for value in _of_arm(name, arm, place))
+    values = []
+    for name in _chosen(dataset) if attack in _FULL else ():
+        tables = {"full table": _FULL[attack][name][arm]}
+        if arm == "A":
+            tables = {"main table": _MAIN[attack][name], **tables}
+            if len(set(tables.values())) == 1:
+                tables = {"both tables": _MAIN[attack][name]}
+        values += [PaperValue(dataset=name, table=table, value=value) for table, value in tables.items()]
+    return tuple(values)
 
 
 def encoder_values(dataset: str | None, encoder: str, attack: str) -> tuple[PaperValue, ...]:
     """Return what the paper's table of encoders says of an attack; nothing where it has no such cell."""
-    if attack not in _ENCODER_ATTACKS:
-        return ()
-    place = _ENCODER_ATTACKS.index(attack)
+    rows = _ENCODERS.get(attack, {})
     return tuple(
-        PaperValue(dataset=name, table="encoders", value=_ENCODERS[name, encoder][place])
+        PaperValue(dataset=name, table="encoders", value=rows[name][encoder])
         for name in _chosen(dataset)
-        if (name, encoder) in _ENCODERS
+        if encoder in rows.get(name, {})
     )
 
 
 def _chosen(dataset: str | None) -> tuple[str, ...]:
-    return (dataset,) if dataset is not None else tuple(DATASETS)
-
-
-def _of_arm(name: str, arm: str, place: int) -> Iterator[PaperValue]:
-    full = _FULL[name, arm][place]
-    main = _MAIN[name][place] if arm == "A" else full
-    if main == full:
-        yield PaperValue(dataset=name, table="both tables" if arm == "A" else "full table", value=full)
-    else:
-        yield PaperValue(dataset=name, table="main table", value=main)
-        yield PaperValue(dataset=name, table="full table", value=full)
+    return tuple(DATASETS) if dataset is None else (dataset,)
