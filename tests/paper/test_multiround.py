@@ -60,19 +60,6 @@ def test_the_papers_parameters():
     assert PAPER_ROUNDS["audit.trials"] == 5_000_000
 
 
-def bound(epsilon, confidence):
-    return BoundRecord(
-        epsilon=epsilon,
-        method="joint",
-        assumption="none",
-        confidence=confidence,
-        delta=0.5,
-        trials=(11, 12),
-        counts=(3, 4),
-        branch="forward",
-    )
-
-
 def prefix(rounds, *, confidence=0.95):
     return PrefixRecord.model_construct(
         rounds=rounds,
@@ -87,7 +74,7 @@ def prefix(rounds, *, confidence=0.95):
         expected=0.8,
         expected_low=0.7,
         expected_high=0.9,
-        bound=bound(0.85, confidence),
+        bound=BoundRecord.model_construct(epsilon=0.85, confidence=confidence),
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,6 +23,7 @@ from canarybank.paper.runs import FinishedRun, attack_cell, run_cells, run_notes
 from canarybank.paper.settings import BUILT_IN, PAPER, Order, arm_a, arm_b, dataset_of
 
 __all__ = [
+    "GRIDS",
     "PIECES",
     "ablation_settings",
     "finished_pieces",
@@ -35,7 +37,7 @@ __all__ = [
 _PARAPHRASE: Final = "paraphrase-mueff"
 _ABLATED: Final = ("ordinary", "exact", _PARAPHRASE, "nonce-norm")
 _TRIALS: Final = 5_000_000
-_GRIDS: Final[Mapping[str, tuple[float, ...]]] = {
+GRIDS: Final[Mapping[str, tuple[float, ...]]] = {
     "sigma": (0.5, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0),
     "q": (0.02, 0.05, 0.1, 0.2, 0.3, 0.5),
 }
@@ -117,13 +119,12 @@ def _encoders(order: Order) -> Piece:
 
 
 def short_names(encoders: Sequence[str]) -> dict[str, str]:
-    """Return encoders by a short name: the last part of their path, numbered where an earlier one ends so too."""
+    """Return encoders by a short name: the last part of their path, numbered where an earlier one has that name."""
     short: dict[str, str] = {}
-    lasts: list[str] = []
     for name in dict.fromkeys(encoders):
         last = Path(name).name
-        lasts.append(last)
-        short[last if lasts.count(last) == 1 else f"{last}-{lasts.count(last)}"] = name
+        free = (each for each in chain([last], (f"{last}-{number}" for number in count(2))) if each not in short)
+        short[next(free)] = name
     return short
 
 
@@ -182,7 +183,7 @@ def ablation_settings(order: Order) -> tuple[Resolved, tuple[str, ...]]:
 
 def _ablations(order: Order) -> Piece:
     """Make the figure of ablations: one canary, label-only bank, five million trials, over sigma and over q."""
-    grids = _SMALL_GRIDS if order.small else _GRIDS
+    grids = _SMALL_GRIDS if order.small else GRIDS
     base, skipped = ablation_settings(order)
     runs: list[FinishedRun] = []
     cells: list[Cell] = []

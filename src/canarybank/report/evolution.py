@@ -13,8 +13,8 @@ from canarybank.report.evolution_figures import epsilon_figure, utility_figure
 from canarybank.report.numbers import epsilon
 from canarybank.report.page import page_of
 from canarybank.report.rows import write_csv, write_parquet
+from canarybank.report.statements import generator_line
 from canarybank.report.text import clean, label
-from canarybank.report.written import generator_line
 from canarybank.store import PRIVATE, SHAREABLE, write_atomic
 
 __all__ = ["evolution_headline", "render_evolution", "summarise_evolution", "write_evolution"]

@@ -1,6 +1,8 @@
 """Lay a run's results out as one flat table: a row for each canary of each attack, numbers as they are."""
 
+import csv
 import io
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from canarybank.report.numbers import rule_upper
 from canarybank.report.text import label
 from canarybank.store import PRIVATE, inert_cell, write_atomic
 
-__all__ = ["result_rows", "write_csv", "write_parquet"]
+__all__ = ["infinite", "result_rows", "write_csv", "write_parquet"]
 
 
 def result_rows(results: Results) -> list[dict[str, Any]]:
@@ -22,8 +24,6 @@ def result_rows(results: Results) -> list[dict[str, Any]]:
 
 def write_csv(rows: list[dict[str, Any]], path: Path, *, mode: int | None = PRIVATE) -> None:
     """Write rows as CSV; an id that a spreadsheet would run as a formula gets an apostrophe before it."""
-    import csv
-
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -56,20 +56,21 @@ def _row(attack: AttackRecord, canary: CanaryRecord, mechanism: Mechanism, resul
         "n0": counts.n0,
         "threshold": canary.threshold.value,
         "mu_eff": canary.mu_eff,
-        "exact_rule_lower": _number(canary.rule.lower),
-        "exact_rule_upper": _number(canary.rule.upper),
-        "exact_attack_lower": _number(canary.supremum.lower),
-        "exact_attack_upper": _number(canary.supremum.upper),
+        "exact_rule_lower": infinite(canary.rule.lower),
+        "exact_rule_upper": infinite(canary.rule.upper),
+        "exact_attack_lower": infinite(canary.supremum.lower),
+        "exact_attack_upper": infinite(canary.supremum.upper),
         "exact_mechanism": finite(results.epsilon),
         "accounted": finite(results.epsilon if results.audit.accounted is None else results.audit.accounted),
         "attack_bound": attack.headline.epsilon,
         "attack_confidence": attack.headline.confidence,
-        "attack_expected": _number(attack.ladder.expected.epsilon),
+        "attack_expected": infinite(attack.ladder.expected.epsilon),
         "attack_pooled": None if attack.pooled is None else attack.pooled.epsilon,
         "delta": bound.delta,
         "bank_hash": canary.bank_hash,
     }
 
 
-def _number(value: float | None) -> float:
-    return float("inf") if value is None else value
+def infinite(value: float | None) -> float:
+    """Return a number, infinite where it is None: JSON cannot hold an infinite one."""
+    return math.inf if value is None else value

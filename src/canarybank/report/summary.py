@@ -18,10 +18,9 @@ from canarybank.experiment.results import (
 )
 from canarybank.mechanism import Mechanism
 from canarybank.report.numbers import rule_upper
-from canarybank.report.statements import assumptions, limits
+from canarybank.report.statements import assumptions, generator_line, limits, written_lines
 from canarybank.report.text import clean, label
 from canarybank.report.verdict import strongest, verdict
-from canarybank.report.written import generator_line, written_lines
 from canarybank.store import hash_file
 
 __all__ = ["summarise_run"]
