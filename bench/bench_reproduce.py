@@ -81,8 +81,7 @@ def _surroundings() -> Iterator[Path]:
 def _timed(folder: Path) -> tuple[int, float, float]:
     from canarybank.encode import CachedEncoder, VectorCache
     from canarybank.experiment import resolve
-    from canarybank.experiment.reproduce import Order
-    from canarybank.experiment.reproduce.tables import main_table
+    from canarybank.paper import Order, make_piece
     from canarybank.report import write_pieces
 
     texts = _written(folder)
@@ -90,7 +89,7 @@ def _timed(folder: Path) -> tuple[int, float, float]:
     flags = {"cohorts.shared": True, "users.minimum": 32, "users.cap": 64, "generator.kind": "smollm2"}
     order = Order(resolve(flags=flags), folder / "rep", data=str(folder / "users.csv"), bank=str(folder / "bank.txt"))
     began = time.perf_counter()
-    piece = main_table(order)
+    piece = make_piece("main", order)
     write_pieces((piece,), order.folder)
     table = time.perf_counter() - began
     assert all(cell.is_explained for cell in piece.cells)
@@ -100,8 +99,8 @@ def _timed(folder: Path) -> tuple[int, float, float]:
 
 def _exact_seconds(order: object) -> float:
     from canarybank.audit import epsilon_at, evaluation_law, supremum
-    from canarybank.experiment.reproduce.recipe import arm_a
     from canarybank.experiment.running import frozen_audit
+    from canarybank.paper.settings import arm_a
 
     ready = frozen_audit(arm_a(order))  # type: ignore[arg-type]
     prepared, cases = ready.prepared, [case for group in ready.cases.values() for case in group]

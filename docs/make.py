@@ -12,7 +12,7 @@ from pathlib import Path
 PAGE = Path(__file__).parent / "reference.md"
 ROOMS = (
     "store", "engine", "users", "encode", "generate", "mechanism", "score", "attack", "audit", "evolve", "experiment",
-    "report",
+    "paper", "report",
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from canarybank.errors import ConfigError, IncompleteError
 from canarybank.experiment import Axis, grid, read_axis, resolve, run_sweep
-from canarybank.experiment.reproduce import sweep_piece
+from canarybank.paper import sweep_piece
 
 
 def test_axes_are_read_as_they_are_typed():

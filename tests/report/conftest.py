@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from canarybank.experiment import Run, resolve, run_audit, run_evolution
-from canarybank.experiment.reproduce import Cell, PaperValue, Piece, Span
+from canarybank.paper import Cell, PaperValue, Piece, Span
 from canarybank.report import summarise_run
 
 SCRIPT = "<script>window.hacked=1</script>"

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from canarybank.report.evolution_figures import epsilon_figure, utility_figure
@@ -70,3 +72,14 @@ def test_recall_leads_where_mauve_was_left_out(summary):
 
 def test_nothing_is_drawn_where_nothing_was_measured(summary):
     assert utility_figure(summary | {"utility": None}) is None
+
+
+def test_an_infinite_figure_has_no_point_as_a_number_or_as_null(summary):
+    first, *others = summary["audit"]["prefixes"]
+    drawn = []
+    for value in (None, math.inf):
+        prefixes = [first | {"exact": value, "expected_high": value}, *others]
+        drawn.append(epsilon_figure(summary | {"audit": summary["audit"] | {"prefixes": prefixes}}))
+    assert drawn[0] == drawn[1]
+    assert drawn[0].svg.count("<circle") == 8
+    assert drawn[0].rows[0][3] == "∞"

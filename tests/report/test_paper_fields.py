@@ -1,15 +1,15 @@
 """Check single fields of what is shown, on cells in which no two numbers are alike, so that none stands for another."""
 
 import hashlib
+import math
 
 import numpy as np
 import pytest
 from matplotlib.collections import FillBetweenPolyCollection, PathCollection
 
-from canarybank.experiment.reproduce import Cell, PaperValue, Piece, Span, read_piece, write_piece
-from canarybank.report.paper import piece_latex
+from canarybank.paper import Cell, PaperValue, Piece, Span, read_piece, write_piece
+from canarybank.report.paper import piece_latex, piece_rows, shown_columns, shown_rows
 from canarybank.report.paper_figures import alternative, draw_piece, figure_bytes
-from canarybank.report.paper_rows import piece_rows, shown_columns, shown_rows
 
 SHAPES = ("table", "curves", "sweep", "rounds")
 
@@ -192,3 +192,19 @@ def test_a_piece_that_was_written_and_read_shows_the_same(shape, request, tmp_pa
     for kind in ("svg", "pdf"):
         first, again = (hashlib.sha256(figure_bytes(each, kind)).hexdigest() for each in (made, read))
         assert again == first
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_infinite_figure_is_shown_alike_as_a_number_and_as_null(shape, request):
+    made = request.getfixturevalue(shape)
+    shown = []
+    for value in (None, math.inf):
+        figures = dict.fromkeys(("exact", "rule", "expected"), value)
+        ends = Span(low=0.1, high=1.0).model_copy(update={"high": value})
+        cells = [cell.model_copy(update={**figures, "likely": ends, "explained": ends}) for cell in made.cells]
+        piece = made.model_copy(update={"cells": tuple(cells)})
+        words = (piece_rows(piece), shown_columns(piece), shown_rows(piece), piece_latex(piece), alternative(piece))
+        shown.append((words, figure_bytes(piece, "svg")))
+    assert shown[0] == shown[1]
+    assert {row["exact"] for row in shown[0][0][0]} == {math.inf}
+    assert "∞" in shown[0][0][2][0]

@@ -360,7 +360,7 @@ class Auditor:
 
     def _aimed(self, case: Case, systems: Sequence[System], source: Trials, canaries: int, rounds: int) -> Threshold:
         target = self._declared(len(case.scores)).target(self.mechanism, canaries)
-        if self.settings.threshold is ThresholdMode.ANALYTIC and (law := self._law(case, systems, rounds)) is not None:
+        if self.settings.threshold is ThresholdMode.ANALYTIC and (law := self.law(case, systems, rounds)) is not None:
             return analytic(law, target)
         several = isinstance(source, Summed)
         return calibrated(
@@ -414,7 +414,7 @@ class Auditor:
             for attack, group in _by_attack(cases):
                 made = {case.place: list(systems(case)) for case in group}
                 for rounds in range(1, len(group[0].scores) + 1):
-                    laws = [self._law(case, made[case.place], rounds) for case in group]
+                    laws = [self.law(case, made[case.place], rounds) for case in group]
                     judged = [
                         self._judged(case, law, tally.counts(case.place, rounds), len(group), rounds, run_scores or {})
                         for case, law in zip(group, laws, strict=True)
@@ -454,7 +454,8 @@ class Auditor:
             rounds.append(source.included() if counted and self.settings.method.included else source)
         return Summed(rounds, self.mechanism.q) if case.summed else rounds[0]
 
-    def _law(self, case: Case, systems: Sequence[System], rounds: int) -> Law | None:
+    def law(self, case: Case, systems: Sequence[System], rounds: int = 1) -> Law | None:
+        """Return the exact law of a case's score over so many rounds, where the systems have one."""
         pairs = zip(systems[:rounds], case.scores, strict=False)
         laws = [law for system, score in pairs if (law := _law_of(system, score)) is not None]
         if len(laws) < rounds:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from canarybank.cli.output import Output, facts, paragraph, table
 
 if TYPE_CHECKING:
-    from canarybank.experiment.reproduce import Piece
+    from canarybank.paper import Piece
 
 __all__ = ["print_pieces"]
 
@@ -15,8 +15,7 @@ def print_pieces(
     command: str, pieces: "tuple[Piece, ...]", page: Path, output: Output, *, left: tuple[str, ...] = ()
 ) -> None:
     """Print each piece as a table with what it stands on, and where its files are."""
-    from canarybank.report.paper import stands_on
-    from canarybank.report.paper_rows import shown_columns, shown_rows
+    from canarybank.report.paper import shown_columns, shown_rows, stands_on
 
     parts: list[Any] = []
     for piece in pieces:

@@ -10,7 +10,7 @@ from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output
 
 if TYPE_CHECKING:
-    from canarybank.experiment.reproduce import Order
+    from canarybank.paper import Order
 
 __all__ = ["command"]
 
@@ -87,7 +87,7 @@ def _add(name: str, about: str) -> None:
 
 def _make(name: str, given: Given, asked: Asked, output: Output) -> None:
     from canarybank.cli.pieces import print_pieces
-    from canarybank.experiment.reproduce import finished_pieces, make_all, make_piece
+    from canarybank.paper import finished_pieces, make_all, make_piece
     from canarybank.report import write_pieces
 
     order = _order(given, asked, output)
@@ -98,12 +98,12 @@ def _make(name: str, given: Given, asked: Asked, output: Output) -> None:
 
 def _order(given: Given, asked: Asked, output: Output) -> "Order":
     from canarybank.cli.typed import typed
-    from canarybank.experiment.reproduce import Order, Scale
+    from canarybank.paper import Order
 
     return Order(
         given.resolved,
         asked.folder,
-        scale=Scale(asked.scale),
+        small=asked.scale == "small",
         data=asked.data,
         bank=asked.bank,
         bank_b=asked.bank_b,

@@ -47,7 +47,7 @@ def command(
     from canarybank.cli.pieces import print_pieces
     from canarybank.cli.typed import typed
     from canarybank.experiment import Axis, grid, read_axis, run_sweep
-    from canarybank.experiment.reproduce import sweep_piece, write_piece
+    from canarybank.paper import sweep_piece, write_piece
     from canarybank.report import write_pieces
 
     place = folder or Path("runs") / f"sweep-{given.file.stem if given.file is not None else 'audit'}"

@@ -74,7 +74,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "cohorts": {"auxiliary": 500, "calibration": 500, "evaluation": 8000, "canaries": 1},
             "mechanism": {"k": 5, "clip": 0.1, "sigma": 1.1088, "q": 0.1, "delta": 1e-5},
             "audit": {"trials": 5_000_000, "alpha": 0.01, "method": "paper", "threshold": "analytic"},
-            "evolve": {"rounds": 6, "share": 0.05, "audit": "nonce-norm", "insecure_seed": 0, "compare": False},
+            "evolve": {"rounds": 6, "share": 0.05, "audit": ("nonce-norm",), "insecure_seed": 0, "compare": False},
         },
         "paper-sentiment140": {
             **_PAPER,

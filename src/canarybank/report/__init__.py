@@ -1,15 +1,14 @@
 """Show what a run found: summary, figures, one page, and the same as Markdown, LaTeX, CSV, Parquet and JUnit."""
 
-from canarybank.report.gate_files import GateFiles
-from canarybank.report.junit import junit
+from canarybank.report.gate_files import GateFiles, gate_markdown, junit
 from canarybank.report.latex import latex_tables
-from canarybank.report.markdown import gate_markdown, summary_markdown
+from canarybank.report.markdown import summary_markdown
 from canarybank.report.page import render_html, render_summary
 from canarybank.report.paper import render_pieces, write_pieces
+from canarybank.report.statements import generator_line, written_lines
 from canarybank.report.summary import evolution_headline, summarise_run
 from canarybank.report.verdict import Tone, Verdict, verdict
 from canarybank.report.write import PAGE, write_report
-from canarybank.report.written import generator_line, written_lines
 
 __all__ = [
     "PAGE",

@@ -1,5 +1,6 @@
 """Draw an evolution: epsilon in theory, exactly and as observed against the round, and what the text is worth."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,7 @@ def epsilon_figure(summary: dict[str, Any]) -> Figure:
     canvas = Canvas("epsilon", _WIDTH, _TOP + _HEIGHT + 44, title, _said(lines))
     x, y = _axes(canvas, len(rounds), 1, top * 1.06, "after round", "epsilon")
     for prefix in audit["prefixes"] if audit is not None else ():
-        _range(canvas, x, y, prefix)
+        _whisker(canvas, x, y, prefix)
     _draw(canvas, x, y, lines)
     return Figure(
         key="epsilon",
@@ -142,6 +143,7 @@ def _axes(canvas: Canvas, last: int, first: int, top: float, x_name: str, y_name
 
 
 def _draw(canvas: Canvas, x: Scale, y: Scale, lines: Sequence[_Line]) -> None:
+    """Draw curves, and name each at its end with a sample of its line, moved apart where two would overlap."""
     ends = []
     for line in lines:
         places = [(x(at), y(value)) for at, value in line.points]
@@ -150,31 +152,29 @@ def _draw(canvas: Canvas, x: Scale, y: Scale, lines: Sequence[_Line]) -> None:
             canvas.circle(place, 4, line.mark, f"{line.name}, round {at:g}: {value:.3f}")
         if places:
             ends.append((places[-1][1], line, line.points[-1][1]))
-    _labels(canvas, ends)
-
-
-def _labels(canvas: Canvas, ends: list[tuple[float, _Line, float]]) -> None:
-    """Name every curve at its end, moved apart where two would overlap, with a sample of its line."""
     below = -_LEAST_GAP
     for height, line, value in sorted(ends, key=lambda end: end[0]):
-        at = max(height, below + _LEAST_GAP, _TOP)
-        below = at
-        canvas.line((_LABEL, at), (_LABEL + 22, at), line.css)
-        canvas.text((_LABEL + 30, at + 4), f"{line.name} {value:.3f}", "key")
+        below = max(height, below + _LEAST_GAP, _TOP)
+        canvas.line((_LABEL, below), (_LABEL + 22, below), line.css)
+        canvas.text((_LABEL + 30, below + 4), f"{line.name} {value:.3f}", "key")
 
 
-def _range(canvas: Canvas, x: Scale, y: Scale, prefix: dict[str, Any]) -> None:
-    if prefix["expected_low"] is None or prefix["expected_high"] is None:
+def _whisker(canvas: Canvas, x: Scale, y: Scale, prefix: dict[str, Any]) -> None:
+    """Draw where 90% of the bounds fall after so many rounds; nothing where an end of it is infinite."""
+    if not all(map(_is_finite, (prefix["expected_low"], prefix["expected_high"]))):
         return
-    at = x(prefix["rounds"]) + 9
-    low, high = y(prefix["expected_low"]), y(prefix["expected_high"])
-    canvas.line((at, low), (at, high), "whisker-observed")
-    for end in (low, high):
-        canvas.line((at - 4, end), (at + 4, end), "whisker-observed")
+    at, low, high = x(prefix["rounds"]) + 9, y(prefix["expected_low"]), y(prefix["expected_high"])
+    for start, end in (((at, low), (at, high)), *(((at - 4, tip), (at + 4, tip)) for tip in (low, high))):
+        canvas.line(start, end, "whisker-observed")
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def _pairs(rows: Sequence[dict[str, Any]], x: str, y: str) -> tuple[tuple[float, float], ...]:
-    return tuple((float(row[x]), float(row[y])) for row in rows if row[y] is not None)
+    """Return the points of a curve; what is unknown or infinite has none."""
+    return tuple((float(row[x]), float(row[y])) for row in rows if _is_finite(row[y]))
 
 
 def _said(lines: Sequence[_Line]) -> str:

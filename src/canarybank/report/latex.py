@@ -7,8 +7,9 @@ from canarybank.report.figures.canaries import CANARY_COLUMNS, canary_rows
 from canarybank.report.numbers import confidence, epsilon, interval_text, rung_text
 from canarybank.report.text import clean
 
-__all__ = ["latex", "latex_table", "latex_tables"]
+__all__ = ["PACKAGES", "latex", "latex_table", "latex_tables"]
 
+PACKAGES = "% Needs \\usepackage{booktabs} and \\usepackage{textcomp}. Made by canarybank; not differentially private."
 _ESCAPES = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -46,7 +47,7 @@ def latex_tables(summary: dict[str, Any]) -> str:
     )
     heads = ["attack", "mechanism", "attack, exact", "rule, exact", "expected", "observed", "pooled"]
     tables = [
-        "% Needs \\usepackage{booktabs} and \\usepackage{textcomp}. Made by canarybank; not differentially private.",
+        PACKAGES,
         latex_table(heads, [_attack_row(attack) for attack in summary["attacks"]], f"Epsilon by attack. {stands_on}"),
         latex_table(
             CANARY_COLUMNS[:8],
@@ -59,11 +60,10 @@ def latex_tables(summary: dict[str, Any]) -> str:
 
 def latex(text: str, limit: int = 400) -> str:
     """Return a text that LaTeX sets as it is; what neither ASCII nor an accented letter is becomes its code point."""
-    return "".join(_ESCAPES.get(character) or _letter(character) for character in clean(text, limit))
-
-
-def _letter(character: str) -> str:
-    return character if ord(character) <= _LAST_ASCII or character.isalpha() else f"U+{ord(character):04X}"
+    return "".join(
+        _ESCAPES.get(sign) or (sign if ord(sign) <= _LAST_ASCII or sign.isalpha() else f"U+{ord(sign):04X}")
+        for sign in clean(text, limit)
+    )
 
 
 def latex_table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str) -> str:

@@ -7,7 +7,17 @@ from canarybank.audit import CanaryResult, Method, clopper_pearson
 from canarybank.experiment.power import shown_epsilon
 from canarybank.mechanism import Mechanism
 
-__all__ = ["confidence", "epsilon", "interval_text", "percent", "rate", "reach_text", "rule_upper", "rung_text"]
+__all__ = [
+    "confidence",
+    "epsilon",
+    "interval_text",
+    "percent",
+    "rate",
+    "reach_text",
+    "rule_upper",
+    "rung_text",
+    "setting_text",
+]
 
 _LARGE = 0.01
 
@@ -34,6 +44,11 @@ def interval_text(low: float | None, high: float | None) -> str:
     """Return an interval of epsilons, or one number where its ends are shown alike."""
     ends = epsilon(low), epsilon(high)
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def setting_text(value: str | float) -> str:
+    """Return the value of a setting as people write it."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def rate(value: float) -> str:

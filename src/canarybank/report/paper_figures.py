@@ -1,11 +1,12 @@
 """Draw pieces of the paper with matplotlib, as SVG and PDF: the same piece gives the same bytes."""
 
 import io
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from canarybank.experiment.reproduce import DATASETS, Cell, Piece
-from canarybank.report.paper_rows import coordinate
+from canarybank.paper import DATASETS, Cell, Piece
+from canarybank.report.numbers import setting_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,10 +44,9 @@ def figure_bytes(piece: Piece, kind: str) -> bytes:
     import matplotlib as mpl
 
     settings: Any = {**mpl.rcParamsDefault, "backend": mpl.rcParams["backend"], **_STYLE}
+    buffer = io.BytesIO()
     with mpl.rc_context(settings):
-        figure = draw_piece(piece)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, metadata=_SILENT[kind])
+        draw_piece(piece).savefig(buffer, format=kind, metadata=_SILENT[kind])
     return buffer.getvalue()
 
 
@@ -84,17 +84,17 @@ def _legend(figure: "Figure", axes: Sequence["Axes"]) -> None:
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             named.setdefault(label, handle)
-    handles, labels = list(named.values()), list(named)
-    longest = max(map(len, labels))
+    longest = max(map(len, named))
     columns = max(1, min(4, int(figure.get_figwidth() / (0.5 + _INCHES_A_LETTER * longest))))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns)
 
 
 def _table(piece: Piece) -> "Figure":
-    groups = _groups(piece.cells, piece.coordinates[0])
-    figure, axes = _figure(
-        3.6 + 3.2 * len(groups), 1.6 + 0.34 * max(len(cells) for cells in groups.values()), len(groups)
-    )
+    groups: dict[str, list[Cell]] = {}
+    for cell in piece.cells:
+        groups.setdefault(str(cell.at[piece.coordinates[0]]), []).append(cell)
+    most = max(len(cells) for cells in groups.values())
+    figure, axes = _figure(3.6 + 3.2 * len(groups), 1.6 + 0.34 * most, len(groups))
     for ax, (name, cells) in zip(axes, groups.items(), strict=True):
         _dots(ax, cells)
         ax.set_title(f"{piece.coordinates[0]} {name}")
@@ -104,30 +104,24 @@ def _table(piece: Piece) -> "Figure":
 
 def _dots(ax: "Axes", cells: Sequence[Cell]) -> None:
     places = list(range(len(cells)))
-    for place, cell in zip(places, cells, strict=True):
+    for place, cell in enumerate(cells):
         if cell.explained is not None:
             low, high = _number(cell.explained.low), _number(cell.explained.high)
             ax.plot([low, high], [place, place], color="#c6ccd5", lw=1.4, zorder=1, label=None if place else _SAMPLING)
         low, high = _number(cell.likely.low), _number(cell.likely.high)
         ax.barh(place, high - low, 0.34, low, color="#e1e5ea", label=None if place else _LIKELY)
-    paper = [
-        (value.value, place, value.dataset) for place, cell in zip(places, cells, strict=True) for value in cell.paper
-    ]
     for marker, dataset in (("s", "yelp"), ("^", "sentiment140")):
-        xs = [x for x, _, name in paper if name == dataset]
-        ys = [y for _, y, name in paper if name == dataset]
+        xs, ys = [], []
+        for place, cell in enumerate(cells):
+            values = [value.value for value in cell.paper if value.dataset == dataset]
+            xs += values
+            ys += [place] * len(values)
         if xs:
             label = f"paper, {DATASETS[dataset]}"
             ax.scatter(xs, ys, marker=marker, s=26, facecolors="none", edgecolors=_GREY, label=label)
-    ax.scatter([_number(cell.exact) for cell in cells], places, marker="D", s=26, color=_COLOURS[0], label="exact")
-    ax.scatter(
-        [_number(cell.rule) for cell in cells],
-        places,
-        s=24,
-        facecolors="none",
-        edgecolors=_COLOURS[0],
-        label="frozen rule",
-    )
+    exact, rule = [_number(cell.exact) for cell in cells], [_number(cell.rule) for cell in cells]
+    ax.scatter(exact, places, marker="D", s=26, color=_COLOURS[0], label="exact")
+    ax.scatter(rule, places, s=24, facecolors="none", edgecolors=_COLOURS[0], label="frozen rule")
     ax.scatter([cell.observed for cell in cells], places, s=24, color=_COLOURS[1], label="observed", zorder=3)
     ax.axvline(cells[0].mechanism, color=_COLOURS[0], lw=1, label="mechanism, exact")
     ax.set_yticks(places, [str(cell.at["attack"]) for cell in cells])
@@ -169,7 +163,7 @@ def _panels(piece: Piece) -> dict[tuple[str, str], dict[str, Points]]:
             title, name, x = "", str(at["axis"]), at["value"]
         else:
             *others, (name, x) = at.items()
-            title = ", ".join(f"{key.rpartition('.')[2]} {coordinate(value)}" for key, value in others)
+            title = ", ".join(f"{key.rpartition('.')[2]} {setting_text(value)}" for key, value in others)
         label = "observed" if attack == str(x) else attack
         place: float | str = x if isinstance(x, str) else float(x)
         panels.setdefault((title, name), {}).setdefault(label, []).append((place, cell))
@@ -186,11 +180,10 @@ def _line(ax: "Axes", points: Points, label: str, colour: str) -> None:
     x: list[Any] = [place for place, _ in points]
     cells = [cell for _, cell in points]
     ax.plot(x, [cell.observed for cell in cells], color=colour, marker="o", ms=3.5, lw=1.4, label=label)
-    low, high = [_number(cell.likely.low) for cell in cells], [_number(cell.likely.high) for cell in cells]
     if len(points) > 1:
-        ax.fill_between(x, low, high, color=colour, alpha=0.16, lw=0)
+        ax.fill_between(x, *_likely(cells), color=colour, alpha=0.16, lw=0)
     else:
-        ax.vlines(x, low, high, color=colour, alpha=0.4)
+        ax.vlines(x, *_likely(cells), color=colour, alpha=0.4)
     ax.plot(x, [_number(cell.exact) for cell in cells], color=colour, lw=1, ls="--")
 
 
@@ -203,18 +196,23 @@ def _reference(ax: "Axes", points: Points) -> None:
 
 def _rounds(piece: Piece) -> "Figure":
     figure, (left, right) = _figure(9.4, 3.9, 2)
-    rounds = [int(cell.at["rounds"]) for cell in piece.cells]
-    cells = piece.cells
-    left.plot(rounds, [cell.more.get("mauve", float("nan")) for cell in cells], color=_COLOURS[2], marker="o", ms=3.5)
+    cells, rounds = piece.cells, [int(cell.at["rounds"]) for cell in piece.cells]
+    left.plot(rounds, [cell.more.get("mauve", math.nan) for cell in cells], color=_COLOURS[2], marker="o", ms=3.5)
     left.set_ylabel("MAUVE of the bank's population")
     left.set_ylim(bottom=0)
-    theory = [cell.accounted if cell.accounted is not None else float("nan") for cell in cells]
-    right.plot(rounds, theory, color=_GREY, marker="s", ms=3.5, lw=1, label="theory, paper")
+    right.plot(
+        rounds,
+        [_number(cell.accounted) for cell in cells],
+        color=_GREY,
+        marker="s",
+        ms=3.5,
+        lw=1,
+        label="theory, paper",
+    )
     right.plot(rounds, [cell.mechanism for cell in cells], color="#1b1f27", ls=":", label="theory, exact")
     right.plot(rounds, [_number(cell.exact) for cell in cells], color=_COLOURS[0], ls="--", label="attack, exact")
     right.plot(rounds, [cell.observed for cell in cells], color=_COLOURS[1], marker="o", ms=3.5, label="observed")
-    low, high = [_number(cell.likely.low) for cell in cells], [_number(cell.likely.high) for cell in cells]
-    right.fill_between(rounds, low, high, color=_COLOURS[1], alpha=0.16, lw=0, label=_LIKELY)
+    right.fill_between(rounds, *_likely(cells), color=_COLOURS[1], alpha=0.16, lw=0, label=_LIKELY)
     right.set_ylabel("epsilon")
     right.set_ylim(bottom=0)
     for ax in (left, right):
@@ -224,12 +222,11 @@ def _rounds(piece: Piece) -> "Figure":
     return figure
 
 
-def _groups(cells: Sequence[Cell], key: str) -> dict[str, list[Cell]]:
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(str(cell.at[key]), []).append(cell)
-    return groups
+def _likely(cells: Sequence[Cell]) -> tuple[list[float], list[float]]:
+    """Return the lower and the upper ends of where 90% of the bounds fall."""
+    return [_number(cell.likely.low) for cell in cells], [_number(cell.likely.high) for cell in cells]
 
 
 def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
+    """Return a number that can be drawn: an infinite one, which None stands for too, leaves a gap."""
+    return math.nan if value is None or math.isinf(value) else value

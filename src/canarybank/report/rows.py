@@ -1,6 +1,8 @@
 """Lay a run's results out as one flat table: a row for each canary of each attack, numbers as they are."""
 
+import csv
 import io
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from canarybank.report.numbers import rule_upper
 from canarybank.report.text import label
 from canarybank.store import PRIVATE, inert_cell, write_atomic
 
-__all__ = ["result_rows", "write_csv", "write_parquet"]
+__all__ = ["infinite", "result_rows", "write_csv", "write_parquet"]
 
 
 def result_rows(results: Results) -> list[dict[str, Any]]:
@@ -22,8 +24,6 @@ def result_rows(results: Results) -> list[dict[str, Any]]:
 
 def write_csv(rows: list[dict[str, Any]], path: Path, *, mode: int | None = PRIVATE) -> None:
     """Write rows as CSV; an id that a spreadsheet would run as a formula gets an apostrophe before it."""
-    import csv
-
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -70,3 +70,8 @@ def _row(attack: AttackResult, canary: CanaryResult, mechanism: Mechanism) -> di
         "delta": bound.delta,
         "bank_hash": canary.bank_hash,
     }
+
+
+def infinite(value: float | None) -> float:
+    """Return a number, infinite where it is None: JSON cannot hold an infinite one."""
+    return math.inf if value is None else value

@@ -16,10 +16,9 @@ from canarybank.experiment.run_folder import COMMITMENT, RESULTS, Run
 from canarybank.mechanism import Mechanism, delta_text
 from canarybank.mechanism.account import left_text
 from canarybank.report.numbers import epsilon, rule_upper
-from canarybank.report.statements import assumptions, limits
+from canarybank.report.statements import assumptions, generator_line, limits, written_lines
 from canarybank.report.text import clean, label
 from canarybank.report.verdict import strongest, verdict
-from canarybank.report.written import generator_line, written_lines
 from canarybank.score import Interval
 from canarybank.store import hash_file
 

@@ -1,4 +1,4 @@
-"""Check what intervals are computed from: which law calibrates, which evaluates, at which level, over whom."""
+"""Check each field of a cell, each note, and what intervals are computed from: which law, at which level, over whom."""
 
 from types import SimpleNamespace
 
@@ -9,10 +9,20 @@ from canarybank.audit import Target
 from canarybank.audit.spread import Canary, calibrated_spread, frozen_spread
 from canarybank.audit.target import best_threshold
 from canarybank.experiment import resolve
-from canarybank.experiment.reproduce.spreads import run_spreads
-from canarybank.experiment.results import AttackRecord, CanaryRecord, IntervalRecord, Results
+from canarybank.experiment.config import AuditConfig, MechanismConfig
+from canarybank.experiment.results import (
+    AttackRecord,
+    BoundRecord,
+    CanaryRecord,
+    IntervalRecord,
+    LadderRecord,
+    Results,
+    RungRecord,
+)
 from canarybank.experiment.running import frozen_audit, mechanism_of
 from canarybank.mechanism import Mechanism
+from canarybank.paper import Cell, PaperValue, Span
+from canarybank.paper.runs import FinishedRun, attack_cell, paper_notes, run_spreads
 from canarybank.score import Interval, RoundLaw
 
 PERFECT = RoundLaw.perfect(Mechanism())
@@ -86,7 +96,7 @@ def test_calibrated_intervals_calibrate_by_the_calibration_users_and_evaluate_by
         asked.append((canaries, target, number, seed))
         return Interval(float(len(asked)), 9.0)
 
-    monkeypatch.setattr("canarybank.experiment.reproduce.spreads.calibrated_spread", capture)
+    monkeypatch.setattr("canarybank.paper.runs.calibrated_spread", capture)
     names = ("ordinary", "nonce-norm")
     found = run_spreads(run_of("one", *((name, []) for name in names)), settings, tmp_path / "kept.json")
     assert found == {"ordinary": Interval(1.0, 9.0), "nonce-norm": Interval(2.0, 9.0)}
@@ -131,3 +141,109 @@ def test_an_altered_interval_is_computed_again_and_a_broken_file_fails_no_run(tm
         kept.write_text(broken)
         assert run_spreads(run, settings, kept) == first
         assert kept.read_text() == whole
+
+
+def rung(epsilon, low, high):
+    return RungRecord(name="a step", epsilon=epsilon, low=low, high=high, source="by hand")
+
+
+def bound(epsilon, confidence):
+    return BoundRecord(
+        epsilon=epsilon,
+        method="joint",
+        assumption="none",
+        confidence=confidence,
+        delta=0.5,
+        trials=(11, 12),
+        counts=(3, 4),
+        branch="forward",
+    )
+
+
+@pytest.fixture
+def record():
+    """Return an attack in whose ladder no two numbers are alike."""
+    return AttackRecord.model_construct(
+        attack="nonce",
+        headline=bound(0.77, 0.93),
+        canaries=(CanaryRecord.model_construct(),) * 3,
+        ladder=LadderRecord(
+            accounted=rung(1.91, 1.92, 1.93),
+            mechanism=rung(1.81, 1.82, 1.83),
+            attack=rung(1.71, 1.7098, 1.7102),
+            rule=rung(1.61, 1.6098, 1.6102),
+            expected=rung(1.51, 1.41, 1.55),
+            observed=rung(1.31, 1.32, 1.33),
+        ),
+    )
+
+
+@pytest.fixture
+def results():
+    return Results.model_construct(
+        mechanism=MechanismConfig(delta=2e-6),
+        audit=AuditConfig(trials=4321, accounted=1.95, threshold="analytic", method="paper"),
+        epsilon=1.85,
+    )
+
+
+def test_every_field_of_a_cell_is_of_its_own_place_in_the_record(record, results):
+    paper = (PaperValue(dataset="yelp", table="main table", value=1.049),)
+    found = attack_cell(record, results, {"arm": "B"}, paper=paper, explained=Interval(0.6, 0.9))
+    assert found == Cell(
+        at={"arm": "B", "attack": "nonce"},
+        paper=paper,
+        observed=0.77,
+        exact=1.71,
+        rule=1.61,
+        expected=1.51,
+        likely=Span(low=1.41, high=1.55),
+        explained=Span(low=0.6, high=0.9),
+        mechanism=1.85,
+        accounted=1.95,
+        method="joint",
+        confidence=0.93,
+        trials=4321,
+        canaries=3,
+        threshold="analytic",
+        delta=2e-6,
+        more={},
+    )
+
+
+def test_a_cell_without_paper_or_interval_says_nothing_of_them(record, results):
+    found = attack_cell(record, results, {})
+    assert (found.paper, found.explained, found.is_explained, found.explains(1.0)) == ((), None, None, None)
+
+
+@pytest.fixture
+def noted(finished):
+    """Return a function that gives the notes on the run as if it had these settings, this setup and these trials."""
+
+    def notes(flags, trials=1_000_000, by_encoder=False, **setup):
+        found = finished.results.setup.model_copy(update=setup)
+        run = SimpleNamespace(results=finished.results.model_copy(update={"setup": found}))
+        return paper_notes(FinishedRun("run", resolve(flags=flags), run), trials=trials, by_encoder=by_encoder)
+
+    return notes
+
+
+@pytest.mark.parametrize(
+    ("names", "is_told"),
+    [(("ordinary", "nonce-norm"), False), (("nonce", "nonce-norm"), True), (("all",), True), (("ordinary",), False)],
+)
+def test_notes_tell_that_nonce_attacks_share_their_canaries(noted, names, is_told):
+    assert any("same nonce canaries" in note for note in noted({"attack.names": names})) is is_told
+
+
+def test_notes_tell_trials_and_encoder_that_are_not_the_papers(noted):
+    flags = {"audit.trials": 50_000}
+    told = noted(flags)
+    assert "Trials are 50,000 of each hypothesis of each canary; the paper has 1,000,000." in told
+    assert "The encoder is hashing; the paper's is MiniLM-L6." in told
+    assert any("5,000,000" in note for note in noted(flags, trials=5_000_000))
+    for name in ("minilm", "/models/all-MiniLM-L6-v2"):
+        same = noted(flags, trials=50_000, encoder=name)
+        assert not any("encoder" in note or "Trials" in note for note in same)
+    assert any("minilm-l12" in note for note in noted(flags, encoder="minilm-l12"))
+    assert not any("minilm-l12" in note for note in noted(flags, encoder="minilm-l12", by_encoder=True))

@@ -1,6 +1,6 @@
 """Hold one table or figure as a typed file: every cell with the paper's numbers, ours, and what sampling explains."""
 
-from collections.abc import Mapping
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -8,13 +8,12 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from canarybank import __version__
 from canarybank.experiment.commitment import Epsilon, Figure, Record
-from canarybank.experiment.reproduce.published import PaperValue
-from canarybank.experiment.results import NOT_PRIVATE, AttackRecord, Results
+from canarybank.experiment.results import NOT_PRIVATE
 from canarybank.experiment.run_folder import read_document
-from canarybank.score import Interval
+from canarybank.paper.published import PaperValue
 from canarybank.store import canonical_json, write_atomic
 
-__all__ = ["Cell", "Piece", "Span", "cell", "read_piece", "write_piece"]
+__all__ = ["Cell", "Piece", "Span", "read_piece", "write_piece"]
 
 Coordinate = str | int | float
 _BITS = 1e-9
@@ -55,11 +54,15 @@ class Cell(Record):
     @property
     def is_explained(self) -> bool | None:
         """Say whether the observed bound lies where sampling alone puts it, or None where that was not computed."""
-        return None if self.explained is None else _inside(self.observed, self.explained)
+        return self.explains(self.observed)
 
     def explains(self, value: float) -> bool | None:
-        """Say whether sampling alone, on our users and bank, could give this number of the paper."""
-        return None if self.explained is None else _inside(value, self.explained)
+        """Say whether sampling alone, on our users and bank, could give this bound; None where that is unknown."""
+        if self.explained is None:
+            return None
+        low, high = (math.inf if end is None else end for end in (self.explained.low, self.explained.high))
+        # A bound at the very end of the interval was computed by another sum: the last bits may differ.
+        return low - _BITS <= value <= high + _BITS
 
 
 class Piece(Record):
@@ -90,36 +93,6 @@ class Piece(Record):
         return tuple(each.model_copy(update={"at": {name: each.at[name] for name in names}}) for each in cells)
 
 
-def cell(
-    record: AttackRecord,
-    results: Results,
-    at: Mapping[str, Coordinate],
-    *,
-    paper: tuple[PaperValue, ...] = (),
-    explained: Interval | None = None,
-) -> Cell:
-    """Return the cell of one attack of a finished run."""
-    ladder, audit = record.ladder, results.audit
-    return Cell(
-        at=dict(at),
-        paper=paper,
-        observed=record.headline.epsilon,
-        exact=ladder.reached("attack")[0],
-        rule=ladder.reached("rule")[0],
-        expected=ladder.expected.epsilon,
-        likely=Span(low=ladder.expected.low, high=ladder.expected.high),
-        explained=None if explained is None else Span(low=explained.lower, high=explained.upper),
-        mechanism=results.epsilon,
-        accounted=audit.accounted,
-        method=record.headline.method,
-        confidence=record.headline.confidence,
-        trials=audit.trials,
-        canaries=len(record.canaries),
-        threshold=audit.threshold,
-        delta=results.mechanism.delta,
-    )
-
-
 def write_piece(piece: Piece, folder: Path) -> Path:
     """Write a piece into a folder, under its name; the same piece gives the same bytes."""
     path = folder / f"{piece.name}.json"
@@ -130,9 +103,3 @@ def write_piece(piece: Piece, folder: Path) -> Path:
 def read_piece(path: Path) -> Piece:
     """Read a piece, or say that the file is none."""
     return read_document(path, Piece)
-
-
-def _inside(value: float, span: Span) -> bool:
-    low, high = span.low, span.high
-    # A bound at the very end of the span was computed by another sum: the last bits may differ.
-    return (low is None or low - _BITS <= value) and (high is None or value <= high + _BITS)

@@ -1,7 +1,7 @@
 import pytest
 
 from canarybank.errors import StoreError
-from canarybank.experiment.reproduce import read_piece
+from canarybank.paper import read_piece
 
 
 def test_a_file_that_is_no_piece_is_refused(tmp_path):

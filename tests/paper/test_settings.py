@@ -1,19 +1,16 @@
+import csv
+import json
+
 import pytest
 
 from canarybank.errors import ConfigError
 from canarybank.experiment import resolve
+from canarybank.experiment.admitted import admit_users
 from canarybank.experiment.candidates import bank_prompt
-from canarybank.experiment.reproduce import Order, Scale
-from canarybank.experiment.reproduce.recipe import arm_a, arm_b, dataset_of, setup_notes
+from canarybank.experiment.roles import chosen_attacks, draw_roles
+from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate.bank import bank_plan
-
-
-@pytest.fixture
-def bare(tmp_path):
-    def place(flags=None, **more):
-        return Order(resolve(flags=flags or {}), tmp_path / "rep", **more)
-
-    return place
+from canarybank.paper.settings import arm_a, arm_b, dataset_of
 
 
 def test_what_is_not_given_is_as_in_the_paper(bare, tmp_path):
@@ -126,39 +123,41 @@ def test_arm_b_needs_a_generator_or_a_file(bare):
 
 
 def test_small_is_smaller_than_the_paper_in_everything_that_costs(bare):
-    config = arm_a(bare(scale=Scale.SMALL)).config
+    config = arm_a(bare(small=True)).config
     assert config.audit.trials == 50_000
     assert (config.cohorts.auxiliary, config.cohorts.evaluation, config.bank.size) == (60, 120, 1024)
 
 
 def test_small_takes_whatever_the_papers_scale_takes_and_keeps_cohorts_that_are_given(bare, world):
-    files = {"data": str(world / "users.csv"), "scale": Scale.SMALL}
+    files = {"data": str(world / "users.csv"), "small": True}
     nonces = {"attack.names": "nonce,nonce-norm,nonce-mueff", "cohorts.canaries": 10, "bank.source": "embedded"}
     assert arm_a(bare(flags=nonces, **files)).config.cohorts == resolve(flags=nonces).config.cohorts
     given = arm_a(bare(flags=nonces | {"cohorts.evaluation": 13}, **files)).config.cohorts
     assert (given.auxiliary, given.calibration, given.evaluation) == (None, None, 13)
-    large = arm_a(bare(flags={"cohorts.evaluation": 200}, scale=Scale.SMALL)).config.cohorts
+    large = arm_a(bare(flags={"cohorts.evaluation": 200}, small=True)).config.cohorts
     assert (large.auxiliary, large.calibration, large.evaluation) == (60, 60, 200)
 
 
-@pytest.mark.parametrize(
-    ("names", "told"),
-    [(("ordinary", "nonce-norm"), False), (("nonce", "nonce-norm"), True), (("all",), True), (("ordinary",), False)],
-)
-def test_notes_tell_that_nonce_attacks_share_their_canaries(finished, names, told):
-    config = resolve(flags={"attack.names": names}).config
-    assert any("same nonce canaries" in note for note in setup_notes(finished.results.setup, config)) is told
-
-
-def test_notes_tell_trials_and_encoder_that_are_not_the_papers(finished):
-    config, setup = resolve(flags={"audit.trials": 50_000}).config, finished.results.setup
-    told = setup_notes(setup, config)
-    assert "Trials are 50,000 of each hypothesis of each canary; the paper has 1,000,000." in told
-    assert "The encoder is hashing; the paper's is MiniLM-L6." in told
-    assert any("5,000,000" in note for note in setup_notes(setup, config, trials=5_000_000))
-    for name in ("minilm", "/models/all-MiniLM-L6-v2"):
-        same = setup_notes(setup.model_copy(update={"encoder": name}), config, trials=50_000)
-        assert not any("encoder" in note or "Trials" in note for note in same)
-    other = setup.model_copy(update={"encoder": "minilm-l12"})
-    assert any("minilm-l12" in note for note in setup_notes(other, config))
-    assert not any("minilm-l12" in note for note in setup_notes(other, config, by_encoder=True))
+def test_the_examples_of_arm_b_are_texts_of_users_who_play_no_role(bare, world, tmp_path):
+    flags = {
+        "generator.kind": "smollm2",
+        "bank.labels": ("a day out",),
+        "attack.names": ("ordinary", "exact"),
+        "cohorts.auxiliary": 4,
+        "cohorts.calibration": 4,
+        "cohorts.evaluation": 8,
+        "cohorts.canaries": 2,
+    }
+    config = arm_b(bare(flags, data=str(world / "users.csv"))).config
+    users = admit_users(config.users, config.cohorts, StageCache()).users
+    roles = draw_roles(config.cohorts, users, chosen_attacks(config)[0])
+    playing = [set(each.users.ids) for each in (roles.auxiliary, roles.calibration, roles.evaluation)]
+    playing += [set(each.ids) for each in roles.canaries.values()]
+    assert [len(each) for each in playing] == [4, 4, 8, 2, 2]
+    with (world / "users.csv").open(newline="") as file:
+        owners = {row["text"]: row["user"] for row in csv.DictReader(file)}
+    assert len(owners) == 240  # no text is of two users
+    lines = (tmp_path / "rep" / "examples.jsonl").read_text().splitlines()
+    shown = [owners[json.loads(line)["text"]] for line in lines]
+    assert sorted(shown) == sorted(set(users.ids).difference(*playing))
+    assert len(shown) == 10

@@ -1,0 +1,170 @@
+import pytest
+
+from canarybank.audit import Method, Target
+from canarybank.audit.spread import frozen_spread
+from canarybank.errors import ConfigError
+from canarybank.experiment import resolve
+from canarybank.experiment.config import MechanismConfig
+from canarybank.experiment.evolution import EvolutionRun
+from canarybank.experiment.evolution_results import (
+    EvolutionResults,
+    FiguresRecord,
+    MultiRoundRecord,
+    PrefixRecord,
+    UtilityRecord,
+)
+from canarybank.experiment.results import BoundRecord, IntervalRecord, ThresholdRecord
+from canarybank.paper import Cell, Span, make_piece
+from canarybank.paper.multiround import PAPER_ROUNDS, prefix_cell, shared_out
+from canarybank.paper.published import ROUND_THEORY
+
+EVOLVING = {
+    "generator.kind": "smollm2",
+    "attack.names": "nonce-norm",
+    "cohorts.canaries": 1,
+    "evolve.near": 1.0,
+    "evolve.share": 0.5,
+    "evolve.mauve": False,
+    "audit.trials": 2000,
+}
+
+
+@pytest.mark.usefixtures("scripted")
+def test_every_prefix_is_a_cell_with_theory_exact_and_observed(order):
+    asked = order(flags=EVOLVING, rounds=2)
+    piece = make_piece("multiround", asked)
+    assert [cell.at["rounds"] for cell in piece.cells] == [1, 2]
+    assert [cell.accounted for cell in piece.cells] == list(ROUND_THEORY[:2])
+    assert [round(cell.mechanism, 4) for cell in piece.cells] == [1.3347, 1.5299]
+    assert all(cell.exact <= cell.mechanism + 1e-6 and cell.is_explained for cell in piece.cells)
+    assert any("the paper has 8,000" in note for note in piece.notes)
+    assert any("There are 2 releases" in note for note in piece.notes)
+    assert "Trials are 2,000 of each hypothesis of each canary; the paper has 5,000,000." in piece.notes
+    assert "The encoder is hashing; the paper's is MiniLM-L6." in piece.notes
+    first, *_, last = EvolutionRun.open(asked.folder / "multiround").results.utility.figures
+    went = f"recall (held-out texts that lie among candidates) from {first.recall:.3f} to {last.recall:.3f}."
+    assert any(f"went from {first.precision:.3f} to {last.precision:.3f}" in n and went in n for n in piece.notes)
+    before = (asked.folder / "multiround.json").read_bytes()
+    assert make_piece("multiround", asked) == piece
+    assert (asked.folder / "multiround.json").read_bytes() == before
+
+
+def test_it_needs_a_generator(order):
+    with pytest.raises(ConfigError, match="generator"):
+        make_piece("multiround", order())
+
+
+def test_the_papers_parameters():
+    assert PAPER_ROUNDS["mechanism.sigma"] == 1.1088
+    assert (PAPER_ROUNDS["evolve.rounds"], PAPER_ROUNDS["evolve.share"]) == (6, 0.05)
+    assert PAPER_ROUNDS["audit.trials"] == 5_000_000
+
+
+def prefix(rounds, *, confidence=0.95):
+    return PrefixRecord.model_construct(
+        rounds=rounds,
+        theory=2.2,
+        accounted=2.3,
+        exact=1.4,
+        exact_interval=IntervalRecord(lower=1.35, upper=1.45),
+        threshold=ThresholdRecord(value=3.0, mode="analytic", expected=0.1),
+        rule=IntervalRecord(lower=1.2, upper=1.25),
+        absent_rate=IntervalRecord(lower=0.0010, upper=0.0012),
+        eligible_rate=IntervalRecord(lower=0.0030, upper=0.0034),
+        expected=0.8,
+        expected_low=0.7,
+        expected_high=0.9,
+        bound=BoundRecord.model_construct(epsilon=0.85, confidence=confidence),
+    )
+
+
+def multi(method="paper"):
+    return MultiRoundRecord.model_construct(method=method, trials=50_000, alpha=0.2)
+
+
+def evolved(mauves=(), **mechanism):
+    given = {"sigma": 1.1088, "q": 0.1, "delta": 1e-5} | mechanism
+    figures = tuple(FiguresRecord.model_construct(after=after, mauve=mauve) for after, mauve in mauves)
+    utility = UtilityRecord.model_construct(figures=figures) if mauves else None
+    return EvolutionResults.model_construct(mechanism=MechanismConfig(**given), utility=utility)
+
+
+def test_every_field_of_a_prefix_cell_is_of_its_own_place_in_the_record():
+    found = prefix_cell(prefix(2), multi(), evolved([(0, 0.31), (1, 0.32), (2, 0.33), (3, 0.34)]))
+    assert found == Cell(
+        at={"rounds": 2},
+        observed=0.85,
+        exact=1.4,
+        rule=1.2,
+        expected=0.8,
+        likely=Span(low=0.7, high=0.9),
+        explained=found.explained,
+        mechanism=2.2,
+        accounted=1.540,
+        method="paper",
+        confidence=0.95,
+        trials=50_000,
+        canaries=1,
+        threshold="analytic",
+        delta=1e-5,
+        more={"theory": 2.2, "mauve": 0.33, "paper theory": 1.540},
+    )
+
+
+def test_each_release_of_the_papers_mechanism_has_the_papers_theory():
+    found = [prefix_cell(prefix(rounds), multi(), evolved()) for rounds in range(1, 8)]
+    assert [each.accounted for each in found] == [*ROUND_THEORY, 2.3]
+    assert [each.more.get("paper theory") for each in found] == [*ROUND_THEORY, None]
+
+
+@pytest.mark.parametrize("other", [{"sigma": 1.0}, {"q": 0.2}, {"delta": 1e-6}])
+def test_another_mechanism_has_not_the_papers_theory(other):
+    found = prefix_cell(prefix(2), multi(), evolved(**other))
+    assert found.accounted == 2.3
+    assert found.more == {"theory": 2.2}
+    assert found.delta == other.get("delta", 1e-5)
+
+
+@pytest.mark.parametrize("method", ["paper", "clopper-pearson"])
+def test_sampling_of_a_prefix_is_at_its_own_rates_and_at_the_level_of_its_bound(method):
+    found = prefix_cell(prefix(2, confidence=0.9), multi(method), evolved()).explained
+    direct = frozen_spread([(0.0032, 0.0011)], Target(50_000, 1e-5, 0.1, Method(method)))
+    assert (found.low, found.high) == pytest.approx((direct.lower, direct.upper), abs=1e-9)
+    stricter = prefix_cell(prefix(2, confidence=0.98), multi(method), evolved()).explained
+    assert stricter.low < found.low - 0.01
+    assert stricter.high < found.high - 0.01
+
+
+def test_a_stratified_prefix_has_no_such_interval():
+    assert prefix_cell(prefix(2), multi("stratified"), evolved()).explained is None
+
+
+def test_mauve_is_that_of_the_population_after_so_many_rounds():
+    results = evolved([(0, 0.31), (1, 0.32), (2, None)])
+    assert [prefix_cell(prefix(rounds), multi(), results).more.get("mauve") for rounds in (1, 2, 3)] == [
+        0.32,
+        None,
+        None,
+    ]
+    assert "mauve" not in prefix_cell(prefix(1), multi(), evolved()).more
+
+
+@pytest.mark.parametrize(
+    ("users", "given", "shares"),
+    [
+        (20_000, {}, (500, 500, 8000)),
+        (5044, {}, (500, 500, 3541)),
+        (107, {}, (10, 23, 48)),
+        (5044, {"cohorts.auxiliary": 300}, (500, 300, 3941)),
+        (250, {"cohorts.auxiliary": 60, "cohorts.calibration": 60, "cohorts.evaluation": 120}, (7, 60, 120)),
+    ],
+)
+def test_users_are_shared_out_as_the_paper_does_up_to_eight_thousand_eligible(users, given, shares):
+    config = resolve(flags={"cohorts.canaries": 3, **given}).config
+    reference, cohort, eligible = shares
+    assert shared_out(config.cohorts, users) == {
+        "evolve.reference": reference,
+        "cohorts.auxiliary": cohort,
+        "cohorts.calibration": cohort,
+        "cohorts.evaluation": eligible,
+    }

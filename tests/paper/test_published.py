@@ -1,0 +1,176 @@
+"""Pin every number of the paper's tables, laid out as it prints them, so that no digit of ours can slip."""
+
+import runpy
+from dataclasses import replace
+
+import pytest
+
+from canarybank import registry
+from canarybank.attack import ATTACKS as RECIPES
+from canarybank.mechanism import Mechanism, epsilon
+from canarybank.paper import published
+from canarybank.paper.published import DATASETS, ROUND_THEORY, THEORY, encoder_values, table_values
+
+ATTACKS = (
+    "ordinary",
+    "exact",
+    "paraphrase",
+    "paraphrase-norm",
+    "paraphrase-mueff",
+    "nonce",
+    "nonce-norm",
+    "nonce-mueff",
+)
+MAIN = """
+    yelp          0.268  0.371  0.276  0.316  0.560  1.049  1.110  1.110  1.695
+    sentiment140  0.252  0.363  0.599  0.327  0.682  1.052  1.088  1.086  1.695
+"""
+ARMS = (("yelp", "A"), ("yelp", "B"), ("sentiment140", "A"), ("sentiment140", "B"))
+FULL = """
+    ordinary          0.247  0.295  0.475  0.429
+    exact             0.313  0.304  0.363  0.587
+    paraphrase        0.276  0.297  0.599  0.759
+    paraphrase-norm   0.316  0.457  0.327  0.871
+    paraphrase-mueff  0.560  0.439  0.682  0.932
+    nonce             1.038  1.047  1.018  1.014
+    nonce-norm        1.110  1.120  1.088  1.063
+    nonce-mueff       1.110  0.958  1.086  0.977
+"""
+ENCODERS = tuple((dataset, name) for dataset in ("yelp", "sentiment140") for name in ("minilm", "minilm-l12", "mpnet"))
+BY_ENCODER = """
+    ordinary  0.268  0.232  0.273  0.252  0.272  0.249
+    exact     0.371  0.357  0.387  0.363  0.341  0.245
+    nonce     1.049  1.105  1.087  1.052  1.088  1.078
+"""
+
+
+def rows(table):
+    lines = [line.split() for line in table.strip().splitlines()]
+    return {name: tuple(map(float, numbers)) for name, *numbers in lines}
+
+
+def in_table(found, table):
+    (value,) = [each.value for each in found if each.table in {f"{table} table", "both tables"}]
+    return value
+
+
+@pytest.mark.parametrize("dataset", ["yelp", "sentiment140"])
+def test_the_main_table(dataset):
+    *bounds, theory = rows(MAIN)[dataset]
+    assert [in_table(table_values(dataset, "A", attack), "main") for attack in ATTACKS] == bounds
+    assert theory == THEORY
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_the_full_table(attack):
+    found = tuple(in_table(table_values(dataset, arm, attack), "full") for dataset, arm in ARMS)
+    assert found == rows(FULL)[attack]
+
+
+@pytest.mark.parametrize("attack", ["ordinary", "exact", "nonce"])
+def test_the_table_of_encoders(attack):
+    found = [encoder_values(dataset, encoder, attack) for dataset, encoder in ENCODERS]
+    assert tuple(value.value for (value,) in found) == rows(BY_ENCODER)[attack]
+    assert {value.table for (value,) in found} == {"encoders"}
+
+
+def test_users_of_neither_dataset_are_shown_the_values_of_both_in_order():
+    for attack in ATTACKS:
+        for arm in "AB":
+            apart = [value for dataset in DATASETS for value in table_values(dataset, arm, attack)]
+            assert list(table_values(None, arm, attack)) == apart
+    assert [(v.dataset, v.value) for v in encoder_values(None, "minilm-l12", "exact")] == [
+        ("yelp", 0.357),
+        ("sentiment140", 0.341),
+    ]
+
+
+def test_the_theory_after_each_release():
+    assert ROUND_THEORY == (1.345, 1.540, 1.682, 1.800, 1.905, 2.000)
+
+
+def values(*found):
+    return [value.value for value in found]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "attack", "both"),
+    [
+        ("yelp", "ordinary", [0.268, 0.247]),
+        ("yelp", "exact", [0.371, 0.313]),
+        ("yelp", "nonce", [1.049, 1.038]),
+        ("sentiment140", "ordinary", [0.252, 0.475]),
+        ("sentiment140", "nonce", [1.052, 1.018]),
+    ],
+)
+def test_where_the_tables_differ_both_stand(dataset, attack, both):
+    found = table_values(dataset, "A", attack)
+    assert values(*found) == both
+    assert [value.table for value in found] == ["main table", "full table"]
+
+
+def test_elsewhere_one_number_stands_for_both_tables():
+    single = [
+        attack
+        for dataset in ("yelp", "sentiment140")
+        for attack in ATTACKS
+        if len(table_values(dataset, "A", attack)) == 1
+    ]
+    assert len(single) == 11
+    assert values(*table_values("yelp", "A", "nonce-norm")) == [1.110]
+
+
+def test_arm_b_stands_in_the_full_table_alone():
+    assert values(*table_values("sentiment140", "B", "paraphrase-mueff")) == [0.932]
+    assert values(*table_values("yelp", "B", "nonce-mueff")) == [0.958]
+
+
+def test_other_users_are_shown_both_datasets():
+    assert {value.dataset for value in table_values(None, "A", "exact")} == {"yelp", "sentiment140"}
+
+
+def test_encoders():
+    assert values(*encoder_values("sentiment140", "mpnet", "exact")) == [0.245]
+    assert values(*encoder_values("yelp", "minilm-l12", "nonce")) == [1.105]
+    assert encoder_values("yelp", "minilm", "nonce-norm") == ()
+    assert encoder_values("yelp", "wordllama", "nonce") == ()
+
+
+def test_the_theory_is_the_exact_epsilon_plus_an_accountants_band_of_a_hundredth():
+    assert pytest.approx(epsilon(Mechanism()) + 0.0105, abs=1e-3) == THEORY
+    exact = [epsilon(Mechanism(sigma=1.1088), rounds) for rounds in range(1, 7)]
+    assert list(ROUND_THEORY) == pytest.approx([value + 0.0103 for value in exact], abs=1e-3)
+
+
+def everything(module):
+    """Return every number that a copy of the module has for the paper's attacks."""
+    tables = [
+        (value.dataset, value.table, arm, name, value.value)
+        for arm in "AB"
+        for name in ATTACKS
+        for value in module["table_values"](None, arm, name)
+    ]
+    encoders = [
+        (value.dataset, encoder, name, value.value)
+        for _, encoder in ENCODERS
+        for name in ATTACKS
+        for value in module["encoder_values"](None, encoder, name)
+    ]
+    return tables, encoders
+
+
+@pytest.mark.parametrize("names", [("ninth", *ATTACKS), (*ATTACKS, "ninth"), ATTACKS[::-1]])
+def test_numbers_stay_with_their_attack_whatever_attacks_are_registered_in_whatever_order(names, monkeypatch):
+    before = everything(vars(published))
+    recipes = dict.fromkeys(names, RECIPES["exact"]) | {name: RECIPES[name] for name in ATTACKS}
+    places = {name: f"canarybank.attack.attacks:{name}" for name in names}
+    monkeypatch.setattr("canarybank.attack.ATTACKS", {name: recipes[name] for name in names})
+    monkeypatch.setattr(registry, "ATTACKS", replace(registry.ATTACKS, places=places))
+    monkeypatch.setattr("canarybank.experiment.config.ATTACK_NAMES", names, raising=False)
+    assert everything(runpy.run_path(published.__file__)) == before
+    assert len(before[0]) == 2 * 16 + 5
+
+
+def test_an_attack_that_the_paper_does_not_have_has_no_number():
+    assert table_values(None, "A", "ninth") == table_values("yelp", "B", "ninth") == ()
+    assert encoder_values(None, "minilm", "ninth") == ()
