@@ -11,8 +11,8 @@ from pathlib import Path
 
 PAGE = Path(__file__).parent / "reference.md"
 ROOMS = (
-    "store", "engine", "users", "encode", "generate", "mechanism", "score", "attack", "audit", "evolve", "experiment",
-    "report",
+    "store", "engine", "users", "encode", "generate", "mechanism", "score", "measure", "attack", "audit", "evolve",
+    "experiment", "report",
 )  # fmt: skip
 
 

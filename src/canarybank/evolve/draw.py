@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from canarybank.errors import InputError
-from canarybank.evolve.noise import find_noise
-from canarybank.evolve.plan import Plan
-from canarybank.evolve.randomness import Randomness, SystemEntropy, snapped
+from canarybank.evolve.noise import SystemEntropy, find_noise, snapped
+from canarybank.evolve.plan import EvolutionPlan
 from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route, whole_contributions
 from canarybank.mechanism.mechanism import whole
 from canarybank.seeds import stream
@@ -57,12 +58,21 @@ class Voters:
         participants = np.flatnonzero(SystemEntropy().coins(mechanism.q, len(self.users)))
         return grid.values(sampler.add(self.histogram(participants, bank, mechanism), grid.scale))
 
-    def simulate(self, bank: Bank, mechanism: Mechanism, randomness: Randomness) -> NDArray[np.float64]:
+    def simulate(self, bank: Bank, mechanism: Mechanism, rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw a simulated release: the same law in float64, from randomness that can be repeated, rounded."""
-        self.check(bank)
-        participants = np.flatnonzero(randomness.random(len(self.users)) < mechanism.q)
-        noise = mechanism.noise * randomness.standard_normal(bank.size)
-        return snapped(self._votes(participants, bank, mechanism) + noise, mechanism.noise)
+        participants = np.flatnonzero(rng.random(len(self.users)) < mechanism.q)
+        noise = mechanism.noise * rng.standard_normal(bank.size)
+        votes = self._sum(participants, bank, mechanism.k, partial(contributions, clip=mechanism.clip))
+        return snapped(votes + noise, mechanism.noise)
+
+    def histogram(self, participants: ArrayLike, bank: Bank, mechanism: Mechanism) -> NDArray[np.int64]:
+        """Return the histogram without noise of these participants, indices into ``users``, in steps of the grid.
+
+        The grid is ``Grid.of(mechanism)``. Each participant adds a vector of norm at most its radius, the same whoever
+        else takes part; the sum is exact.
+        """
+        contribute = partial(whole_contributions, grid=Grid.of(mechanism))
+        return np.asarray(self._sum(participants, bank, mechanism.k, contribute), dtype=np.int64)
 
     def check(self, bank: Bank) -> None:
         """Refuse a bank that these records cannot vote on."""
@@ -72,28 +82,17 @@ class Voters:
                 f"Records have dimension {dimension} and the bank {bank.dimension}; encode both with one encoder."
             )
 
-    def histogram(self, participants: ArrayLike, bank: Bank, mechanism: Mechanism) -> NDArray[np.int64]:
-        """Return the histogram without noise of these participants, indices into ``users``, in steps of the grid.
-
-        The grid is ``Grid.of(mechanism)``. Each participant adds a vector of norm at most its radius, the same whoever
-        else takes part; the sum is exact.
-        """
+    def _sum(
+        self, participants: ArrayLike, bank: Bank, k: int, contribute: Callable[..., csr_array]
+    ) -> NDArray[np.float64 | np.int64]:
+        """Return the sum of the participants' contributions."""
         self.check(bank)
         chosen = np.asarray(participants, dtype=np.int64)
         if len(chosen) == 0:
-            return np.zeros(bank.size, dtype=np.int64)
-        present = self.users.take(chosen)
-        routes = route(present.require_vectors(), bank, mechanism.k)
-        table = whole_contributions(routes, present.owners, len(present), bank.size, Grid.of(mechanism))
-        return np.asarray(table.sum(axis=0), dtype=np.int64)
-
-    def _votes(self, participants: NDArray[np.int64], bank: Bank, mechanism: Mechanism) -> NDArray[np.float64]:
-        if len(participants) == 0:
             return np.zeros(bank.size)
-        present = self.users.take(participants)
-        routes = route(present.require_vectors(), bank, mechanism.k)
-        table = contributions(routes, present.owners, len(present), bank.size, mechanism.clip)
-        return np.asarray(table.sum(axis=0), dtype=np.float64)
+        present = self.users.take(chosen)
+        routes = route(present.require_vectors(), bank, k)
+        return np.asarray(contribute(routes, present.owners, len(present), bank.size).sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +100,7 @@ class DrawnReleases:
     """Draw a run's releases from its voters: real ones, or those of a simulation with an insecure seed."""
 
     voters: Voters
-    plan: Plan
+    plan: EvolutionPlan
 
     def release(self, round_number: int, bank: Bank) -> NDArray[np.float64]:
         """Draw a round's release over its bank."""
@@ -111,4 +110,4 @@ class DrawnReleases:
         return self.voters.simulate(bank, plan.mechanism, stream(plan.insecure_seed, "evolve", "release", round_number))
 
 
-ReleaserFactory = Callable[[Voters, Plan], Releaser]
+ReleaserFactory = Callable[[Voters, EvolutionPlan], Releaser]

@@ -1,4 +1,13 @@
-"""Draw the Gaussian noise of real releases in whole numbers, and bound how far each sampler is from the ideal one.
+"""Draw the coins and the Gaussian noise of real releases, and bound how far each sampler is from the ideal one.
+
+Whoever knows the noise of a release has the histogram without it. So participation and noise of a real run come
+straight from the operating system's cryptographic generator, value by value, with no seed that could be kept or
+guessed, and none of it is written down; a statistical generator such as PCG64, even one seeded well, could be run
+backwards from its output. A seeded run exists for tests and simulated audits: it is asked for as ``insecure_seed`` and
+every output says so. How long a release takes depends on how many records took part, and is hidden from nobody who can
+time it.
+
+Coins are exact: Bernoulli(q) for the very float q. Noise is drawn in whole numbers, in one of two ways.
 
 The ideal release is the sum of whole contributions plus continuous Gaussian noise, rounded onto the grid. Rounding the
 noise alone gives the same, for the sum is whole. So the ideal release is post-processing of the Gaussian mechanism, and
@@ -25,24 +34,72 @@ does not depend on users either.
 """
 
 import importlib
+import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from canarybank.errors import InputError, MissingError
-from canarybank.evolve.randomness import SystemEntropy
 from canarybank.mechanism import Grid
 
-__all__ = ["NOISES", "Noise", "find_noise"]
+__all__ = ["NOISES", "Noise", "SystemEntropy", "find_noise", "snapped"]
 
 CELL_BITS = 12
+"""Float noise and simulated releases end on cells of between 2^-13 and 2^-12 standard deviations."""
 FLOAT_VARIATION = 2.0**-34
 DISCRETE_SHARE = 1 / 23
 
+Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
+
+
+class SystemEntropy:
+    """Draw every value from the operating system; nothing is seeded, kept or repeatable."""
+
+    def coins(self, q: float | Fraction, size: int) -> NDArray[np.bool_]:
+        """Draw independent coins that are True with probability q, exactly.
+
+        A coin is U < q for U uniform on [0, 1), of which as many bits are drawn as decide: 64, and 64 more for each
+        coin whose first 64 are those of q, where q has further ones.
+        """
+        if q >= 1:
+            return np.ones(size, dtype=np.bool_)
+        first, rest = divmod(Fraction(q) * 2**64, 1)
+        words = _random_words(size)
+        coins = words < np.uint64(first)
+        if rest and (open_ones := np.flatnonzero(words == np.uint64(first))).size:
+            coins[open_ones] = self.coins(rest, len(open_ones))
+        return coins
+
+    def standard_normal(self, size: int) -> Floats:
+        """Draw independent standard Gaussian values, by inversion of 63 bits and a sign.
+
+        The value is the Gaussian quantile of a tail (k + 1/2)·2^-64 with k uniform below 2^63, on either side: tails
+        are as finely resolved as the middle, up to 9.1 standard deviations.
+        """
+        words = _random_words(size)
+        tails = ((words >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64
+        magnitudes = -np.asarray(ndtri(tails), dtype=np.float64)
+        return np.where(words & np.uint64(1), magnitudes, -magnitudes)
+
+
+def _random_words(count: int) -> NDArray[np.uint64]:
+    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+
+def snapped(release: Floats, noise: float) -> Floats:
+    """Round a simulated release to the grid of the largest power of two that is at most noise · 2^-12.
+
+    The grid is a power of two, so the rounding is exact.
+    """
+    step = 2.0 ** (math.floor(math.log2(noise)) - CELL_BITS)
+    return np.rint(release / step) * step + 0.0
 
 
 @dataclass(frozen=True, slots=True)

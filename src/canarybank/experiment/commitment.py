@@ -213,16 +213,3 @@ def _canary(case: Case) -> CanaryCommitment:
 
 def _ledger(ledger: AlphaLedger) -> LedgerRecord:
     return LedgerRecord(total=ledger.total, entries=ledger.entries)
-
-
-def differing_keys(one: Any, other: Any, path: str = "") -> list[str]:
-    """Return the dotted keys at which two JSON values differ."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        keys = sorted({*one, *other})
-        return [
-            found for key in keys for found in differing_keys(one.get(key), other.get(key), f"{path}.{key}".strip("."))
-        ]
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        pairs = enumerate(zip(one, other, strict=True))
-        return [found for i, (a, b) in pairs for found in differing_keys(a, b, f"{path}.{i}".strip("."))]
-    return [] if one == other else [path]

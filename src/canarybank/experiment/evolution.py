@@ -17,11 +17,20 @@ from pathlib import Path
 
 from canarybank.engine import Engine, Threads
 from canarybank.errors import BudgetError, ConfigError
-from canarybank.evolve import Evolution, Population, Probes, ReleaserFactory, Round, Voters
-from canarybank.evolve import Run as Rounds
-from canarybank.evolve.loop import ACCOUNT
-from canarybank.evolve.multiround import evolve_audit
-from canarybank.evolve.utility import Utility, audit_cost, utility
+from canarybank.evolve import (
+    ACCOUNT,
+    Evolution,
+    Population,
+    Probes,
+    ReleaserFactory,
+    Round,
+    Utility,
+    Voters,
+    audit_cost,
+    evolve_audit,
+    utility,
+)
+from canarybank.evolve import EvolutionLoop as Rounds
 from canarybank.experiment.config import Config, MechanismConfig
 from canarybank.experiment.evolution_answers import evolution_generator
 from canarybank.experiment.evolution_results import (

@@ -11,10 +11,7 @@ from pydantic import Field
 
 from canarybank import __version__
 from canarybank.attack import ATTACKS
-from canarybank.evolve import Evolution
-from canarybank.evolve.multiround import MultiRound
-from canarybank.evolve.prefixes import Prefix
-from canarybank.evolve.utility import AuditCost, Figures, Utility
+from canarybank.evolve import AuditCost, Evolution, Figures, MultiRound, Prefix, Utility
 from canarybank.experiment.commitment import Figure, Record
 from canarybank.experiment.config import EvolveConfig, MechanismConfig
 from canarybank.experiment.results import BoundRecord, CountsRecord, IntervalRecord, ThresholdRecord

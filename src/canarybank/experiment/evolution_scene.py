@@ -6,20 +6,21 @@ from importlib.util import find_spec
 from canarybank.attack import ATTACKS, Canary, Design, design
 from canarybank.encode import CachedEncoder
 from canarybank.evolve import (
+    EvolutionPlan,
     Feedback,
     InContext,
     Keep,
     ParaphraseKept,
-    Plan,
     Population,
     Probes,
     Published,
+    Reference,
     Taking,
+    find_noise,
+    hold_out,
+    require_apart,
     split,
 )
-from canarybank.evolve.mauve_score import Mauve
-from canarybank.evolve.noise import find_noise
-from canarybank.evolve.reference import Reference, hold_out, require_apart
 from canarybank.experiment.admitted import admit_users, admit_voters, users_source
 from canarybank.experiment.candidates import bank_labels, gather_candidates
 from canarybank.experiment.config import Config, EvolveConfig
@@ -30,6 +31,7 @@ from canarybank.experiment.roles import canaries_of, draw_roles, refuse_sent
 from canarybank.experiment.running import cached_encoder, mechanism_of
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate import Generator
+from canarybank.measure import Mauve
 from canarybank.mechanism import Account, Bank, Mechanism, Routed, affordable_rounds, q_for_users, sigma_for_epsilon
 from canarybank.mechanism.mechanism import require_delta
 from canarybank.progress import SILENT, Progress
@@ -56,7 +58,7 @@ class Scene:
     cohorts: Cohorts | None
     design: Design | None
     start: Population
-    plan: Plan
+    plan: EvolutionPlan
     encoder: CachedEncoder
     generator: Generator
     notes: tuple[str, ...]
@@ -171,9 +173,9 @@ def spending_mechanism(config: Config, voters: int | None = None) -> Mechanism:
     return mechanism
 
 
-def plan_of(config: EvolveConfig, mechanism: Mechanism) -> Plan:
+def plan_of(config: EvolveConfig, mechanism: Mechanism) -> EvolutionPlan:
     """Return what the rounds do; users were capped when they were admitted."""
-    return Plan(
+    return EvolutionPlan(
         mechanism,
         config.rounds,
         keep=Keep(config.share, config.keep),

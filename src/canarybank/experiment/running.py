@@ -23,7 +23,7 @@ from canarybank.engine import Engine, Threads
 from canarybank.errors import StoreError
 from canarybank.experiment.admitted import People, admit_users
 from canarybank.experiment.candidates import bank_labels, gather_candidates
-from canarybank.experiment.commitment import Commitment, commit, differing_keys
+from canarybank.experiment.commitment import Commitment, commit
 from canarybank.experiment.config import Config, EncoderConfig
 from canarybank.experiment.designs import Case, Studio, prepare_cached
 from canarybank.experiment.folder import COMMITMENT, RESULTS, TRIALS, Run, opened_run
@@ -40,7 +40,7 @@ from canarybank.experiment.written import pool_record
 from canarybank.generate import Generator
 from canarybank.mechanism import Bank, Mechanism, epsilon
 from canarybank.progress import SILENT, Progress
-from canarybank.store import canonical_json, hash_text, parse_json, write_atomic
+from canarybank.store import canonical_json, differences, hash_text, parse_json, write_atomic
 
 __all__ = ["Ready", "cached_encoder", "frozen_audit", "mechanism_of", "run_audit", "settings_of"]
 
@@ -307,7 +307,7 @@ def _committed(run: Run, made: Commitment) -> Commitment:
     kept = run.commitment
     made = made.in_layout(kept.schema_version)
     if kept != made:
-        keys = differing_keys(kept.model_dump(mode="json"), made.model_dump(mode="json"))
+        keys = list(differences(kept.model_dump(mode="json"), made.model_dump(mode="json")))
         raise StoreError(
             f"What this command would commit to is not what {str(path)!r} says; it differs at {', '.join(keys[:5])}. "
             "The users, the "

@@ -5,6 +5,7 @@ Locks and the log need a POSIX system, for they stand on ``flock``; everything e
 
 from canarybank.store.documents import (
     canonical_json,
+    differences,
     inert_cell,
     parse_json,
     read_checked,
@@ -59,6 +60,7 @@ __all__ = [
     "cache_root",
     "canonical_json",
     "check_parquet",
+    "differences",
     "discard",
     "file_errors",
     "go_on_without",

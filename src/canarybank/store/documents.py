@@ -11,7 +11,16 @@ import numpy as np
 from canarybank.errors import DataError, InputError, StoreError
 from canarybank.store.files import file_errors, write_atomic
 
-__all__ = ["canonical_json", "inert_cell", "parse_json", "read_checked", "read_json", "write_checked", "write_json"]
+__all__ = [
+    "canonical_json",
+    "differences",
+    "inert_cell",
+    "parse_json",
+    "read_checked",
+    "read_json",
+    "write_checked",
+    "write_json",
+]
 
 _CHECKSUM = "sha256"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -76,6 +85,21 @@ def read_checked(path: Path | str, *, or_unmarked: bool = False) -> dict[str, An
 
 def _checksum(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(dict(value)).encode()).hexdigest()
+
+
+def differences(before: Any, now: Any, key: str = "") -> dict[str, tuple[Any, Any]]:
+    """Return both values at each dotted key at which two JSON values differ, in the order of the keys' names.
+
+    Lists of one length are compared item by item, with the item's number as its key.
+    """
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        return differences(dict(enumerate(before)), dict(enumerate(now)), key)
+    if not isinstance(before, Mapping) or not isinstance(now, Mapping):
+        return {} if before == now else {key: (before, now)}
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in sorted({*before, *now}):
+        found |= differences(before.get(name), now.get(name), f"{key}.{name}" if key else str(name))
+    return found
 
 
 def inert_cell(value: Any) -> Any:
