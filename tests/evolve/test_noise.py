@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from canarybank.errors import InputError, MissingError
 from canarybank.evolve import EvolutionPlan, SystemEntropy, evolve, find_noise, snapped
-from canarybank.evolve.noise import CELL_BITS
+from canarybank.evolve.draw import CELL_BITS
 from canarybank.mechanism import Grid, Mechanism, delta_slack, epsilon, one_round_delta
 
 SCALE = Grid.of(Mechanism(sigma=1.3)).scale

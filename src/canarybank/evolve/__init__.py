@@ -1,7 +1,7 @@
 """Make many releases: Private Evolution round by round, with its ledger; audit them, and measure what they made."""
 
 from canarybank.evolve.archive import Archive, FolderArchive, MemoryArchive, Published, write_population
-from canarybank.evolve.draw import DrawnReleases, Releaser, ReleaserFactory, Voters
+from canarybank.evolve.draw import NOISES, Noise, SystemEntropy, Voters, find_noise, snapped
 from canarybank.evolve.feedback import Ask, Feedback, InContext, Offspring, ParaphraseKept, Taking, Voted, offspring
 from canarybank.evolve.ledger import Entry, Ledger, Spent
 from canarybank.evolve.loop import ACCOUNT, EvolutionLoop, evolve
@@ -13,8 +13,7 @@ from canarybank.evolve.multiround import (
     freeze_rounds,
     judge_rounds,
 )
-from canarybank.evolve.noise import NOISES, Noise, SystemEntropy, find_noise, snapped
-from canarybank.evolve.plan import EvolutionPlan, Keep, top
+from canarybank.evolve.plan import DrawnReleases, EvolutionPlan, Keep, Releaser, ReleaserFactory, top
 from canarybank.evolve.population import Candidate, Population, Probes, lay_out, split
 from canarybank.evolve.prefixes import Claims, Prefix, Rule, freeze_prefixes, judge_prefix, judge_prefixes
 from canarybank.evolve.result import Evolution, Round

@@ -204,12 +204,11 @@ def write_population(
 def _read_bank(place: Path, reserved: tuple[int, ...], rejected: dict[str, int]) -> Published:
     vectors = np.asarray(_read_npy(place / "bank.npy"), dtype=np.float32)
     candidates = tuple(map(Candidate.from_json, _read_lines(place / "bank.jsonl")))
-    base = np.setdiff1d(np.arange(len(vectors)), np.asarray(reserved, dtype=np.int64))
-    probes = None
-    if reserved:
-        texts = tuple(str(line["text"]) for line in _read_lines(place / "probes.jsonl"))
-        probes = Probes(reserved, vectors[list(reserved)], texts)
-    return Published.of(Population(candidates, vectors[base]), probes, rejected)
+    population = Population(candidates, np.delete(vectors, reserved, axis=0))
+    if not reserved:
+        return Published.of(population, None, rejected)
+    texts = tuple(str(line["text"]) for line in _read_lines(place / "probes.jsonl"))
+    return Published.of(population, Probes(reserved, vectors[list(reserved)], texts), rejected)
 
 
 def _json_lines(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -16,7 +16,7 @@ from canarybank.errors import BudgetError, ConfigError, InputError, StoreError
 from canarybank.mechanism import Mechanism, composition_bound, delta_slack, delta_text, epsilon, slack_refusal
 from canarybank.store import Log, differences
 
-__all__ = ["Entry", "Ledger", "Spent", "list_changes"]
+__all__ = ["Entry", "Ledger", "Spent", "require_unchanged"]
 
 VERSION = 2
 
@@ -99,7 +99,7 @@ class Ledger:
         }
         records = self._log.records() if self._log is not None else ()
         if records:
-            _require_same(records[0], declaration)
+            require_unchanged(records[0], declaration, "This run's ledger")
         else:
             self._append(declaration)
         for record in records[1:]:
@@ -174,21 +174,17 @@ class Ledger:
             raise refusal from None
 
 
-def list_changes(declared: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return a phrase for each key whose values differ; nothing where none does."""
-    changed = differences(declared, now).items()
-    return "; ".join(f"{key} was {old!r} and is now {new!r}" for key, (old, new) in changed)
-
-
-def _require_same(declared: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    if declared.get("version") != VERSION:
+def require_unchanged(declared: Mapping[str, Any], now: Mapping[str, Any], what: str) -> None:
+    """Refuse to go on with what was declared in another layout, or with other settings than now."""
+    if declared.get("version") != now["version"]:
         raise ConfigError(
-            f"This run's ledger has layout {declared.get('version')!r}, and this version of canarybank writes "
-            f"layout {VERSION}, which states what the noise's arithmetic adds to delta. Finish the run with the "
-            "version that began it, or start a new run in another folder; what was released stays spent."
+            f"{what} has layout {declared.get('version')!r}, and this version of canarybank writes layout "
+            f"{now['version']}. Finish the run with the version that began it, or start a new run in another folder; "
+            "what was released stays spent."
         )
-    if changed := list_changes(declared, now):
+    if changed := differences(declared, now):
+        phrases = (f"{key} was {old!r} and is now {new!r}" for key, (old, new) in changed.items())
         raise ConfigError(
-            "This run's ledger was opened with other privacy parameters, and they never change within a run: "
-            f"{changed}. Restore them to resume, or start a new run in another folder."
+            f"{what} was started with other settings, which never change within a run: {'; '.join(phrases)}. Restore "
+            "them to resume the run, or start a new run in another folder."
         )

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from canarybank.encode import Encoder
 from canarybank.errors import BudgetError, ConfigError, StoreError
 from canarybank.evolve.archive import Archive, FolderArchive, MemoryArchive, Published
-from canarybank.evolve.draw import DrawnReleases, Releaser, Voters
+from canarybank.evolve.draw import Voters
 from canarybank.evolve.feedback import Feedback, Taking, Voted, offspring
-from canarybank.evolve.ledger import Entry, Ledger, list_changes
-from canarybank.evolve.plan import EvolutionPlan, Keep
+from canarybank.evolve.ledger import Entry, Ledger, require_unchanged
+from canarybank.evolve.plan import DrawnReleases, EvolutionPlan, Keep, Releaser
 from canarybank.evolve.population import Population, Probes, encode_texts, split
 from canarybank.evolve.result import Evolution, Round
 from canarybank.generate import CachedGenerator, CandidateBank, Generator, ResponseCache
@@ -118,10 +118,12 @@ class EvolutionLoop:
         first = _first_bank(start, probes, encoder)
         voters.check(first.bank)
         plan.check(first)
+        opening = None if self._account is None else self._account.opening.hash
+        declaration = plan.declaration(first, encoder, generator, opening)
         with contextlib.ExitStack() as held:
             if self.folder is not None:
                 held.enter_context(lock_folder(self.folder, "evolve"))
-            self._open(first, generator)
+            self._open(first, generator, declaration)
             self._held = held.pop_all()
 
     def __enter__(self) -> Self:
@@ -182,14 +184,18 @@ class EvolutionLoop:
             write_json(self.folder / "evolution.json", summary)
         return result
 
-    def _open(self, first: Published, generator: Generator) -> None:
+    def _open(self, first: Published, generator: Generator, declaration: dict[str, Any]) -> None:
         """Begin a run, or take up the one in the folder, and hold it to what was declared and paid for."""
         plan, folder = self.plan, self.folder
         self._id = secrets.token_hex(16)
         self._archive: Archive = MemoryArchive()
         if folder is not None:
-            opening = None if self._account is None else self._account.opening.hash
-            _declare(folder / "run.json", plan.declaration(first, self._encoder, generator, opening))
+            path = folder / "run.json"
+            now = parse_json(canonical_json(declaration), path)
+            if path.exists():
+                require_unchanged(read_checked(path, or_unmarked=True), now, f"The run in {str(folder)!r}")
+            else:
+                write_checked(path, now)
             self._archive = FolderArchive(folder, plan.insecure_seed)
             if self._account is not None:
                 if not (folder / ACCOUNT).exists():
@@ -269,23 +275,3 @@ def _first_bank(start: Start, probes: Probes | None, encoder: Encoder) -> Publis
         texts, labels = (start.texts, start.labels) if isinstance(start, CandidateBank) else (start, None)
         start = Population.start(texts, encode_texts(encoder, texts), labels)
     return Published.of(start, probes)
-
-
-def _declare(path: Path, declaration: dict[str, Any]) -> None:
-    """Write down what a run does, or hold a resumed run to what was written."""
-    plain = parse_json(canonical_json(declaration), path)
-    if not path.exists():
-        write_checked(path, plain)
-        return
-    declared = read_checked(path, or_unmarked=True)
-    if declared.get("version") != plain["version"]:
-        raise ConfigError(
-            f"The run in {str(path.parent)!r} has layout {declared.get('version')!r}, and this version of canarybank "
-            f"writes layout {plain['version']}. Finish it with the version that began it, or start a new run in "
-            "another folder; what was released stays spent."
-        )
-    if changed := list_changes(declared, plain):
-        raise ConfigError(
-            f"The run in {str(path.parent)!r} was started with other settings: {changed}. "
-            "Restore them to resume it, or start a new run in another folder."
-        )

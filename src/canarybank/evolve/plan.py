@@ -1,10 +1,11 @@
-"""Hold what a run is asked to do, and state it so that a resume can be held to it."""
+"""Hold what a run is asked to do: state it so that a resume can be held to it, and draw its releases."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from canarybank.encode import Encoder
 from canarybank.errors import ConfigError, InputError
 from canarybank.evolve.archive import Published
+from canarybank.evolve.draw import NOISES, Voters, find_noise
 from canarybank.evolve.feedback import Feedback, InContext, Taking, describe
-from canarybank.evolve.noise import NOISES, find_noise
 from canarybank.generate import Generator
-from canarybank.mechanism import Grid, Mechanism, affordable_rounds, delta_slack, epsilon, slack_refusal
+from canarybank.mechanism import Bank, Grid, Mechanism, affordable_rounds, delta_slack, epsilon, slack_refusal
 from canarybank.mechanism.mechanism import whole
+from canarybank.seeds import stream
 
-__all__ = ["EvolutionPlan", "Keep", "top"]
+__all__ = ["DrawnReleases", "EvolutionPlan", "Keep", "Releaser", "ReleaserFactory", "top"]
 
 VERSION = 2
 
@@ -158,3 +160,31 @@ class EvolutionPlan:
             "noise": self.sampler,
             "account": account,
         }
+
+
+class Releaser(Protocol):
+    """Where an evolution's noisy histograms come from.
+
+    A run draws them from its voters. A test may put in releases of its own, to see what else depends on users.
+    """
+
+    def release(self, round_number: int, bank: Bank) -> NDArray[np.float64]:
+        """Return the noisy histogram of a round over its bank, one value an entry."""
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnReleases:
+    """Draw a run's releases from its voters: real ones, or those of a simulation with an insecure seed."""
+
+    voters: Voters
+    plan: EvolutionPlan
+
+    def release(self, round_number: int, bank: Bank) -> NDArray[np.float64]:
+        """Draw a round's release over its bank."""
+        plan = self.plan
+        if plan.insecure_seed is None:
+            return self.voters.release(bank, plan.mechanism, plan.noise)
+        return self.voters.simulate(bank, plan.mechanism, stream(plan.insecure_seed, "evolve", "release", round_number))
+
+
+ReleaserFactory = Callable[[Voters, EvolutionPlan], Releaser]
