@@ -1,6 +1,7 @@
 import contextlib
 import json
 from csv import DictReader
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from canarybank.evolve import (
     Published,
     write_population,
 )
-from canarybank.store import read_json
+from canarybank.store import hash_file, read_json
 
 HOSTILE = 'a "quoted", text\nwith\u2028lines, =1+1 and ü'
 
@@ -26,7 +27,9 @@ HOSTILE = 'a "quoted", text\nwith\u2028lines, =1+1 and ü'
 def published(probes: bool = True) -> Published:
     rng = np.random.default_rng(0)
     texts = [HOSTILE, *(f"text {i} \u2028 ü" for i in range(4))]
-    population = Population.start(texts, rng.normal(size=(5, 3)), list("ababa"))
+    start = Population.start(texts, rng.normal(size=(5, 3)), list("ababa"))
+    child = Candidate("r1-00000", 'he said "hi"', "sad", 1, ("r0-00002", "r0-00001"), "continue")
+    population = start.followed_by([4, 0, 1, 2], [child], rng.normal(size=(1, 3)))
     planted = Probes((4, 1), rng.normal(size=(2, 3)), ("first", "second")) if probes else None
     return Published.of(population, planted, {"duplicate": 2})
 
@@ -110,6 +113,19 @@ def test_no_altered_record_of_a_bank_is_taken(tmp_path: Path, key: str) -> None:
         archive.bank(0)
 
 
+@pytest.mark.parametrize("line", ["{}", "[]", "7", '{"text": "a"}', "not JSON"])
+def test_a_line_that_is_no_candidate_is_refused(tmp_path: Path, line: str) -> None:
+    archive = FolderArchive(tmp_path)
+    archive.put_bank(0, published())
+    lines, path = tmp_path / "rounds/000/bank.jsonl", tmp_path / "rounds/000/bank.json"
+    lines.write_text(f"{line}\n" * 5)
+    record = json.loads(path.read_text())
+    del record["sha256"]
+    path.write_text(json.dumps(record | {"files": {**record["files"], "bank.jsonl": hash_file(lines)}}))
+    with pytest.raises(StoreError, match="cannot be read|is not JSON"):
+        archive.bank(0)
+
+
 @pytest.mark.parametrize("at", range(0, 128, 3))
 def test_no_byte_of_a_releases_header_crashes_its_reader(tmp_path: Path, at: int) -> None:
     archive = FolderArchive(tmp_path)
@@ -165,7 +181,7 @@ def test_all_three_files_hold_the_candidates_and_their_lineage(tmp_path: Path) -
         "population.jsonl",
         "population.parquet",
     ]
-    rows = [candidate.to_json() for candidate in population.candidates]
+    rows = [json.loads(json.dumps(asdict(candidate))) for candidate in population.candidates]
     by_name = [dict(sorted(row.items())) for row in rows]
     assert [dict(sorted(row.items())) for row in pl.read_parquet(parquet).to_dicts()] == by_name
     assert [dict(sorted(row.items())) for row in pl.read_ndjson(lines).to_dicts()] == by_name

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from canarybank.encode import HashingEncoder
-from canarybank.errors import DataError, InputError
+from canarybank.errors import InputError
 from canarybank.evolve import Candidate, Population, Probes, evolve, lay_out, split
 from canarybank.mechanism import Bank
 
@@ -23,16 +23,6 @@ def test_the_next_population_is_the_kept_then_the_new_each_with_its_vector() -> 
     after = start.followed_by([2, 0], [child], np.full((1, 3), 0.5))
     assert after.texts == ("c", "a", "d")
     assert np.array_equal(after.vectors, np.array([[0, 0, 1], [1, 0, 0], [0.5, 0.5, 0.5]]))
-
-
-def test_a_candidate_survives_json() -> None:
-    child = Candidate("r1-00000", 'he said "hi"\n\u2028', "sad", 1, ("r0-00002", "r0-00001"), "continue")
-    assert Candidate.from_json(child.to_json()) == child
-
-
-def test_what_is_no_candidate_is_refused() -> None:
-    with pytest.raises(DataError, match="no recorded candidate"):
-        Candidate.from_json({"text": "a"})
 
 
 def test_vectors_are_read_only_and_the_callers_array_is_not() -> None:

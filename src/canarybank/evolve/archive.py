@@ -20,7 +20,7 @@ Nothing here is made of users' records but the releases.
 
 import io
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ class FolderArchive:
         place, bank, probes = self._round_folder(round_number), published.bank, published.probes
         contents: dict[str, bytes | str] = {
             "bank.npy": _npy(bank.vectors),
-            "bank.jsonl": _json_lines(candidate.to_json() for candidate in published.population.candidates),
+            "bank.jsonl": _json_lines(map(asdict, published.population.candidates)),
         }
         if probes is not None:
             pairs = zip(probes.positions, probes.texts, strict=True)
@@ -182,7 +182,7 @@ def write_population(
     import polars as pl
 
     stamp = {} if insecure_seed is None else {"insecure_seed": insecure_seed}
-    rows = [candidate.to_json() | stamp for candidate in population.candidates]
+    rows = [asdict(candidate) | stamp for candidate in population.candidates]
     strings = dict.fromkeys(("id", "text", "label", "prompt"), pl.String())
     schema = {**strings, "born": pl.Int64(), "parents": pl.List(pl.String()), **dict.fromkeys(stamp, pl.Int64())}
     parquet, csv = io.BytesIO(), io.BytesIO()
@@ -203,7 +203,8 @@ def write_population(
 
 def _read_bank(place: Path, reserved: tuple[int, ...], rejected: dict[str, int]) -> Published:
     vectors = np.asarray(_read_npy(place / "bank.npy"), dtype=np.float32)
-    candidates = tuple(map(Candidate.from_json, _read_lines(place / "bank.jsonl")))
+    rows = _read_lines(place / "bank.jsonl")
+    candidates = tuple(Candidate(**row | {"parents": tuple(row["parents"])}) for row in rows)
     population = Population(candidates, np.delete(vectors, reserved, axis=0))
     if not reserved:
         return Published.of(population, None, rejected)

@@ -3,15 +3,14 @@
 The auditor's probes stand beside the population, at the same positions of every round's bank.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canarybank.encode import Encoder
-from canarybank.errors import DataError, InputError
+from canarybank.errors import InputError
 from canarybank.mechanism import Bank
 
 __all__ = ["Candidate", "Population", "Probes", "candidate_id", "encode_texts", "lay_out", "split"]
@@ -31,19 +30,6 @@ class Candidate:
     born: int = 0
     parents: tuple[str, ...] = ()
     prompt: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the candidate as plain JSON values."""
-        return asdict(self) | {"parents": list(self.parents)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Candidate":
-        """Read a candidate from plain JSON values."""
-        try:
-            named = {name: str(values[name]) for name in ("id", "text", "label", "prompt")}
-            return cls(**named, born=int(values["born"]), parents=tuple(map(str, values["parents"])))
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"This is no recorded candidate ({error!r}); it was made by something else.") from None
 
 
 @dataclass(frozen=True, eq=False)
