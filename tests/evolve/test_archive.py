@@ -122,7 +122,7 @@ def test_a_line_that_is_no_candidate_is_refused(tmp_path: Path, line: str) -> No
     record = json.loads(path.read_text())
     del record["sha256"]
     path.write_text(json.dumps(record | {"files": {**record["files"], "bank.jsonl": hash_file(lines)}}))
-    with pytest.raises(StoreError, match="cannot be read|is not JSON"):
+    with pytest.raises(StoreError, match=r"cannot be read|is not JSON"):
         archive.bank(0)
 
 

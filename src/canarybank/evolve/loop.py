@@ -2,7 +2,7 @@
 
 import contextlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -218,22 +218,18 @@ class EvolutionLoop:
                 f"{self.done} rounds are complete, but the ledger does not account for the release of each; "
                 "restore the ledger from a copy: without it nobody knows what was spent."
             )
-        with self._held_account() as account:
-            if account is not None:
+        if self._account is not None:
+            with self._account.held():
                 for entry in self.ledger.entries[: self.done]:
-                    account.debit(self._id, entry.round, entry.bank, entry.variation, entry.seal)
-
-    @contextlib.contextmanager
-    def _held_account(self) -> Iterator[Account | None]:
-        with contextlib.nullcontext() if self._account is None else self._account.held():
-            yield self._account
+                    self._account.debit(self._id, entry.round, entry.bank, entry.variation, entry.seal)
 
     def _release(self, number: int, bank: Bank) -> tuple[Entry, NDArray[np.float64]]:
         """Return a round's entry and release: those that are durable, or what is paid for, entered and drawn now.
 
         The account is held from the debit to the seal, so that no other process draws under the same debit.
         """
-        with self._held_account() as account:
+        account = self._account
+        with contextlib.nullcontext() if account is None else account.held():
             release, entry = self._archive.release(number), self.ledger.entry(number)
             variation = self.plan.variation(bank.size)
             if entry is None and release is not None:
