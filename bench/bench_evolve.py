@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from canarybank.encode import load_encoder
-from canarybank.evolve import Keep, Plan, Run, SystemEntropy, Taking, Voters, find_noise
+from canarybank.evolve import EvolutionLoop, EvolutionPlan, Keep, SystemEntropy, Taking, Voters, find_noise
 from canarybank.generate import Request, ScriptedGenerator
 from canarybank.mechanism import Bank, Grid, Mechanism, epsilon
 from canarybank.users import Users
@@ -52,12 +52,12 @@ def run() -> list[Result]:
     start = tuple(dict.fromkeys(_message(rng) for _ in range(2 * BANK)))[:BANK]
     ids, owners = tuple(map(str, range(USERS))), np.repeat(np.arange(USERS), RECORDS)
     generator = ScriptedGenerator(_answer)
-    plan = Plan(MECHANISM, ROUNDS, keep=Keep(0.5), taking=Taking(similarity=1.0))
+    plan = EvolutionPlan(MECHANISM, ROUNDS, keep=Keep(0.5), taking=Taking(similarity=1.0))
 
     def evolve(*, exact: bool) -> None:
         users = Users(ids, owners, texts=texts, vectors=encoder.encode(texts))
         releaser = None if exact else Before(Voters(users))
-        with Run(users, start, plan, encoder, generator, releaser=releaser) as made:
+        with EvolutionLoop(users, start, plan, encoder, generator, releaser=releaser) as made:
             made.finish()
 
     whole = [measure(partial(evolve, exact=exact), repeats=1, warm=False) for exact in (False, True)]

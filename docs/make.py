@@ -11,7 +11,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).parent / "reference.md"
 ROOMS = (
-    "store", "engine", "users", "encode", "generate", "mechanism", "score", "attack", "audit", "evolve", "experiment",
+    "store", "engine", "users", "encode", "generate", "mechanism", "score", "measure", "attack", "audit", "evolve", "experiment",
     "paper", "report",
 )  # fmt: skip
 

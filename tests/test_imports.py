@@ -54,7 +54,20 @@ def test_showing_a_configuration_loads_nothing_heavy():
 
 @pytest.mark.parametrize(
     "room",
-    ["store", "engine", "users", "encode", "generate", "mechanism", "score", "attack", "audit", "evolve", "experiment"],
+    [
+        "store",
+        "engine",
+        "users",
+        "encode",
+        "generate",
+        "mechanism",
+        "score",
+        "measure",
+        "attack",
+        "audit",
+        "evolve",
+        "experiment",
+    ],
 )
 def test_a_room_loads_heavy_packages_only_when_it_needs_them(room):
     assert not loaded_after(f"import canarybank.{room}") & (HEAVY - {"scipy"})

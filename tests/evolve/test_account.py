@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from canarybank.errors import BudgetError, ConfigError, StoreError
-from canarybank.evolve import Ledger, Plan, Run, evolve
-from canarybank.evolve.loop import ACCOUNT
+from canarybank.evolve import ACCOUNT, EvolutionLoop, EvolutionPlan, Ledger, evolve
 from canarybank.mechanism import Account, Mechanism, epsilon
 from canarybank.store import Log, hash_array, read_checked, read_json, write_json
 
@@ -87,9 +86,9 @@ def test_an_account_that_is_not_there_is_refused_before_anything_is_made(world: 
     assert not (tmp_path / "run").exists()
 
 
-def started(world: Any, account: Account, folder: Path, rounds: int = 2) -> Run:
-    plan = Plan(world.mechanism, rounds, keep=world.keep, account=account.path)
-    return Run(world.users, world.start, plan, world.encoder, world.generator, folder=folder)
+def started(world: Any, account: Account, folder: Path, rounds: int = 2) -> EvolutionLoop:
+    plan = EvolutionPlan(world.mechanism, rounds, keep=world.keep, account=account.path)
+    return EvolutionLoop(world.users, world.start, plan, world.encoder, world.generator, folder=folder)
 
 
 def test_a_copied_folder_cannot_draw_under_the_originals_debit(world: Any, account: Account, tmp_path: Path) -> None:
@@ -184,9 +183,9 @@ class Fixed:
 
 def test_a_releaser_replaces_the_draw_and_nothing_else(world: Any, account: Account, tmp_path: Path) -> None:
     fixed = Fixed()
-    plan = Plan(world.mechanism, 2, keep=world.keep, account=account.path)
+    plan = EvolutionPlan(world.mechanism, 2, keep=world.keep, account=account.path)
     given = (world.users, world.start, plan, world.encoder, world.generator)
-    with Run(*given, folder=tmp_path / "run", releaser=fixed) as made:
+    with EvolutionLoop(*given, folder=tmp_path / "run", releaser=fixed) as made:
         result = made.finish()
     assert fixed.asked == [(0, 24), (1, 24)]
     assert all(np.array_equal(done.release, np.arange(24)) for done in result.rounds)

@@ -1,18 +1,35 @@
 import contextlib
 import json
+from csv import DictReader
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from canarybank.errors import StoreError
-from canarybank.evolve import Archive, FolderArchive, MemoryArchive, Population, Probes, Published
-from canarybank.store import read_json
+from canarybank.evolve import (
+    Archive,
+    Candidate,
+    FolderArchive,
+    MemoryArchive,
+    Population,
+    Probes,
+    Published,
+    write_population,
+)
+from canarybank.store import hash_file, read_json
+
+HOSTILE = 'a "quoted", text\nwith\u2028lines, =1+1 and ü'
 
 
 def published(probes: bool = True) -> Published:
     rng = np.random.default_rng(0)
-    population = Population.start([f"text {i} \u2028 ü" for i in range(5)], rng.normal(size=(5, 3)), list("ababa"))
+    texts = [HOSTILE, *(f"text {i} \u2028 ü" for i in range(4))]
+    start = Population.start(texts, rng.normal(size=(5, 3)), list("ababa"))
+    child = Candidate("r1-00000", 'he said "hi"', "sad", 1, ("r0-00002", "r0-00001"), "continue")
+    population = start.followed_by([4, 0, 1, 2], [child], rng.normal(size=(1, 3)))
     planted = Probes((4, 1), rng.normal(size=(2, 3)), ("first", "second")) if probes else None
     return Published.of(population, planted, {"duplicate": 2})
 
@@ -96,6 +113,19 @@ def test_no_altered_record_of_a_bank_is_taken(tmp_path: Path, key: str) -> None:
         archive.bank(0)
 
 
+@pytest.mark.parametrize("line", ["{}", "[]", "7", '{"text": "a"}', "not JSON"])
+def test_a_line_that_is_no_candidate_is_refused(tmp_path: Path, line: str) -> None:
+    archive = FolderArchive(tmp_path)
+    archive.put_bank(0, published())
+    lines, path = tmp_path / "rounds/000/bank.jsonl", tmp_path / "rounds/000/bank.json"
+    lines.write_text(f"{line}\n" * 5)
+    record = json.loads(path.read_text())
+    del record["sha256"]
+    path.write_text(json.dumps(record | {"files": {**record["files"], "bank.jsonl": hash_file(lines)}}))
+    with pytest.raises(StoreError, match=r"cannot be read|is not JSON"):
+        archive.bank(0)
+
+
 @pytest.mark.parametrize("at", range(0, 128, 3))
 def test_no_byte_of_a_releases_header_crashes_its_reader(tmp_path: Path, at: int) -> None:
     archive = FolderArchive(tmp_path)
@@ -134,3 +164,49 @@ def test_an_insecure_seed_stamps_banks_and_releases(tmp_path: Path) -> None:
     assert (tmp_path / "rounds/000/release.insecure.npy").exists()
     assert not (tmp_path / "rounds/000/release.npy").exists()
     assert FolderArchive(tmp_path).release(0) is None
+
+
+def hostile_population() -> Population:
+    start = Population.start(["one", HOSTILE], np.eye(2), labels=["x", "y"])
+    return start.followed_by(
+        [1], [Candidate("r1-00000", "new", "y", 1, ("r0-00001", "r0-00000"), "continue")], [[1, 1]]
+    )
+
+
+def test_all_three_files_hold_the_candidates_and_their_lineage(tmp_path: Path) -> None:
+    population = hostile_population()
+    parquet, lines, csv = write_population(population, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "population.csv",
+        "population.jsonl",
+        "population.parquet",
+    ]
+    rows = [json.loads(json.dumps(asdict(candidate))) for candidate in population.candidates]
+    by_name = [dict(sorted(row.items())) for row in rows]
+    assert [dict(sorted(row.items())) for row in pl.read_parquet(parquet).to_dicts()] == by_name
+    assert [dict(sorted(row.items())) for row in pl.read_ndjson(lines).to_dicts()] == by_name
+    with csv.open(encoding="utf-8", newline="") as file:
+        read = list(DictReader(file))
+    assert [row["text"] for row in read] == [HOSTILE, "new"]
+    assert [row["parents"] for row in read] == ["", "r0-00001 r0-00000"]
+    assert [row["born"] for row in read] == ["0", "1"]
+
+
+def test_an_insecure_seed_stands_in_every_row_of_every_file(tmp_path: Path) -> None:
+    parquet, lines, csv = write_population(hostile_population(), tmp_path, insecure_seed=41)
+    for frame in (pl.read_parquet(parquet), pl.read_ndjson(lines), pl.read_csv(csv)):
+        assert frame["insecure_seed"].to_list() == [41, 41]
+
+
+def test_a_secure_run_has_no_such_column(tmp_path: Path) -> None:
+    assert "insecure_seed" not in pl.read_parquet(write_population(hostile_population(), tmp_path)[0]).columns
+
+
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\tx", "\rx"])
+def test_no_text_is_a_formula_in_csv_and_every_text_is_raw_elsewhere(tmp_path, text):
+    population = Population.start([text], np.eye(1), labels=["=l"])
+    parquet, jsonl, csv = write_population(population, tmp_path)
+    assert pl.read_csv(csv)["text"].to_list() == [f"'{text}"]
+    assert pl.read_csv(csv)["label"].to_list() == ["'=l"]
+    assert pl.read_parquet(parquet)["text"].to_list() == [text]
+    assert json.loads(jsonl.read_text())["text"] == text

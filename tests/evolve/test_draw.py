@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 
 from canarybank.errors import InputError
-from canarybank.evolve.draw import DrawnReleases, Voters
-from canarybank.evolve.plan import Plan
+from canarybank.evolve import DrawnReleases, EvolutionPlan, Voters
 from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route
 from canarybank.seeds import stream
 from canarybank.users import Users
@@ -96,7 +95,9 @@ def test_no_two_real_releases_are_alike_and_all_lie_on_the_grid(noise: str) -> N
 def test_releases_of_a_seed_repeat_each_round_and_separate_rounds() -> None:
     users, bank = make()
     drawn = {
-        (seed, number): DrawnReleases(Voters(users), Plan(Mechanism(), 2, insecure_seed=seed)).release(number, bank)
+        (seed, number): DrawnReleases(Voters(users), EvolutionPlan(Mechanism(), 2, insecure_seed=seed)).release(
+            number, bank
+        )
         for seed in (5, 6)
         for number in (0, 1)
     }

@@ -14,7 +14,7 @@ from scipy import stats
 
 from canarybank.encode import HashingEncoder
 from canarybank.errors import BudgetError, ConfigError, GenerationError, InputError, StoreError
-from canarybank.evolve import Evolution, Keep, ParaphraseKept, Plan, Probes, Run, evolve
+from canarybank.evolve import Evolution, EvolutionLoop, EvolutionPlan, Keep, ParaphraseKept, Probes, evolve
 from canarybank.generate import CandidateBank, Request, Response, ScriptedGenerator
 from canarybank.mechanism import Bank, Mechanism, epsilon
 from canarybank.progress import Lines
@@ -114,10 +114,10 @@ def test_with_next_to_no_noise_the_most_voted_stay(world: Any) -> None:
 def test_with_huge_noise_the_choice_is_uniform(world: Any) -> None:
     loud = replace(world.mechanism, sigma=1e6)
     counts = np.zeros(12)
-    plan = Plan(loud, 1, keep=Keep(0.25), cap=1, new=1)
+    plan = EvolutionPlan(loud, 1, keep=Keep(0.25), cap=1, new=1)
     for seed in range(400):
         seeded = replace(plan, insecure_seed=seed)
-        with Run(world.users, world.start[:12], seeded, world.encoder, world.generator) as run:
+        with EvolutionLoop(world.users, world.start[:12], seeded, world.encoder, world.generator) as run:
             counts[run.advance().kept] += 1
     # 400 times 3 of 12 without replacement: the statistic below is chi-square with 11 degrees in the limit; the false
     # alarm rate is 1e-5.
@@ -279,8 +279,8 @@ def test_a_generator_that_fails_leaves_the_round_resumable_with_its_release(worl
 
 def test_a_run_in_memory_goes_on_after_a_failure_too(world: Any) -> None:
     generator = Failing(world.generator._script, answers=5)
-    plan = Plan(world.mechanism, 1, keep=world.keep)
-    with Run(world.users, world.start, plan, world.encoder, generator) as run:
+    plan = EvolutionPlan(world.mechanism, 1, keep=world.keep)
+    with EvolutionLoop(world.users, world.start, plan, world.encoder, generator) as run:
         with pytest.raises(GenerationError):
             run.advance()
         entries = run.ledger.entries
@@ -374,12 +374,12 @@ def test_an_entry_without_a_durable_release_is_drawn_anew_under_the_same_entry(w
 
 
 def test_two_processes_cannot_share_a_run(world: Any, tmp_path: Path) -> None:
-    plan = Plan(world.mechanism, 1)
+    plan = EvolutionPlan(world.mechanism, 1)
     with (
-        Run(*world.arguments[:2], plan, *world.arguments[3:], folder=tmp_path),
+        EvolutionLoop(*world.arguments[:2], plan, *world.arguments[3:], folder=tmp_path),
         pytest.raises(StoreError, match="in use"),
     ):
-        Run(*world.arguments[:2], plan, *world.arguments[3:], folder=tmp_path)
+        EvolutionLoop(*world.arguments[:2], plan, *world.arguments[3:], folder=tmp_path)
 
 
 def test_records_from_another_encoder_are_refused_before_anything_is_written(world: Any, tmp_path: Path) -> None:

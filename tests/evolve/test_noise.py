@@ -2,7 +2,9 @@
 
 import itertools
 import math
+import os
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,8 @@ from scipy import stats
 from scipy.special import ndtri
 
 from canarybank.errors import InputError, MissingError
-from canarybank.evolve import Plan, evolve, find_noise
-from canarybank.evolve.noise import CELL_BITS, FLOAT_VARIATION
+from canarybank.evolve import EvolutionPlan, SystemEntropy, evolve, find_noise, snapped
+from canarybank.evolve.draw import CELL_BITS
 from canarybank.mechanism import Grid, Mechanism, delta_slack, epsilon, one_round_delta
 
 SCALE = Grid.of(Mechanism(sigma=1.3)).scale
@@ -48,7 +50,11 @@ def test_entries_add_up_and_the_grid_makes_the_variation_small() -> None:
     noise = find_noise("discrete")
     assert noise.variation(grid, 2048) == 2048 * noise.per_entry(grid.scale)
     assert 6 * delta_slack(2.0, noise.variation(grid, 2048)) < 1e-8
-    assert find_noise("float").variation(grid, 2048) == 2048 * FLOAT_VARIATION > noise.variation(grid, 2048)
+    assert (
+        find_noise("float").variation(grid, 2048)
+        == 2048 * find_noise("float").per_entry(1.0)
+        > noise.variation(grid, 2048)
+    )
 
 
 @pytest.mark.parametrize(("name", "slack"), [("discrete", "2.0e-14"), ("float", "5.9e-06")])
@@ -142,13 +148,13 @@ def test_the_quantile_function_is_as_exact_as_the_bound_on_float_noise_assumes()
             worst = max(worst, float(abs((mpmath.mpf(float(ndtri(tail))) - exact) / exact)))
     assert worst < 2.0**-50
     edges, tail_error, value_error = 2 * 2.0 ** (CELL_BITS + 1), 2.0**-51, 2.0**-48.5
-    assert edges * (tail_error + 0.8 * value_error) + 2.0**-45 < FLOAT_VARIATION
+    assert edges * (tail_error + 0.8 * value_error) + 2.0**-45 < find_noise("float").per_entry(1.0)
     assert value_error > 2.0**-49 + 2.0**-53
 
 
 def test_an_unknown_noise_is_refused() -> None:
     with pytest.raises(InputError, match="choose one of discrete, float"):
-        Plan(Mechanism(), 1, noise="laplace", insecure_seed=0)
+        EvolutionPlan(Mechanism(), 1, noise="laplace", insecure_seed=0)
     with pytest.raises(InputError, match="choose one of discrete, float"):
         find_noise("laplace")
 
@@ -173,3 +179,91 @@ def test_the_ledger_of_a_real_run_states_its_slack(world: Any, noise: str, slack
     assert slack / 10 < spent.slack < 100 * slack
     assert f"at delta 1e-05 + {spent.slack:.2g} after 2" in str(spent)
     assert evolve(*world.arguments, 1, keep=world.keep, insecure_seed=1).spent.slack == 0.0
+
+
+def test_system_values_have_their_laws() -> None:
+    # Nothing here can be seeded, so each threshold is set for a false alarm once in 1e9 runs.
+    entropy = SystemEntropy()
+    for q in (0.1, 0.5, 0.999):
+        assert stats.binomtest(int(entropy.coins(q, 200_000).sum()), 200_000, q).pvalue > 1e-9
+    assert stats.kstest(entropy.standard_normal(200_000), "norm").pvalue > 1e-9
+
+
+def test_system_gaussians_are_independent_of_their_neighbours() -> None:
+    values = SystemEntropy().standard_normal(100_000)
+    assert stats.pearsonr(values[1:], values[:-1]).pvalue > 1e-9
+    assert stats.pearsonr(np.abs(values[1:]), np.abs(values[:-1])).pvalue > 1e-9
+
+
+def test_no_two_draws_are_alike() -> None:
+    assert not np.array_equal(SystemEntropy().standard_normal(8), SystemEntropy().standard_normal(8))
+
+
+@pytest.mark.parametrize(("word", "expected"), [(0, -9.1553), (1, 9.1553), (2**64 - 1, 0.0), (2**63, -0.6745)])
+def test_extreme_words_give_finite_gaussians(monkeypatch: pytest.MonkeyPatch, word: int, expected: float) -> None:
+    monkeypatch.setattr(os, "urandom", lambda count: word.to_bytes(8, "little") * (count // 8))
+    value = SystemEntropy().standard_normal(1)[0]
+    assert value == pytest.approx(expected, abs=1e-3)
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, *words: int) -> list[int]:
+    """Let the operating system give these 64-bit words, and return a list that fills with how many were asked for."""
+    left, asked = list(words), []
+
+    def urandom(count: int) -> bytes:
+        asked.append(count // 8)
+        return b"".join(left.pop(0).to_bytes(8, "little") for _ in range(count // 8))
+
+    monkeypatch.setattr(os, "urandom", urandom)
+    return asked
+
+
+@pytest.mark.parametrize("q", [0.1, 0.3, 2.0**-11, 1 - 2.0**-53, 0.5])
+def test_a_coin_of_64_bits_is_exactly_q(monkeypatch: pytest.MonkeyPatch, q: float) -> None:
+    # The float q is a multiple of 2^-64 here, so exactly q·2^64 of the 2^64 words must give True.
+    edge = Fraction(q) * 2**64
+    assert edge.denominator == 1
+    scripted(monkeypatch, 0, int(edge) - 1, int(edge), 2**64 - 1)
+    assert SystemEntropy().coins(q, 4).tolist() == [True, True, False, False]
+
+
+def test_a_coin_with_further_bits_draws_them_only_where_they_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    # q = 2^-64 + 2^-66: the first word decides unless it is 1; then 1/4 of the second words give True.
+    q, quarter = 2.0**-64 + 2.0**-66, 2**62
+    asked = scripted(monkeypatch, 0, 1, 1, 2, quarter - 1, quarter)
+    assert SystemEntropy().coins(q, 4).tolist() == [True, True, False, False]
+    assert asked == [4, 2]
+
+
+def test_a_sure_coin_is_sure() -> None:
+    assert SystemEntropy().coins(1.0, 5).all()
+
+
+def test_a_release_never_touches_a_seeded_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = os.urandom
+    monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or real(count))
+    entropy = SystemEntropy()
+    entropy.coins(0.3, 10)
+    entropy.standard_normal(20)
+    assert asked == [80, 160]
+
+
+@pytest.mark.parametrize("noise", [0.1, 1.0, 3e-5, 7e4])
+def test_snapping_rounds_to_a_power_of_two_far_below_the_noise(noise: float) -> None:
+    values = np.random.default_rng(1).normal(0, noise, 1000)
+    rounded = snapped(values, noise)
+    step = 2.0 ** math.floor(math.log2(noise / 4096))
+    assert noise / 8192 < step <= noise / 4096
+    assert np.array_equal(rounded / step, np.rint(rounded / step))
+    assert np.abs(rounded - values).max() <= step / 2
+    assert np.array_equal(snapped(rounded, noise), rounded)
+
+
+def test_snapping_hides_differences_in_the_lowest_bits() -> None:
+    values = np.random.default_rng(2).normal(0, 0.1, 1000)
+    assert np.array_equal(snapped(values, 0.1), snapped(np.nextafter(values, 1.0), 0.1))
+
+
+def test_snapping_leaves_no_signed_zero() -> None:
+    assert not np.signbit(snapped(np.array([-1e-9]), 0.1))[0]

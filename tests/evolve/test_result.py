@@ -6,8 +6,7 @@ import polars as pl
 import pytest
 
 from canarybank.errors import IncompleteError, StoreError
-from canarybank.evolve import Evolution, Ledger, MemoryArchive, Probes, Published, Round, Spent, evolve, split
-from canarybank.evolve.selection import Keep
+from canarybank.evolve import Evolution, Keep, Ledger, MemoryArchive, Probes, Published, Round, Spent, evolve, split
 from canarybank.mechanism import Bank, Mechanism
 
 

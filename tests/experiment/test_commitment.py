@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from canarybank.experiment.commitment import Commitment, differing_keys
+from canarybank.experiment.commitment import Commitment
 from canarybank.experiment.folder import COMMITMENT
 
 
@@ -32,13 +32,6 @@ def test_every_change_shows_in_its_hash(finished, change):
 
 def test_it_reads_back_as_it_was(finished):
     assert Commitment.model_validate(json.loads(finished.commitment.text())) == finished.commitment
-
-
-def test_differing_keys_are_dotted():
-    one = {"a": {"b": [1, {"c": 2}]}, "d": 1, "e": [1]}
-    other = {"a": {"b": [1, {"c": 3}]}, "d": 1, "e": [1, 2], "f": 0}
-    assert differing_keys(one, other) == ["a.b.1.c", "e", "f"]
-    assert differing_keys(one, one) == []
 
 
 def test_it_covers_canaries_claim_layout_and_versions(finished):

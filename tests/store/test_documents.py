@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canarybank.errors import InputError, StoreError
-from canarybank.store import canonical_json, read_json, write_json
+from canarybank.store import canonical_json, differences, read_json, write_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -65,3 +65,20 @@ def test_a_broken_or_missing_document_is_named(tmp_path: Path) -> None:
         read_json(tmp_path / "x.json")
     with pytest.raises(StoreError, match="it is not there"):
         read_json(tmp_path / "y.json")
+
+
+def test_differences_are_at_dotted_keys_with_both_values():
+    one = {"a": {"b": [1, {"c": 2}]}, "d": 1, "e": [1], "g": "x"}
+    other = {"a": {"b": [1, {"c": 3}]}, "d": 1, "e": [1, 2], "f": 0}
+    expected = {"a.b.1.c": (2, 3), "e": ([1], [1, 2]), "f": (None, 0), "g": ("x", None)}
+    assert list(differences(one, other).items()) == list(expected.items())
+    assert differences(1, {"a": 1}) == {"": (1, {"a": 1})}
+
+
+@given(VALUES, VALUES)
+def test_only_equal_values_have_no_differences(one, other):
+    # A missing key counts as null, so the two dictionaries are compared by what they say of every key.
+    assert differences(one, one) == {}
+    assert bool(differences([one], [other])) == bool(differences([other], [one]))
+    if not isinstance(one, dict | list) or not isinstance(other, dict | list):
+        assert (differences(one, other) == {}) == (one == other)

@@ -131,7 +131,7 @@ def test_a_vector_that_depends_on_its_batch_is_found(lab):
 
 
 def test_a_contribution_that_is_not_clipped_is_found(found):
-    from canarybank.evolve.draw import Voters
+    from canarybank.evolve import Voters
 
     histogram = Voters.histogram
     mutant = patch.object(Voters, "histogram", lambda self, *given: 3 * histogram(self, *given))

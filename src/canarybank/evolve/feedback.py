@@ -1,13 +1,14 @@
-"""Ask for new candidates, from noisy votes alone.
+"""Ask for new candidates, from noisy votes alone, until every slot of a round has one.
 
 A feedback rule is a value that is called with what was voted, a slot and an attempt, and answers with what to ask of
 the generator. A rule sees nothing that the release does not determine, so whatever it does is post-processing.
 Any callable of that shape is a rule; the same slot and attempt must give the same question, so that a resumed run
-asks for nothing twice.
+asks for nothing twice. Answers are cleaned, duplicates are refused, and what is missing is asked for again.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,13 +16,24 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from canarybank.errors import InputError
-from canarybank.evolve.population import Candidate
-from canarybank.generate import Prompt, Request, Response, load_prompt
+from canarybank.errors import GenerationError, InputError
+from canarybank.evolve.population import Candidate, candidate_id
+from canarybank.generate import Cleaning, Distinct, Generator, Prompt, Rejection, Request, Response, load_prompt
 from canarybank.mechanism.mechanism import whole
+from canarybank.progress import Stage
 from canarybank.seeds import stream
 
-__all__ = ["Ask", "Feedback", "InContext", "ParaphraseKept", "Voted", "describe"]
+__all__ = [
+    "Ask",
+    "Feedback",
+    "InContext",
+    "Offspring",
+    "ParaphraseKept",
+    "Taking",
+    "Voted",
+    "describe",
+    "offspring",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +57,7 @@ class Voted:
 
     def slot_label(self, slot: int) -> str:
         """Return the label that a slot is meant for: slots share out the labels as the candidates have them."""
-        return self._labels[slot * len(self._labels) // self.wanted]
+        return self._sorted_labels[slot * len(self._sorted_labels) // self.wanted]
 
     @cached_property
     def lowest(self) -> tuple[int, ...]:
@@ -54,7 +66,7 @@ class Voted:
         return tuple([int(i) for i in np.argsort(self.votes, kind="stable") if int(i) not in kept][: len(kept)])
 
     @cached_property
-    def _labels(self) -> list[str]:
+    def _sorted_labels(self) -> list[str]:
         return sorted(candidate.label for candidate in self.candidates)
 
 
@@ -134,15 +146,18 @@ class InContext:
 
     def __call__(self, voted: Voted, slot: int, attempt: int) -> Ask:
         """Return the request with the slot's examples."""
-        prompt = self._loaded
-        label = voted.slot_label(slot)
+        prompt, label = self._loaded, voted.slot_label(slot)
         rng = voted.stream("examples", slot, attempt)
-        high = _drawn(rng, _of_label(voted, voted.kept, label), self.high)
-        low = _drawn(rng, _of_label(voted, voted.lowest, label), self.low)
-        texts = {name: _listed(voted, chosen) for name, chosen in (("positive", high), ("negative", low))}
+        high = _draw_examples(rng, voted, voted.kept, label, self.high)
+        low = _draw_examples(rng, voted, voted.lowest, label, self.low)
+        fields = {
+            "positive": "\n".join(f"- {each.text}" for each in high) or "- (none)",
+            "negative": "\n".join(f"- {each.text}" for each in low) or "- (none)",
+            "label": label or self.kind,
+        }
         path = ("evolve", voted.round, slot, attempt)
-        request = prompt.request(texts | {"label": label or self.kind}, seed=voted.seed, path=path, label=label)
-        return Ask(request, prompt, tuple(voted.candidates[i].id for i in (*high, *low)), label)
+        request = prompt.request(fields, seed=voted.seed, path=path, label=label)
+        return Ask(request, prompt, tuple(each.id for each in (*high, *low)), label)
 
     def settings(self) -> dict[str, Any]:
         """Return what decides this rule's questions."""
@@ -154,6 +169,14 @@ class InContext:
         return load_prompt(self.prompt)
 
 
+def _draw_examples(
+    rng: np.random.Generator, voted: Voted, indices: Sequence[int], label: str, count: int
+) -> list[Candidate]:
+    """Draw so many of these candidates in their order: of those with the label, or of all where none has it."""
+    among = [i for i in indices if voted.candidates[i].label == label] or indices
+    return [voted.candidates[among[i]] for i in sorted(rng.permutation(len(among))[:count])]
+
+
 def describe(feedback: Feedback) -> dict[str, Any]:
     """Return what decides a rule's questions; of one's own rule that says nothing of itself, its name."""
     settings = getattr(feedback, "settings", None)
@@ -163,14 +186,78 @@ def describe(feedback: Feedback) -> dict[str, Any]:
     return {"rule": f"{getattr(feedback, '__module__', '')}.{name}"}
 
 
-def _of_label(voted: Voted, indices: Sequence[int], label: str) -> list[int]:
-    return [i for i in indices if voted.candidates[i].label == label] or list(indices)
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """Which answers become candidates: cleaned ones that resemble no kept or new candidate, in ``tries`` a slot."""
+
+    cleaning: Cleaning = field(default_factory=Cleaning)
+    similarity: float = 0.7
+    tries: int = 12
+
+    def __post_init__(self) -> None:
+        Distinct(self.similarity)
+        whole("tries", self.tries)
+
+    def judge(self, answer: Response, others: Distinct) -> str | Rejection:
+        """Return the text of an answer as a candidate has it, or why it cannot be one beside these others."""
+        text = self.cleaning.clean(answer.text, finished=answer.finished)
+        if isinstance(text, Rejection):
+            return text
+        if others.duplicates(text):
+            return Rejection.DUPLICATE
+        return Rejection.NEAR_DUPLICATE if others.resembles(text) else text
 
 
-def _drawn(rng: np.random.Generator, indices: Sequence[int], count: int) -> list[int]:
-    order = rng.permutation(len(indices))[:count]
-    return [indices[int(i)] for i in sorted(order)]
+@dataclass(frozen=True, slots=True)
+class Offspring:
+    """New candidates in the order of their slots, and how many answers were rejected for which reason."""
+
+    candidates: tuple[Candidate, ...]
+    rejected: dict[str, int]
 
 
-def _listed(voted: Voted, indices: Sequence[int]) -> str:
-    return "\n".join(f"- {voted.candidates[i].text}" for i in indices) or "- (none)"
+def offspring(
+    voted: Voted, feedback: Feedback, generator: Generator, taking: Taking, stage: Stage | None = None
+) -> Offspring:
+    """Return exactly ``voted.wanted`` new candidates, or fail and say what was rejected and why.
+
+    The outcome follows from the answers alone, not from the order in which they arrive.
+    """
+    others = Distinct(taking.similarity, (voted.candidates[i].text for i in voted.kept))
+    born, empty = voted.round + 1, list(range(voted.wanted))
+    filled: dict[int, Candidate] = {}
+    rejected: Counter[str] = Counter()
+    for attempt in range(taking.tries):
+        asks = {slot: feedback(voted, slot, attempt) for slot in empty}
+        answers = _answer(generator, [ask.request for ask in asks.values()], stage if attempt == 0 else None)
+        for (slot, ask), answer in zip(asks.items(), answers, strict=True):
+            text = taking.judge(ask.read(answer), others)
+            if isinstance(text, Rejection):
+                rejected[text.value] += 1
+                continue
+            others.add(text)
+            filled[slot] = Candidate(candidate_id(born, slot), text, ask.label, born, ask.parents, ask.prompt_name)
+        empty = [slot for slot in empty if slot not in filled]
+        if not empty:
+            return Offspring(tuple(filled[slot] for slot in sorted(filled)), dict(sorted(rejected.items())))
+    counts = ", ".join(f"{count} {reason}" for reason, count in rejected.most_common())
+    raise GenerationError(
+        f"Only {len(filled)} of {voted.wanted} new candidates were found after {taking.tries} tries for each; "
+        f"rejected: {counts}. The round's release is kept: resume with more tries, or use another generator or "
+        "prompt in a new run."
+    )
+
+
+def _answer(generator: Generator, requests: Sequence[Request], stage: Stage | None) -> list[Response]:
+    """Return the answers in the order of the requests, counted on the display as they arrive."""
+    answers: dict[int, Response] = {}
+    for index, response in generator.generate(requests):
+        answers[index] = response
+        if stage is not None:
+            stage.advance()
+    if len(answers) != len(requests):
+        raise GenerationError(
+            f"The generator {generator.name!r} answered {len(answers)} of {len(requests)} requests; run the same "
+            "command to resume: the round's release is kept."
+        )
+    return [answers[index] for index in range(len(requests))]

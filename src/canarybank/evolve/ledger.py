@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from canarybank.errors import BudgetError, ConfigError, InputError, StoreError
-from canarybank.evolve.differences import differences
 from canarybank.mechanism import Mechanism, composition_bound, delta_slack, delta_text, epsilon, slack_refusal
-from canarybank.store import Log
+from canarybank.store import Log, differences
 
-__all__ = ["Entry", "Ledger", "Spent"]
+__all__ = ["Entry", "Ledger", "Spent", "require_unchanged"]
 
 VERSION = 2
 
@@ -91,13 +90,20 @@ class Ledger:
         self._log = None if path is None else Log(path)
         self._entries: list[Entry] = []
         declaration = {
+            "kind": "declaration",
             "version": VERSION,
             "mechanism": asdict(mechanism),
             "noise": noise,
             "budget": budget,
             "insecure_seed": insecure_seed,
         }
-        self._open({"kind": "declaration", **declaration})
+        records = self._log.records() if self._log is not None else ()
+        if records:
+            require_unchanged(records[0], declaration, "This run's ledger")
+        else:
+            self._append(declaration)
+        for record in records[1:]:
+            self._read(record)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -121,7 +127,12 @@ class Ledger:
         total = variation + sum(entry.variation for entry in self._entries)
         after = Spent.by(self.mechanism, len(self._entries) + 1, total)
         if self.budget is not None and after.epsilon > self.budget:
-            raise BudgetError(self._refusal(after))
+            raise BudgetError(
+                f"Release {after.releases} would bring epsilon to {after.epsilon:.6f} at delta {after.delta:g}, past "
+                f"the declared budget of {self.budget:g}; it was not made. {after.releases - 1} releases are made and "
+                "stay spent: another run over the same people spends on top of them. To keep one budget over all runs, "
+                "open an account with `canarybank budget open` and name it as evolve.account."
+            )
         if refusal := slack_refusal(after.delta, after.slack):
             raise BudgetError(f"Release {after.releases} was not made: {refusal}")
         return after
@@ -144,47 +155,36 @@ class Ledger:
         self._entries[round_number] = sealed
         return sealed
 
-    def _refusal(self, after: Spent) -> str:
-        return (
-            f"Release {after.releases} would bring epsilon to {after.epsilon:.6f} at delta {after.delta:g}, past the "
-            f"declared budget of {self.budget:g}; it was not made. {after.releases - 1} releases are made and stay "
-            "spent: another run over the same people spends on top of them. To keep one budget over all runs, open an "
-            "account with `canarybank budget open` and name it as evolve.account."
-        )
-
     def _append(self, record: Mapping[str, Any]) -> None:
         if self._log is not None:
             self._log.append(record)
 
-    def _open(self, declaration: dict[str, Any]) -> None:
-        records = self._log.records() if self._log is not None else ()
-        if not records:
-            self._append(declaration)
-            return
-        if records[0].get("version") != VERSION:
-            raise ConfigError(
-                f"This run's ledger has layout {records[0].get('version')!r}, and this version of canarybank writes "
-                f"layout {VERSION}, which states what the noise's arithmetic adds to delta. Finish the run with the "
-                "version that began it, or start a new run in another folder; what was released stays spent."
-            )
-        if changed := differences(records[0], declaration):
-            raise ConfigError(
-                "This run's ledger was opened with other privacy parameters, and they never change within a run: "
-                f"{'; '.join(changed)}. Restore them to resume, or start a new run in another folder."
-            )
-        for record in records[1:]:
-            self._read(record)
-
     def _read(self, record: Mapping[str, Any]) -> None:
+        entries = self._entries
+        refusal = StoreError(f"The ledger holds a record out of order: {dict(record)}; restore the file from a copy.")
         try:
-            if record["kind"] == "entry" and record["round"] == len(self._entries):
-                spent = Spent(**record["spent"])
-                variation = float(record["variation"])
-                self._entries.append(Entry(record["round"], record["bank"], self.mechanism, spent, variation))
-                return
-            if record["kind"] == "seal" and self._entries[record["round"]].seal is None:
-                self._entries[record["round"]] = replace(self._entries[record["round"]], seal=str(record["release"]))
-                return
+            if record["kind"] == "entry" and record["round"] == len(entries):
+                spent, variation = Spent(**record["spent"]), float(record["variation"])
+                entries.append(Entry(record["round"], record["bank"], self.mechanism, spent, variation))
+            elif record["kind"] == "seal" and entries[record["round"]].seal is None:
+                entries[record["round"]] = replace(entries[record["round"]], seal=str(record["release"]))
+            else:
+                raise refusal
         except (KeyError, IndexError, TypeError):
-            pass
-        raise StoreError(f"The ledger holds a record out of order: {dict(record)}; restore the file from a copy.")
+            raise refusal from None
+
+
+def require_unchanged(declared: Mapping[str, Any], now: Mapping[str, Any], what: str) -> None:
+    """Refuse to go on with what was declared in another layout, or with other settings than now."""
+    if declared.get("version") != now["version"]:
+        raise ConfigError(
+            f"{what} has layout {declared.get('version')!r}, and this version of canarybank writes layout "
+            f"{now['version']}. Finish the run with the version that began it, or start a new run in another folder; "
+            "what was released stays spent."
+        )
+    if changed := differences(declared, now):
+        phrases = (f"{key} was {old!r} and is now {new!r}" for key, (old, new) in changed.items())
+        raise ConfigError(
+            f"{what} was started with other settings, which never change within a run: {'; '.join(phrases)}. Restore "
+            "them to resume the run, or start a new run in another folder."
+        )

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.errors import IncompleteError, StoreError
-from canarybank.evolve.archive import Archive, FolderArchive, Published
+from canarybank.evolve.archive import Archive, FolderArchive, Published, write_population
 from canarybank.evolve.ledger import Ledger, Spent
+from canarybank.evolve.plan import Keep, top
 from canarybank.evolve.population import Population
-from canarybank.evolve.selection import Keep, top
-from canarybank.evolve.tables import write_population
 from canarybank.mechanism import Bank, Mechanism
 from canarybank.store import hash_array, read_checked
 
@@ -36,8 +35,7 @@ class Round:
     def of(cls, number: int, published: Published, release: NDArray[np.float64], keep: Keep, spent: Spent) -> "Round":
         """Return the round that a release over a published bank makes."""
         bank = published.bank
-        votes = release[bank.base]
-        kept = bank.base[top(votes, keep.of(bank.size))]
+        kept = bank.base[top(release[bank.base], keep.of(bank.size))]
         return cls(number, bank, published.population, release, kept, spent)
 
     @property

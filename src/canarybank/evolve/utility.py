@@ -1,23 +1,30 @@
-"""Say what the text of a run is worth: every round's population against held-out real text.
+"""Say what the text of a run is worth: every round's population against real text, which is a cohort of its own.
 
 Probes are in no population, so they enter no figure here; that they take places and votes shows in the difference to
 a run without them.
 """
 
+import hashlib
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from canarybank.errors import CohortError, InputError
-from canarybank.evolve.concentration import Concentration, concentration
-from canarybank.evolve.mauve_score import Mauve
-from canarybank.evolve.neighbours import NEIGHBOURS, precision_recall
-from canarybank.evolve.population import Population
-from canarybank.evolve.reference import Reference
-from canarybank.evolve.result import Evolution, Round
-from canarybank.evolve.variety import Variety, variety
+from canarybank.evolve.result import Evolution
+from canarybank.measure import NEIGHBOURS, Concentration, Mauve, Variety, concentration, precision_recall, variety
 from canarybank.progress import SILENT, Progress
+from canarybank.users import Cohort, Cohorts, Users
 
-__all__ = ["NOT_PRIVATE", "AuditCost", "Figures", "Utility", "audit_cost", "utility"]
+__all__ = [
+    "NOT_PRIVATE",
+    "AuditCost",
+    "Figures",
+    "Reference",
+    "Utility",
+    "audit_cost",
+    "hold_out",
+    "require_apart",
+    "utility",
+]
 
 NOT_PRIVATE: Final = (
     "These figures are not differentially private: they are computed from the records of the reference users, without "
@@ -27,6 +34,44 @@ DEFAULT_MAUVE: Final = Mauve()
 ONE_RUN: Final = (
     "Each difference is between two single runs, whose noise differs too; several seeds tell it from chance."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Reference(Cohort):
+    """Users whose records stand for real text in utility figures, and for nothing else: they never vote."""
+
+
+def hold_out(users: Users, size: int, *, seed: int) -> tuple[Users, Reference]:
+    """Set ``size`` users aside as the reference, by seed and id alone, and return the others first, in their order."""
+    if not 1 <= size < len(users):
+        raise CohortError(
+            f"{size} of {len(users)} users cannot be the reference; hold out at least one and leave at least one."
+        )
+    ranks = [hashlib.sha256(f"{seed}\0reference\0{name}".encode()).digest() for name in users.ids]
+    order = sorted(range(len(users)), key=ranks.__getitem__)
+    return users.take(sorted(order[size:])), Reference(users.take(order[:size]))
+
+
+def require_apart(reference: Reference, others: Users | Cohorts) -> Reference:
+    """Return the reference where none of its users plays another role, or refuse it."""
+    if not isinstance(reference, Reference):
+        raise CohortError(
+            f"Utility is measured against a Reference, not a {type(reference).__name__}: a cohort never plays "
+            "another's role."
+        )
+    if isinstance(others, Users):
+        roles = {"users of the run": others}
+    else:
+        names = ("auxiliary", "calibration", "evaluation")
+        roles = {f"cohort {name}": getattr(others, name).users for name in names}
+        roles |= {f"canaries of {attack}": users for attack, users in others.canaries.items()}
+    for role, users in roles.items():
+        if common := sorted(set(reference.users.ids) & set(users.ids)):
+            raise CohortError(
+                f"The reference and the {role} share {len(common)} users, {common[0]!r} among them; hold the reference "
+                "out before the other cohorts are drawn."
+            )
+    return reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +126,14 @@ def utility(
     if not isinstance(reference, Reference):
         raise CohortError(f"Utility is measured against a Reference, not against a {type(reference).__name__}.")
     real = reference.users.require_vectors()
-    populations = _populations(evolution)
+    noise, rounds = evolution.mechanism.noise, evolution.rounds
+    spread = [concentration(each.release, each.kept, noise=noise, reserved=each.bank.reserved) for each in rounds]
+    populations = [each.population for each in rounds]
+    if not populations or evolution.population.ids != populations[-1].ids:
+        populations.append(evolution.population)  # nothing was released over it yet
     figures = []
     with progress.stage("utility", total=len(populations), unit="populations") as stage:
-        for number, (population, done) in enumerate(populations):
+        for number, population in enumerate(populations):
             covered = precision_recall(population.vectors, real, neighbours=neighbours)
             figures.append(
                 Figures(
@@ -94,27 +143,19 @@ def utility(
                     precision=covered.precision,
                     recall=covered.recall,
                     variety=variety(population.texts, similarity=similarity),
-                    concentration=None if done is None else concentration(done, evolution.mechanism.noise),
+                    concentration=spread[number] if number < len(spread) else None,
                 )
             )
             stage.advance()
     return Utility(
         figures=tuple(figures),
-        probes=len(evolution.rounds[0].bank.reserved) if evolution.rounds else 0,
+        probes=len(rounds[0].bank.reserved) if rounds else 0,
         reference_users=len(reference),
         reference_records=len(real),
         neighbours=neighbours,
         mauve=mauve,
         insecure_seed=evolution.insecure_seed,
     )
-
-
-def _populations(evolution: Evolution) -> list[tuple[Population, Round | None]]:
-    """Return every round's population with the round, and the last one where nothing was released over it yet."""
-    found: list[tuple[Population, Round | None]] = [(each.population, each) for each in evolution.rounds]
-    if not found or evolution.population.ids != found[-1][0].ids:
-        found.append((evolution.population, None))
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +175,6 @@ def audit_cost(audited: Utility, plain: Utility) -> tuple[AuditCost, ...]:
 
     Positive differences are what auditing cost. Both runs must be measured alike, against the same reference.
     """
-    _require_alike(audited, plain)
-    return tuple(
-        AuditCost(
-            round=there.round,
-            mauve=None if here.mauve is None or there.mauve is None else there.mauve - here.mauve,
-            precision=there.precision - here.precision,
-            recall=there.recall - here.recall,
-            distinct_2=there.variety.distinct_2 - here.variety.distinct_2,
-        )
-        for here, there in zip(audited.figures, plain.figures, strict=True)
-    )
-
-
-def _require_alike(audited: Utility, plain: Utility) -> None:
     if not audited.probes or plain.probes:
         raise InputError(
             f"The cost of auditing is between a run with probes and one without, but they have {audited.probes} and "
@@ -161,3 +188,13 @@ def _require_alike(audited: Utility, plain: Utility) -> None:
         raise InputError(
             f"The runs have {len(audited.figures)} and {len(plain.figures)} populations; compare equal ones."
         )
+    return tuple(
+        AuditCost(
+            round=there.round,
+            mauve=None if here.mauve is None or there.mauve is None else there.mauve - here.mauve,
+            precision=there.precision - here.precision,
+            recall=there.recall - here.recall,
+            distinct_2=there.variety.distinct_2 - here.variety.distinct_2,
+        )
+        for here, there in zip(audited.figures, plain.figures, strict=True)
+    )

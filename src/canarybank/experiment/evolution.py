@@ -10,6 +10,7 @@ from canarybank.errors import BudgetError, ConfigError
 from canarybank.evolve import (
     ACCOUNT,
     Evolution,
+    EvolutionLoop,
     Population,
     Probes,
     ReleaserFactory,
@@ -19,7 +20,6 @@ from canarybank.evolve import (
     audit_cost,
     utility,
 )
-from canarybank.evolve import Run as Rounds
 from canarybank.experiment.config import Config
 from canarybank.experiment.evolution_answers import evolution_generator
 from canarybank.experiment.evolution_scene import Scene, mauve_of, require_declared, require_drawable, set_scene
@@ -158,7 +158,7 @@ class _Work:
         scene, folder = self.scene, self.run.folder / name
         self.run.require_folder()
         releaser = None if self.releaser is None else self.releaser(Voters(scene.voters, scene.plan.cap), scene.plan)
-        with Rounds(
+        with EvolutionLoop(
             scene.voters,
             start,
             scene.plan,

@@ -6,12 +6,11 @@ from importlib.util import find_spec
 from canarybank.encode import CachedEncoder
 from canarybank.engine import Engine, Threads
 from canarybank.evolve import (
+    EvolutionPlan,
     Feedback,
     InContext,
     Keep,
-    Mauve,
     ParaphraseKept,
-    Plan,
     Population,
     Probes,
     Published,
@@ -29,6 +28,7 @@ from canarybank.experiment.real_run import encode_users, hidden, is_real, requir
 from canarybank.experiment.roles import evolved_attacks
 from canarybank.experiment.running import AuditWork, mechanism_of
 from canarybank.generate import Generator
+from canarybank.measure import Mauve
 from canarybank.mechanism import Account, Bank, Mechanism, affordable_rounds, q_for_users, sigma_for_epsilon
 from canarybank.mechanism.mechanism import require_delta
 from canarybank.progress import SILENT, Progress
@@ -54,7 +54,7 @@ class Scene:
     voters: Users
     reference: Reference | None
     start: Population
-    plan: Plan
+    plan: EvolutionPlan
     encoder: CachedEncoder
     generator: Generator
     notes: tuple[str, ...]
@@ -165,9 +165,9 @@ def spending_mechanism(config: Config, voters: int | None = None) -> Mechanism:
     return mechanism
 
 
-def plan_of(config: EvolveConfig, mechanism: Mechanism) -> Plan:
+def plan_of(config: EvolveConfig, mechanism: Mechanism) -> EvolutionPlan:
     """Return what the rounds do; users were capped when they were admitted."""
-    return Plan(
+    return EvolutionPlan(
         mechanism,
         config.rounds,
         keep=Keep(config.share, config.keep),

@@ -39,7 +39,7 @@ from canarybank.experiment.writers import build_generator, cached_generator
 from canarybank.mechanism import Bank, Mechanism, epsilon, prv_epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.registry import SYSTEMS
-from canarybank.store import StageCache, canonical_json, differing_keys, hash_json, hash_text, parse_json, write_atomic
+from canarybank.store import StageCache, canonical_json, differences, hash_json, hash_text, parse_json, write_atomic
 
 __all__ = ["CONDITIONAL", "AuditWork", "frozen_audit", "mechanism_of", "run_audit", "settings_of"]
 
@@ -356,7 +356,7 @@ def hold_to(run: Run, made: Commitment, committed: Told | None = None) -> Commit
     if not path.exists():
         run.write(COMMITMENT, made)
     elif (kept := run.commitment) != made:
-        keys = differing_keys(kept.model_dump(mode="json"), made.model_dump(mode="json"))
+        keys = list(differences(kept.model_dump(mode="json"), made.model_dump(mode="json")))
         raise StoreError(
             f"What this command would commit to is not what {str(path)!r} says; it differs at {', '.join(keys[:5])}. "
             "The users, the bank, a model or canarybank itself changed since the run began; bring them back, or start "

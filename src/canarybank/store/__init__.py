@@ -5,7 +5,7 @@ Locks and the log need a POSIX system, for they stand on ``flock``; everything e
 
 from canarybank.store.documents import (
     canonical_json,
-    differing_keys,
+    differences,
     inert_cell,
     parse_json,
     read_checked,
@@ -63,7 +63,7 @@ __all__ = [
     "cache_root",
     "canonical_json",
     "check_parquet",
-    "differing_keys",
+    "differences",
     "discard",
     "file_errors",
     "go_on_without",

@@ -13,7 +13,7 @@ from canarybank.store.files import file_errors, write_atomic
 
 __all__ = [
     "canonical_json",
-    "differing_keys",
+    "differences",
     "inert_cell",
     "parse_json",
     "read_checked",
@@ -87,6 +87,21 @@ def _checksum(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(dict(value)).encode()).hexdigest()
 
 
+def differences(before: Any, now: Any, key: str = "") -> dict[str, tuple[Any, Any]]:
+    """Return both values at each dotted key at which two JSON values differ, in the order of the keys' names.
+
+    Lists of one length are compared item by item, with the item's number as its key.
+    """
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        return differences(dict(enumerate(before)), dict(enumerate(now)), key)
+    if not isinstance(before, Mapping) or not isinstance(now, Mapping):
+        return {} if before == now else {key: (before, now)}
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in sorted({*before, *now}):
+        found |= differences(before.get(name), now.get(name), f"{key}.{name}" if key else str(name))
+    return found
+
+
 def inert_cell(value: Any) -> Any:
     """Return a cell of a CSV file so that a spreadsheet takes it for text: one that it would run gets an apostrophe."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
@@ -98,16 +113,3 @@ def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} is not a JSON type")
-
-
-def differing_keys(one: Any, other: Any, path: str = "") -> list[str]:
-    """Return the dotted keys at which two JSON values differ."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        keys = sorted({*one, *other})
-        return [
-            found for key in keys for found in differing_keys(one.get(key), other.get(key), f"{path}.{key}".strip("."))
-        ]
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        pairs = enumerate(zip(one, other, strict=True))
-        return [found for i, (a, b) in pairs for found in differing_keys(a, b, f"{path}.{i}".strip("."))]
-    return [] if one == other else [path]

@@ -37,9 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.errors import CanarybankError
-from canarybank.evolve import Plan, ReleaserFactory, Voters
-from canarybank.evolve.draw import DrawnReleases
-from canarybank.evolve.noise import Noise, find_noise
+from canarybank.evolve import DrawnReleases, EvolutionPlan, Noise, ReleaserFactory, Voters, find_noise
 from canarybank.experiment import resolve, run_evolution
 from canarybank.mechanism import Bank, Grid
 from canarybank.progress import Lines
@@ -97,11 +95,11 @@ class FixedReleases:
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
         self.voters: Voters | None = None
-        self.plan: Plan | None = None
+        self.plan: EvolutionPlan | None = None
         self.banks: list[Bank] = []
         self.draws: list[Draw] = []
 
-    def __call__(self, voters: Voters, plan: Plan) -> "FixedReleases":
+    def __call__(self, voters: Voters, plan: EvolutionPlan) -> "FixedReleases":
         """Take the place of the releaser that would draw from these voters."""
         self.voters, self.plan = voters, plan
         return self
@@ -154,7 +152,7 @@ def _uniform(round_number: int, name: str) -> float:
     return int.from_bytes(hashlib.sha256(f"{round_number} {name}".encode()).digest()[:6], "big") / 2**48
 
 
-def _drawn(voters: Voters, plan: Plan, round_number: int, bank: Bank) -> Draw:
+def _drawn(voters: Voters, plan: EvolutionPlan, round_number: int, bank: Bank) -> Draw:
     """Draw a round's release as a run does, and compare it with what it must be."""
     ids, asked = voters.users.ids, dict[str, Any]()
     with scripted_draws(ids, round_number, asked):

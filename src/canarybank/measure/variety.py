@@ -1,0 +1,87 @@
+"""Measure how varied texts are, and how concentrated the votes for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from canarybank.errors import InputError
+from canarybank.generate import Distinct
+from canarybank.generate.distinct import words
+
+__all__ = ["Concentration", "Variety", "concentration", "variety"]
+
+
+@dataclass(frozen=True, slots=True)
+class Variety:
+    """How varied some texts are.
+
+    ``distinct_n`` is the number of different word n-grams over the number of all of them, 0 where there are none.
+    """
+
+    distinct_1: float
+    distinct_2: float
+    distinct_3: float
+    duplicates: float
+    """The share of texts that repeat an earlier one, case and punctuation aside."""
+    near_duplicates: float
+    """The share of texts that repeat an earlier one or share most of its word pairs."""
+
+
+def variety(texts: Sequence[str], *, similarity: float = 0.7) -> Variety:
+    """Return how varied texts are; near copies share at least ``similarity`` of their word pairs, by Jaccard."""
+    if not texts or isinstance(texts, str):
+        raise InputError("Variety is measured over a list of at least one text.")
+    split = [words(text) for text in texts]
+    seen, copies, near = Distinct(similarity), 0, 0
+    for text in texts:
+        copy = seen.duplicates(text)
+        copies += copy
+        near += copy or seen.resembles(text)
+        seen.add(text)
+    ones, twos, threes = (_distinct_share(split, n) for n in (1, 2, 3))
+    return Variety(ones, twos, threes, duplicates=copies / len(texts), near_duplicates=near / len(texts))
+
+
+def _distinct_share(texts: Sequence[Sequence[str]], n: int) -> float:
+    grams = [gram for text in texts for gram in zip(*(text[i:] for i in range(n)), strict=False)]
+    return len(set(grams)) / len(grams) if grams else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Concentration:
+    """How a round's noisy votes are spread; noise spreads them further than they were."""
+
+    kept_share: float
+    """The kept candidates' part of all positive noisy votes of candidates; 0 where no candidate has any."""
+    effective: float | None
+    """How many candidates with equal votes would have the same sum and sum of squares, both freed of the noise in
+    expectation; None where noise drowns the votes."""
+    probe_share: float | None
+    """The probes' part of all votes, noise included: what auditing took from the candidates; None without probes or
+    where noise drowns the votes."""
+
+
+def concentration(release: ArrayLike, kept: ArrayLike, *, noise: float, reserved: ArrayLike = ()) -> Concentration:
+    """Return how the votes of one release are spread: post-processing of it, which costs no privacy.
+
+    Args:
+        release: The noisy votes of all bank entries.
+        kept: The positions of the candidates that stay.
+        noise: The standard deviation of the noise on each entry.
+        reserved: The positions of the probes, which are no candidates.
+    """
+    entries = np.asarray(release, dtype=np.float64)
+    probes = np.asarray(reserved, dtype=np.int64)
+    votes = np.delete(entries, probes)
+    positive, total = float(np.maximum(votes, 0.0).sum()), float(entries.sum())
+    kept_votes = float(np.maximum(entries[np.asarray(kept)], 0.0).sum())
+    noise_squares = len(votes) * noise**2
+    squared_sum, sum_of_squares = float(votes.sum()) ** 2 - noise_squares, float(votes @ votes) - noise_squares
+    drowned = squared_sum <= 0 or sum_of_squares <= 0
+    return Concentration(
+        kept_share=kept_votes / positive if positive > 0 else 0.0,
+        effective=None if drowned else min(max(squared_sum / sum_of_squares, 1.0), float(len(votes))),
+        probe_share=float(entries[probes].sum()) / total if len(probes) and total > 0 else None,
+    )
