@@ -3,7 +3,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from canarybank.audit.rates import clopper_pearson, count_epsilons, ends, pooled_ends, rate_epsilon, stratified_epsilon
+from canarybank.audit.methods.pooled import pooled_ends
+from canarybank.audit.methods.stratified import stratified_epsilon
+from canarybank.audit.rates import clopper_pearson, count_epsilons, ends, rate_epsilon
 from canarybank.errors import InputError
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from canarybank.audit.bounds import Method
 from canarybank.audit.forecast import ExpectedBound, summary
+from canarybank.audit.methods import Method, find_method
 from canarybank.audit.rates import Array
 from canarybank.audit.target import AttackRates, Target, best_threshold
 from canarybank.errors import InputError
@@ -63,7 +63,7 @@ def ceiling(
     mechanism: Mechanism,
     trials: float,
     *,
-    method: Method | str = Method.PAPER,
+    method: Method | str = "paper",
     alpha: float = 0.01,
     canaries: int = 1,
 ) -> Ceiling:
@@ -71,7 +71,7 @@ def ceiling(
 
     ``alpha`` is the level of each bound: one canary's share, or all of it for ``pooled``. ``trials`` may be infinite.
     """
-    target = Target(trials, mechanism.delta, alpha, Method.named(method), canaries, mechanism.q)
+    target = Target(trials, mechanism.delta, alpha, find_method(method), canaries, mechanism.q)
     rates, exact, mu = perfect_rates(mechanism), one_round_epsilon(mechanism), 1 / mechanism.sigma
     threshold = _endless(mechanism, exact) if trials == math.inf else best_threshold(rates, target)[0]
     fpr, tpr = (float(rate[0]) for rate in rates(np.array([threshold])))
@@ -91,7 +91,8 @@ def ceiling(
 
 def _certain(target: Target, exact: float) -> dict[str, Any]:
     """Return the law of the bound that endless trials give at the best threshold: the exact epsilon, always."""
-    shape = {name: getattr(target, name) for name in ("trials", "canaries", "method", "alpha", "delta")}
+    shape = {name: getattr(target, name) for name in ("trials", "canaries", "alpha", "delta")}
+    shape["method"] = target.method.name
     return shape | dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact) | {"sd": 0.0}
 
 
@@ -104,7 +105,7 @@ def trials_needed(
     mechanism: Mechanism,
     epsilon: float,
     *,
-    method: Method | str = Method.PAPER,
+    method: Method | str = "paper",
     alpha: float = 0.01,
     canaries: int = 1,
 ) -> int:
@@ -112,7 +113,7 @@ def trials_needed(
 
     That many are enough, and no more than a millionth part too many.
     """
-    target = Target(1, mechanism.delta, alpha, Method.named(method), canaries, mechanism.q)
+    target = Target(1, mechanism.delta, alpha, find_method(method), canaries, mechanism.q)
     return _least(perfect_rates(mechanism), epsilon, target, one_round_epsilon(mechanism))
 
 

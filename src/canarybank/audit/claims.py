@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from canarybank.audit.bounds import LARGEST_POOLED_ALPHA, Bound, Method, epsilon_lower, pooled, stratified
+from canarybank.audit.bounds import Bound
+from canarybank.audit.methods.pooled import POOLED
 from canarybank.audit.settings import Settings
 from canarybank.audit.trials import Counts
 from canarybank.errors import InputError
@@ -22,35 +23,24 @@ def attack_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Setti
 
 
 def canary_bound(counts: Counts, mechanism: Mechanism, settings: Settings, canaries: int) -> Bound:
-    """Return one canary's bound at its share of alpha, by the declared method."""
+    """Return one canary's bound at its share of alpha: by the declared method, or what it shows of a canary alone."""
     share = settings.alpha / canaries
-    ends = (counts.tp, counts.fp, counts.n1, counts.n0)
-    if settings.method is Method.STRATIFIED:
-        return stratified(*ends, q=mechanism.q, delta=mechanism.delta, alpha=share)
-    # A pooled claim is made over all canaries at once; what is shown of each alone is the plain bound at its share.
-    single = Method.CLOPPER_PEARSON if settings.method is Method.POOLED else settings.method
-    return epsilon_lower(*ends, delta=mechanism.delta, alpha=share, method=single)
+    return settings.method.single.bound([counts], delta=mechanism.delta, alpha=share, q=mechanism.q)
 
 
 def pooled_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Settings) -> Bound | None:
     """Return the bound over all canaries at all of alpha; none of included canaries' counts, or beyond its proof."""
-    if settings.method is Method.STRATIFIED or settings.alpha > LARGEST_POOLED_ALPHA:
+    method = settings.method if settings.method.pools else POOLED
+    if not settings.method.pools and (settings.method.included or settings.alpha > method.largest_alpha):
         return None
-    return pooled(
-        [c.tp for c in counts],
-        [c.fp for c in counts],
-        [c.n1 for c in counts],
-        [c.n0 for c in counts],
-        delta=mechanism.delta,
-        alpha=settings.alpha,
-    )
+    return method.bound(counts, delta=mechanism.delta, alpha=settings.alpha, q=mechanism.q)
 
 
 def headline(bounds: Sequence[Bound], over_all: Bound | None, settings: Settings) -> Bound:
     """Return the one claim that all of alpha buys: the pooled bound, or the largest of the canaries' own."""
     if not bounds:
         raise InputError("An audit needs at least one canary.")
-    if settings.method is Method.POOLED and over_all is not None:
+    if settings.method.pools and over_all is not None:
         return over_all
     best = max(bounds, key=lambda bound: bound.epsilon)
     if len(bounds) == 1:

@@ -6,8 +6,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from canarybank.audit.bounds import Method, poolable
-from canarybank.audit.rates import probability, whole_counts
+from canarybank.audit.methods import Method, find_method
+from canarybank.audit.methods.paper import PAPER
+from canarybank.audit.rates import whole_counts
 from canarybank.audit.target import Target
 from canarybank.audit.threshold import ThresholdMode
 from canarybank.errors import InputError
@@ -35,27 +36,25 @@ class Settings:
 
     trials: int = 1_000_000
     alpha: float = 0.05
-    method: Method = Method.PAPER
+    method: Method = PAPER
     threshold: ThresholdMode = ThresholdMode.CALIBRATED
     engine: TrialEngine = TrialEngine.PROJECTED
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "method", one_of(Method, self.method, "method"))
+        object.__setattr__(self, "method", find_method(self.method))
         object.__setattr__(self, "threshold", one_of(ThresholdMode, self.threshold, "threshold"))
         object.__setattr__(self, "engine", one_of(TrialEngine, self.engine, "engine"))
         object.__setattr__(self, "trials", int(whole_counts("trials", self.trials)))
         if self.trials < 1:
             raise InputError(f"An audit needs at least one trial of each hypothesis, not {self.trials}.")
-        probability("alpha", self.alpha)
+        self.method.require(self.alpha)
         if not isinstance(self.seed, int | np.integer) or self.seed < 0:
             raise InputError(f"A seed is a whole number of at least 0, not {self.seed!r}.")
-        if self.method is Method.POOLED:
-            poolable(self.alpha)
 
     def share(self, canaries: int) -> float:
         """Return the level of each bound: all of alpha where canaries are pooled, an even share of it elsewhere."""
-        return self.alpha if self.method is Method.POOLED else self.alpha / canaries
+        return self.method.share(self.alpha, canaries)
 
     def target(self, mechanism: Mechanism, canaries: int) -> Target:
         """Return what the threshold is chosen for."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from scipy.sparse import csr_array
 
 from canarybank.attack import Design
-from canarybank.audit.bounds import Method
 from canarybank.audit.claims import canary_bound
 from canarybank.audit.exact import at_most, epsilon_at, supremum
 from canarybank.audit.result import CanaryResult
@@ -103,7 +102,7 @@ def evaluation_trials(
 ) -> Literal | Projected:
     """Return the source of a design's trials on the evaluation cohort, by the declared engine and method."""
     trials = _trials(design, _evaluated(design, evaluation, mechanism), mechanism, settings.engine)
-    return trials.included() if settings.method is Method.STRATIFIED else trials
+    return trials.included() if settings.method.included else trials
 
 
 def judge(

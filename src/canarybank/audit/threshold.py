@@ -1,5 +1,6 @@
 """Freeze the threshold before anything is evaluated, from the calibration cohort alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from canarybank import seeds
+from canarybank.audit.bounds import Branch
 from canarybank.audit.target import Target, best_threshold
 from canarybank.audit.trials import Trials, draw
 from canarybank.engine import Engine
@@ -17,7 +19,7 @@ from canarybank.progress import SILENT, Progress
 from canarybank.score import RoundLaw
 from canarybank.users import Calibration
 
-__all__ = ["Threshold", "ThresholdMode", "analytic", "calibrated", "stand_in"]
+__all__ = ["Threshold", "ThresholdMode", "analytic", "calibrated", "choose_aim", "stand_in"]
 
 _CANDIDATES = 4096
 
@@ -53,9 +55,19 @@ def stand_in(routed: Routed[Calibration], bank: Bank, mechanism: Mechanism, *, e
     return routed.contributions(bank, mechanism)[rows]
 
 
-def analytic(law: RoundLaw, target: Target) -> Threshold:
-    """Freeze the threshold at which the law's exact rates promise the best bound."""
-    value, expected = best_threshold(law.point, target)
+def choose_aim(candidates: Sequence[Sequence[Threshold]]) -> list[Threshold]:
+    """Return each canary's threshold under the one aim that promises an attack's canaries most together.
+
+    ``candidates[c][a]`` is the threshold of canary c under aim a of ``Method.aims``; the first of equal aims wins.
+    """
+    promised = [sum(threshold.expected for threshold in aim) for aim in zip(*candidates, strict=True)]
+    best = promised.index(max(promised))
+    return [thresholds[best] for thresholds in candidates]
+
+
+def analytic(law: RoundLaw, target: Target, branch: Branch | None = None) -> Threshold:
+    """Freeze the threshold at which the law's exact rates promise the best bound, or the best of one branch."""
+    value, expected = best_threshold(law.point, target, branch)
     return Threshold(value, ThresholdMode.ANALYTIC, expected)
 
 
@@ -66,11 +78,13 @@ def calibrated(
     number: int,
     seed: int,
     path: tuple[str | int, ...] = (),
+    branch: Branch | None = None,
     engine: Engine | None = None,
     progress: Progress = SILENT,
 ) -> Threshold:
     """Freeze the threshold at which trials on the calibration cohort, or through a system, gave the best bound.
 
+    With ``branch`` it is the best for that branch of the bound alone.
     The candidates are the scores at log-spaced ranks of both hypotheses together, from both ends.
     """
     absent, eligible = (
@@ -80,7 +94,7 @@ def calibrated(
     candidates = _candidates(absent, eligible)
     false_positives = len(absent) - np.searchsorted(absent, candidates, side="right")
     true_positives = len(eligible) - np.searchsorted(eligible, candidates, side="right")
-    bounds = target.bound(true_positives / len(eligible), false_positives / len(absent))
+    bounds = target.bound(true_positives / len(eligible), false_positives / len(absent), branch)
     best = int(np.argmax(bounds))
     return Threshold(float(candidates[best]), ThresholdMode.CALIBRATED, max(0.0, float(bounds[best])))
 

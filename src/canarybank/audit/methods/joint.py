@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from canarybank.audit.binomial import CUT, Window, rows
-from canarybank.audit.rates import Array, ends
+from canarybank.audit.methods import FROZEN, Method
+from canarybank.audit.rates import CUT, Array, Window, binomial_rows, count_epsilons, ends
 
-__all__ = ["joint_epsilon", "score_epsilon"]
+__all__ = ["JOINT", "joint_epsilon", "score_epsilon"]
+
+REVERSE_SHARE = 0.05
+"""The part of alpha that the reverse branch gets, by Clopper–Pearson ends."""
 
 NUISANCE_SHARE = 0.01
 """The part of alpha for p0 lying outside the set over which the maximum is taken (1e-4 at alpha 0.01)."""
@@ -83,8 +86,8 @@ class _Tail:
     def probability(self, p0: Array, p1: Array) -> Array:
         """Return P(X1 >= cut(X0)) for independent binomials, one pair of rates an entry."""
         out = np.empty(len(p0))
-        for part, start0, mass0 in rows(self.window, p0):
-            for inner, start1, mass1 in rows(Window.around(self.n1, p1[part]), p1[part]):
+        for part, start0, mass0 in binomial_rows(self.window, p0):
+            for inner, start1, mass1 in binomial_rows(Window.around(self.n1, p1[part]), p1[part]):
                 out[part][inner] = self._meet(start0[inner], mass0[inner], start1, mass1)
         return out
 
@@ -245,3 +248,45 @@ def _bisect(holds: Callable[[float], bool], low: float, high: float) -> tuple[fl
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low, high
+
+
+class _Joint(Method):
+    exact = False
+
+    def branches(
+        self,
+        tp: ArrayLike,
+        fp: ArrayLike,
+        n1: float,
+        n0: float,
+        *,
+        delta: float,
+        alpha: float,
+        q: float | None,  # noqa: ARG002, as in the base
+    ) -> tuple[Array, Array]:
+        forward = (1 - REVERSE_SHARE) * EFFECTIVE_SHARE * alpha
+        return (
+            score_epsilon(tp, fp, n1, n0, delta=delta, alpha=forward),
+            count_epsilons(tp, fp, n1, n0, delta=delta, gamma=REVERSE_SHARE * alpha / 2)[1],
+        )
+
+    def claim(
+        self,
+        tp: int,
+        fp: int,
+        n1: int,
+        n0: int,
+        *,
+        delta: float,
+        alpha: float,
+        q: float | None,  # noqa: ARG002, as in the base
+    ) -> tuple[float, float]:
+        forward = joint_epsilon(tp, fp, n1, n0, delta=delta, alpha=(1 - REVERSE_SHARE) * alpha)
+        return forward, float(count_epsilons(tp, fp, n1, n0, delta=delta, gamma=REVERSE_SHARE * alpha / 2)[1])
+
+
+JOINT = _Joint(
+    "joint",
+    f"{FROZEN}, and the hypotheses independent of each other (no common random numbers); forward by Buehler's "
+    f"ordering at {1 - REVERSE_SHARE:g} alpha, reverse by Clopper–Pearson at {REVERSE_SHARE:g} alpha",
+)
