@@ -6,7 +6,6 @@ is N(0, 1) without the canary and N(1/sigma, 1) when the canary takes part; no a
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -15,7 +14,7 @@ from scipy.special import ndtr
 from canarybank.audit.forecast import ExpectedBound, summary
 from canarybank.audit.methods import Method, find_method
 from canarybank.audit.rates import Array
-from canarybank.audit.target import AttackRates, Target, best_threshold
+from canarybank.audit.threshold import AttackRates, Target, best_threshold
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.score import unmix
@@ -73,9 +72,12 @@ def ceiling(
     """
     target = Target(trials, mechanism.delta, alpha, find_method(method), canaries, mechanism.q)
     rates, exact, mu = perfect_rates(mechanism), one_round_epsilon(mechanism), 1 / mechanism.sigma
-    threshold = _endless(mechanism, exact) if trials == math.inf else best_threshold(rates, target)[0]
+    # The best event of one release is where its mixture score exceeds epsilon.
+    threshold = float(unmix(exact, mechanism.q)) if trials == math.inf else best_threshold(rates, target)[0]
     fpr, tpr = (float(rate[0]) for rate in rates(np.array([threshold])))
-    law = summary(target, [(tpr, fpr)] * canaries) if trials < math.inf else _certain(target, exact)
+    law = summary(target, [(tpr, fpr)] * canaries)
+    if trials == math.inf:  # the exact epsilon, always
+        law |= dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact) | {"sd": 0.0}
     # A rate that underflows says nothing; no rule on one release shows more than the exact epsilon.
     rule = min(exact, max(0.0, float(replace(target, trials=math.inf).bound(tpr, fpr))))
     return Ceiling(
@@ -87,18 +89,6 @@ def ceiling(
         rule=rule,
         exact=exact,
     )
-
-
-def _certain(target: Target, exact: float) -> dict[str, Any]:
-    """Return the law of the bound that endless trials give at the best threshold: the exact epsilon, always."""
-    shape = {name: getattr(target, name) for name in ("trials", "canaries", "alpha", "delta")}
-    shape["method"] = target.method.name
-    return shape | dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact) | {"sd": 0.0}
-
-
-def _endless(mechanism: Mechanism, exact: float) -> float:
-    # The best event of one release is where its mixture score exceeds epsilon.
-    return float(unmix(exact, mechanism.q))
 
 
 def trials_needed(

@@ -14,10 +14,10 @@ from scipy.special import ndtr
 
 from canarybank.audit.methods import Method, find_method
 from canarybank.audit.rates import Array, Window, binomial_rows
-from canarybank.audit.target import Target
+from canarybank.audit.threshold import Target
 from canarybank.errors import InputError
 
-__all__ = ["ExpectedBound", "bound_law", "expected_bound"]
+__all__ = ["ExpectedBound", "at_most", "bound_law", "expected_bound"]
 
 _POINTS = 256
 _WIDE, _DEVIATIONS = 2**16, 8.0
@@ -114,8 +114,8 @@ def _at_expected(target: Target, pairs: Sequence[tuple[float, float]]) -> float:
     for group in [pairs] if target.method.pools else [[pair] for pair in pairs]:
         tp = n * sum(float(target.first_rate(tpr, fpr)) for tpr, fpr in group)
         fp, total = n * sum(fpr for _, fpr in group), n * len(group)
-        exact = target.method.exact
-        best = max(best, float(target.at_counts(tp, fp, total)) if exact else target.claim(round(tp), round(fp), total))
+        forecast = target.at_counts(tp, fp, total) if target.method.exact else target.claim(round(tp), round(fp), total)
+        best = max(best, float(forecast))
     return best
 
 
@@ -128,10 +128,14 @@ def bound_law(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Arr
     laws = [(_one(target, [pair]), times) for pair, times in Counter(pairs).items()]
     values = np.unique(np.concatenate([law[0] for law, _ in laws]))
     below = np.ones(len(values))
-    for (ours, mass), times in laws:
-        reached = np.concatenate([[0.0], np.cumsum(mass)])
-        below *= reached[np.searchsorted(ours, values, side="right")] ** times
+    for law, times in laws:
+        below *= at_most(*law, values) ** times
     return values, np.diff(below / below[-1], prepend=0.0)
+
+
+def at_most(values: Array, mass: Array, grid: Array) -> Array:
+    """Return the chance that a bound of this law is at most each of the grid's values."""
+    return np.concatenate([[0.0], np.cumsum(mass)])[np.searchsorted(values, grid, side="right")]
 
 
 def _one(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
@@ -174,8 +178,7 @@ def _correction(target: Target, tp: Array, fp: Array, mass1: Array, mass0: Array
     nodes1, nodes0 = _nodes(tp, mass1, n), _nodes(fp, mass0, n)
     forecast = np.maximum(target.at_counts(nodes1[:, None], nodes0[None, :], n), 0.0)
     exact = np.array([[target.claim(one, other, n) for other in nodes0] for one in nodes1])
-    added: Array = _lagrange(nodes1, tp) @ (exact - forecast) @ _lagrange(nodes0, fp).T
-    return added
+    return np.asarray(_lagrange(nodes1, tp) @ (exact - forecast) @ _lagrange(nodes0, fp).T)
 
 
 def _nodes(counts: Array, mass: Array, trials: float) -> Array:
@@ -186,8 +189,10 @@ def _nodes(counts: Array, mass: Array, trials: float) -> Array:
 
 def _lagrange(nodes: Array, at: Array) -> Array:
     at = np.clip(at, nodes[0], nodes[-1])
-    columns = [
-        np.prod([(at - other) / (node - other) for other in nodes if other != node], axis=0) * np.ones(len(at))
-        for node in nodes
-    ]
-    return np.stack(columns, axis=1)
+    return np.stack(
+        [
+            np.prod([(at - other) / (node - other) for other in nodes if other != node], axis=0) * np.ones(len(at))
+            for node in nodes
+        ],
+        axis=1,
+    )

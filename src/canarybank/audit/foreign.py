@@ -6,8 +6,7 @@ call to call. There are no exact figures: those need our own mechanism's law.
 
 from dataclasses import dataclass
 
-from canarybank.audit.bounds import Bound
-from canarybank.audit.methods import epsilon_lower
+from canarybank.audit.methods import Bound, epsilon_lower
 from canarybank.audit.settings import Settings
 from canarybank.audit.system import System
 from canarybank.audit.threshold import Threshold, calibrated

@@ -22,7 +22,6 @@ __all__ = [
     "ends",
     "probability",
     "rate_epsilon",
-    "small_probability",
     "whole_counts",
 ]
 
@@ -129,17 +128,11 @@ def binomial_rows(window: Window, p: Array) -> Iterator[tuple[slice, NDArray[np.
         yield part, start, mass / mass.sum(axis=1, keepdims=True)
 
 
-def probability(name: str, value: float) -> float:
-    """Return a number strictly between 0 and 1, or say that it is none."""
-    if not (isinstance(value, int | float | np.number) and 0 < value < 1):
-        raise InputError(f"{name} must lie strictly between 0 and 1, not be {value!r}.")
-    return float(value)
-
-
-def small_probability(name: str, value: float) -> float:
-    """Return a number of at least 0 and below 1, or say that it is none."""
-    if not (isinstance(value, int | float | np.number) and 0 <= value < 1):
-        raise InputError(f"{name} must be at least 0 and below 1, not {value!r}.")
+def probability(name: str, value: float, *, or_zero: bool = False) -> float:
+    """Return a number strictly between 0 and 1, or 0 where that is allowed; refuse any other."""
+    if not (isinstance(value, int | float | np.number) and (0 < value < 1 or (or_zero and value == 0))):
+        allowed = "be at least 0 and below 1" if or_zero else "lie strictly between 0 and 1"
+        raise InputError(f"{name} must {allowed}, not be {value!r}.")
     return float(value)
 
 

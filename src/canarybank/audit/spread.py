@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.audit.exact import Law
-from canarybank.audit.forecast import bound_law
+from canarybank.audit.forecast import at_most, bound_law
 from canarybank.audit.rates import Array, ends, probability
-from canarybank.audit.target import Target, aimed
+from canarybank.audit.threshold import Target, aimed
 from canarybank.errors import InputError
 from canarybank.score import Interval
 from canarybank.seeds import stream
@@ -79,12 +79,14 @@ def calibrated_spread(
     share = replicates // len(canaries)
     streams = [stream(seed, "spread", index) for index in range(len(canaries))]
     drawn = drawn_thresholds([each.calibration for each in canaries], target, number, share, streams)
-    if target.method.pools:
-        laws = [_together(canaries, drawn, target)]
-    else:
-        laws = [_mixture(each.evaluation, kinds, target) for each, kinds in zip(canaries, drawn, strict=True)]
-    grid, reached = _largest(laws)
-    tail = _certain((1.0 - level) / 2, share * len(canaries))
+    grid, reached = _largest(
+        [_together(canaries, drawn, target)]
+        if target.method.pools
+        else [_mixture(each.evaluation, kinds, target) for each, kinds in zip(canaries, drawn, strict=True)]
+    )
+    # The chance that comes to (1 - level) / 2 together with the standard error of its share in so many draws.
+    draws = share * len(canaries)
+    tail = float((np.sqrt(1 / draws + 4 * ((1.0 - level) / 2)) - np.sqrt(1 / draws)) ** 2 / 4)
     low, high = (int(np.searchsorted(reached, at)) for at in (tail, 1.0 - tail))
     # Between two values of the grid there may be mass: the interval takes it in at both ends.
     return Interval(float(grid[max(low - 1, 0)]), float(grid[min(high, len(grid) - 1)]))
@@ -163,22 +165,16 @@ Mixture = list[tuple[float, tuple[Array, Array]]]
 
 
 def _mixture(law: Law, thresholds: Array, target: Target) -> Mixture:
-    """Return the law of one canary's bound at the drawn thresholds, by how often each was drawn."""
-    kinds, weights = _gathered(thresholds)
-    fpr, tpr = law.point(kinds)
-    pairs = zip(tpr.tolist(), fpr.tolist(), strict=True)
-    return [(weight, bound_law(target, [pair])) for weight, pair in zip(weights.tolist(), pairs, strict=True)]
-
-
-def _gathered(thresholds: Array) -> tuple[Array, Array]:
-    """Return thresholds, ascending, and which share of the draws each stands for."""
+    """Return the law of one canary's bound at the drawn thresholds, gathered, by how often each was drawn."""
     ordered = np.sort(thresholds)
     outer = min(max(1, round(_OUTER * len(ordered))), len(ordered) // 2)
     groups = np.array_split(ordered[outer : len(ordered) - outer], _INNER)
     middles = [np.full(len(group), group[len(group) // 2]) for group in groups if len(group)]
     all_of_them = np.concatenate([ordered[:outer], *middles, ordered[len(ordered) - outer :]])
     kinds, times = np.unique(all_of_them, return_counts=True)
-    return kinds, times / len(ordered)
+    fpr, tpr = law.point(kinds)
+    cases = zip((times / len(ordered)).tolist(), tpr.tolist(), fpr.tolist(), strict=True)
+    return [(weight, bound_law(target, [(one, other)])) for weight, one, other in cases]
 
 
 def _together(canaries: Sequence[Canary], drawn: Sequence[Array], target: Target) -> Mixture:
@@ -190,21 +186,11 @@ def _together(canaries: Sequence[Canary], drawn: Sequence[Array], target: Target
     return [(1 / len(laws), law) for law in laws]
 
 
-def _certain(tail: float, draws: int) -> float:
-    """Return the probability that comes to ``tail`` together with the standard error of its share in so many draws."""
-    return float((np.sqrt(1 / draws + 4 * tail) - np.sqrt(1 / draws)) ** 2 / 4)
-
-
 def _largest(laws: Sequence[Mixture]) -> tuple[Array, Array]:
     """Return values and the chance that the maximum over canaries, each of a mixture of laws, is at most these."""
     high = max(float(values[-1]) for mixture in laws for _, (values, _) in mixture)
     grid = np.linspace(0.0, high, _VALUES)
     reached = np.ones(_VALUES)
     for mixture in laws:
-        reached *= np.sum([weight * _at_most(values, mass, grid) for weight, (values, mass) in mixture], axis=0)
+        reached *= np.sum([weight * at_most(*law, grid) for weight, law in mixture], axis=0)
     return grid, reached
-
-
-def _at_most(values: Array, mass: Array, grid: Array) -> Array:
-    total = np.concatenate([[0.0], np.cumsum(mass)])
-    return np.asarray(total[np.searchsorted(values, grid, side="right")])

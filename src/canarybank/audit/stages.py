@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from scipy.sparse import csr_array
 
 from canarybank.attack import Design
-from canarybank.audit.claims import canary_bound
 from canarybank.audit.exact import at_most, epsilon_at, supremum
 from canarybank.audit.result import CanaryResult
-from canarybank.audit.settings import Settings, TrialEngine
+from canarybank.audit.settings import Settings, TrialEngine, canary_bound
 from canarybank.audit.system import BankSystem
 from canarybank.audit.threshold import Threshold, ThresholdMode, analytic, calibrated, stand_in
 from canarybank.audit.trials import Counts, Literal, Projected

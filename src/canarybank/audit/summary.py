@@ -3,13 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from canarybank.audit.bounds import Bound
-from canarybank.audit.claims import headline, pooled_bound
 from canarybank.audit.forecast import expected_bound
 from canarybank.audit.ladder import Ladder, Rung
 from canarybank.audit.ledger import AlphaLedger
+from canarybank.audit.methods import Bound
 from canarybank.audit.result import AuditResult, CanaryResult
-from canarybank.audit.settings import Settings
+from canarybank.audit.settings import Settings, headline, pooled_bound
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, epsilon
 from canarybank.score import Interval

@@ -1,8 +1,12 @@
 """Methods: each is one way from counts to a lower bound on epsilon, as an object that says all there is to know of it.
 
-Its name and assumption, what it needs (all canaries' counts at once, trials in which the canary surely takes part, a
-small enough alpha), its bound, its forecast, and the branches that a threshold may be aimed at. The rest of the
-program asks the object and never its name. ``canarybank.testing.check_method`` checks a method of your own:
+tp of n1 trials with the canary eligible and fp of n0 trials with it absent called the canary present. Forward is
+the claim P1(A) <= exp(epsilon) P0(A) + delta about the event "present", reverse the one about its complement with
+the hypotheses exchanged: epsilon is that of adding or removing one user, so both must hold.
+
+A method says its name and assumption, what it needs (all canaries' counts at once, trials in which the canary surely
+takes part, a small enough alpha), its bound, its forecast, and the branches that a threshold may be aimed at. The rest
+of the program asks the object and never its name. ``canarybank.testing.check_method`` checks a method of your own:
 
     # my_package/thirds.py, registered as thirds = "my_package.thirds:THIRDS" in the group canarybank.methods
     from canarybank.audit import Method
@@ -12,20 +16,65 @@ program asks the object and never its name. ``canarybank.testing.check_method`` 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar, Final
 
 from numpy.typing import ArrayLike
 
-from canarybank.audit.bounds import Bound, Branch, few_events
-from canarybank.audit.rates import Array, count_epsilons, ends, probability, small_probability, whole_counts
+from canarybank.audit.rates import Array, count_epsilons, ends, probability, whole_counts
 from canarybank.audit.trials import Counts
 from canarybank.errors import ConfigError, InputError
 from canarybank.registry import METHODS
 
-__all__ = ["FROZEN", "Method", "epsilon_lower", "find_method", "own_method"]
+__all__ = ["FROZEN", "Bound", "Branch", "Method", "epsilon_lower", "find_method", "own_method"]
 
 FROZEN: Final = "independent trials within each hypothesis, the rule frozen before them"
 """The assumption that every method here shares."""
+FEW_EVENTS: Final = 10
+"""Below this many events of a kind a bound says more about the number of trials than about the rate."""
+
+
+class Branch(StrEnum):
+    """Which direction of the definition gave the bound."""
+
+    FORWARD = "forward"
+    REVERSE = "reverse"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Bound:
+    """A lower bound on epsilon at delta, with what it stands on.
+
+    Where the assumption holds, the probability that ``epsilon`` exceeds the true one is at most 1 - confidence.
+    """
+
+    epsilon: float
+    method: str
+    """The name of the method."""
+    assumption: str
+    confidence: float
+    delta: float
+    trials: tuple[int, int]
+    """Trials with the canary eligible (or surely taking part, where the method asks for that), and with it absent."""
+    counts: tuple[int, int]
+    """True positives and false positives."""
+    branch: Branch
+    warning: str | None = None
+    canaries: int = 1
+
+    def __str__(self) -> str:
+        over = f" over {self.canaries} canaries" if self.canaries > 1 else ""
+        won = "no branch" if self.branch is Branch.NONE else f"{self.branch} branch"
+        text = (
+            f"epsilon >= {self.epsilon:.3f} at delta {self.delta:g}, confidence {self.confidence:.6g} ({self.method}, "
+            f"{won}; {self.counts[0]:,} of {self.trials[0]:,} true and {self.counts[1]:,} of "
+            f"{self.trials[1]:,} false positives{over}; assumes {self.assumption})"
+        )
+        return f"{text}. Warning: {self.warning}" if self.warning else text
+
+    def __repr__(self) -> str:
+        return f"Bound({self})"
 
 
 @dataclass(frozen=True)
@@ -45,8 +94,6 @@ class Method:
     """Whether it makes one bound from all canaries' counts, at all of alpha."""
     included: ClassVar[bool] = False
     """Whether it counts trials in which the canary surely takes part: only our own system has them."""
-    exact: ClassVar[bool] = True
-    """Whether ``branches`` at whole counts is the bound itself, and not a forecast of a search."""
     largest_alpha: ClassVar[float] = 1.0
     """The largest level at which it is proven."""
     aims: ClassVar[tuple[Branch | None, ...]] = (None,)
@@ -61,12 +108,29 @@ class Method:
         return self
 
     @property
+    def alone(self) -> bool:
+        """Say whether it makes a bound from one canary's eligible trials, as any system gives them."""
+        return not (self.pools or self.included)
+
+    @property
+    def exact(self) -> bool:
+        """Say whether ``branches`` at whole counts is the bound itself, and not a forecast of a search."""
+        return type(self).claim is Method.claim
+
+    @property
     def separate(self) -> bool:
         """Say whether both branches are Clopper–Pearson ends at alpha / tails, so that a table of ends serves."""
         return type(self).branches is Method.branches and type(self).ends is Method.ends
 
-    def require(self, alpha: float, q: float | None = 1.0) -> None:  # noqa: ARG002, of those that need it
-        """Refuse a level, or a probability of taking part, at which the bound is not proven."""
+    def require(
+        self,
+        alpha: float,
+        *,
+        delta: float = 0.0,
+        q: float | None = 1.0,  # noqa: ARG002, of those that need it
+    ) -> None:
+        """Refuse a level, a delta, or a probability of taking part, at which the bound is not proven."""
+        probability("delta", delta, or_zero=True)
         if probability("alpha", alpha) > self.largest_alpha:
             raise InputError(
                 f"A {self.name} bound is proven for alpha up to {self.largest_alpha}, not {alpha!r}; use a smaller one."
@@ -74,9 +138,8 @@ class Method:
 
     def require_alone(self) -> None:
         """Refuse a method that needs more than one canary's eligible trials."""
-        if self.pools or self.included:
-            found = {name: METHODS.built_in(name) for name in METHODS.places}
-            able = ", ".join(name for name, each in found.items() if not (each.pools or each.included))
+        if not self.alone:
+            able = ", ".join(name for name in METHODS.places if METHODS.built_in(name).alone)
             raise InputError(
                 f"The method {self.name!r} cannot make a bound from one canary's eligible trials; choose one of {able}."
             )
@@ -120,8 +183,7 @@ class Method:
         Where the assumption holds, P(bound.epsilon > epsilon) <= alpha for every epsilon at which the canaries' rates
         meet the definition in both directions.
         """
-        small_probability("delta", delta)
-        self.require(alpha, q)
+        self.require(alpha, delta=delta, q=q)
         if not counts or (len(counts) > 1 and not self.pools):
             raise InputError(f"A {self.name} bound is made from the counts of one canary, not of {len(counts)}.")
         tp, fp, n1, n0 = (sum(each) for each in zip(*map(_whole, counts), strict=True))
@@ -137,7 +199,7 @@ class Method:
             trials=(n1, n0),
             counts=(tp, fp),
             branch=won,
-            warning=few_events(won, (tp, fp), (n1, n0)),
+            warning=_few_events(won, (tp, fp), (n1, n0)),
             canaries=len(counts),
         )
 
@@ -183,3 +245,17 @@ def _whole(counts: Counts) -> tuple[int, int, int, int]:
         if x > n:
             raise InputError(f"{name} = {x} positives cannot come from {n} trials; check the order: tp, fp, n1, n0.")
     return tp, fp, n1, n0
+
+
+def _few_events(branch: Branch, counts: tuple[int, int], trials: tuple[int, int]) -> str | None:
+    """Return a warning where a branch stands on fewer events of a kind than ``FEW_EVENTS``."""
+    positives = {"true positives": counts[0], "false positives": counts[1]}
+    negatives = {"false negatives": trials[0] - counts[0], "true negatives": trials[1] - counts[1]}
+    seen = negatives if branch is Branch.REVERSE else positives
+    few = [f"{number} {kind}" for kind, number in seen.items() if number < FEW_EVENTS]
+    if not few:
+        return None
+    return (
+        f"only {' and '.join(few)} seen, and fewer than {FEW_EVENTS} of a kind leave the bound to the number of trials "
+        "rather than to the rates; run more trials, or freeze a threshold where both kinds occur."
+    )

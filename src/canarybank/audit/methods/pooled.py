@@ -6,27 +6,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from canarybank.audit.bounds import Bound, Branch
-from canarybank.audit.methods import FROZEN, Method
+from canarybank.audit.methods import FROZEN, Bound, Branch, Method
 from canarybank.audit.methods.clopper_pearson import CLOPPER_PEARSON
 from canarybank.audit.rates import Array, ends, whole_counts
 from canarybank.audit.trials import Counts
 from canarybank.errors import InputError
 
-__all__ = ["POOLED", "pooled", "pooled_ends"]
-
-
-def pooled_ends(x: ArrayLike, n: ArrayLike, gamma: float) -> tuple[Array, Array]:
-    """Return the two one-sided bounds of the mean rate of n independent trials whose rates may all differ.
-
-    For X a sum of n independent Bernoulli variables with mean rate p: P(lower(X) > p) <= gamma and
-    P(upper(X) < p) <= gamma, for gamma <= 1/4. Such a sum is more concentrated than Bin(n, p) beyond its mean ± 1
-    (Hoeffding 1956), where every Clopper–Pearson cut-off lies but two: one success when less than one is expected,
-    and one failure likewise. There P(X >= 1) <= n p gives gamma / n.
-    """
-    lower, upper = ends(x, n, gamma)
-    x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
-    return np.where(x == 1, gamma / n, lower), np.where(x == n - 1, 1 - gamma / n, upper)
+__all__ = ["POOLED", "pooled"]
 
 
 class _Pooled(Method):
@@ -40,7 +26,16 @@ class _Pooled(Method):
         return CLOPPER_PEARSON
 
     def ends(self, x: ArrayLike, n: ArrayLike, gamma: float) -> tuple[Array, Array]:
-        return pooled_ends(x, n, gamma)
+        """Return the two one-sided bounds of the mean rate of n independent trials whose rates may all differ.
+
+        For X a sum of n independent Bernoulli variables with mean rate p: P(lower(X) > p) <= gamma and
+        P(upper(X) < p) <= gamma, for gamma <= 1/4. Such a sum is more concentrated than Bin(n, p) beyond its mean ± 1
+        (Hoeffding 1956), where every Clopper–Pearson cut-off lies but two: one success when less than one is expected,
+        and one failure likewise. There P(X >= 1) <= n p gives gamma / n.
+        """
+        lower, upper = ends(x, n, gamma)
+        x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
+        return np.where(x == 1, gamma / n, lower), np.where(x == n - 1, 1 - gamma / n, upper)
 
     def bound(self, counts: Sequence[Counts], *, delta: float, alpha: float, q: float | None = None) -> Bound:
         found = super().bound(counts, delta=delta, alpha=alpha, q=q)

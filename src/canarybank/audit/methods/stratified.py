@@ -3,29 +3,19 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from canarybank.audit.bounds import Bound
-from canarybank.audit.methods import FROZEN, Method
-from canarybank.audit.rates import Array, ends
+from canarybank.audit.methods import FROZEN, Bound, Method
+from canarybank.audit.rates import Array
 from canarybank.audit.trials import Counts
 from canarybank.errors import InputError
 
-__all__ = ["STRATIFIED", "stratified", "stratified_epsilon"]
-
-
-def stratified_epsilon(
-    tp: ArrayLike, fp: ArrayLike, n1: ArrayLike, n0: ArrayLike, *, q: float, delta: float, gamma: float
-) -> Array:
-    """Return log((1-q) + (q TPR_L - delta)/FPR_U), each end at gamma; -inf where q TPR_L <= delta."""
-    spent, fpr = q * ends(tp, n1, gamma)[0] - delta, ends(fp, n0, gamma)[1]
-    with np.errstate(divide="ignore"):
-        return np.log(np.where(spent > 0, (1 - q) + spent / fpr, 0.0))
+__all__ = ["STRATIFIED", "stratified"]
 
 
 class _Stratified(Method):
     included = True
 
-    def require(self, alpha: float, q: float | None = 1.0) -> None:
-        super().require(alpha)
+    def require(self, alpha: float, *, delta: float = 0.0, q: float | None = 1.0) -> None:
+        super().require(alpha, delta=delta)
         if q is None or not 0 < q <= 1:
             raise InputError(
                 f"A {self.name} bound needs q in (0, 1], the probability that an eligible canary takes part, not {q!r}."
@@ -38,7 +28,11 @@ class _Stratified(Method):
     def branches(
         self, tp: ArrayLike, fp: ArrayLike, n1: float, n0: float, *, delta: float, alpha: float, q: float | None
     ) -> tuple[Array, Array]:
-        forward = stratified_epsilon(tp, fp, n1, n0, q=q or 1.0, delta=delta, gamma=alpha / self.tails)
+        """Return log((1-q) + (q TPR_L - delta)/FPR_U), each end at alpha/2; -inf where q TPR_L <= delta."""
+        q, gamma = q or 1.0, alpha / self.tails
+        spent, fpr = q * self.ends(tp, n1, gamma)[0] - delta, self.ends(fp, n0, gamma)[1]
+        with np.errstate(divide="ignore"):
+            forward = np.log(np.where(spent > 0, (1 - q) + spent / fpr, 0.0))
         return forward, np.full_like(forward, -np.inf)
 
 
