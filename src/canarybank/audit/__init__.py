@@ -1,13 +1,14 @@
 """Measure what an attack could spend: systems, trials, thresholds, bounds, exact evaluation, the ladder."""
 
-from canarybank.audit.bounds import Bound, Branch, Method, epsilon_lower, pooled, stratified
 from canarybank.audit.ceiling import Ceiling, ceiling, perfect_rates, trials_needed, trials_needed_for
-from canarybank.audit.claims import attack_bound, canary_bound, headline, pooled_bound
 from canarybank.audit.evidence import evidence
 from canarybank.audit.exact import Supremum, at_most, epsilon_at, supremum
 from canarybank.audit.follow import follow, transcript_scores
 from canarybank.audit.forecast import ExpectedBound, expected_bound
 from canarybank.audit.ledger import AlphaLedger
+from canarybank.audit.methods import Bound, Branch, Method, epsilon_lower, find_method, own_method
+from canarybank.audit.methods.pooled import pooled
+from canarybank.audit.methods.stratified import stratified
 from canarybank.audit.pipeline import (
     NOWHERE,
     Auditor,
@@ -25,10 +26,17 @@ from canarybank.audit.pipeline import (
 from canarybank.audit.rates import clopper_pearson
 from canarybank.audit.result import AttackResult, AuditResult, CanaryResult, Ladder, Rung
 from canarybank.audit.run import SystemResult, audit, audit_system
-from canarybank.audit.settings import Settings, TrialEngine
+from canarybank.audit.settings import Settings, TrialEngine, attack_bound, canary_bound, headline, pooled_bound
 from canarybank.audit.system import BankSystem, CallableSystem, System, SystemFactory
-from canarybank.audit.target import Target, best_threshold
-from canarybank.audit.threshold import Threshold, ThresholdMode, analytic, calibrated
+from canarybank.audit.threshold import (
+    Target,
+    Threshold,
+    ThresholdMode,
+    analytic,
+    best_threshold,
+    calibrated,
+    choose_aim,
+)
 from canarybank.audit.trials import (
     Counts,
     Literal,
@@ -91,6 +99,7 @@ __all__ = [
     "calibrated",
     "canary_bound",
     "ceiling",
+    "choose_aim",
     "claim_names",
     "clopper_pearson",
     "count",
@@ -101,8 +110,10 @@ __all__ = [
     "epsilon_lower",
     "evidence",
     "expected_bound",
+    "find_method",
     "follow",
     "headline",
+    "own_method",
     "perfect_rates",
     "plan",
     "pooled",

@@ -21,15 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolSource, design
-from canarybank.audit.bounds import Bound
-from canarybank.audit.claims import canary_bound, headline, pooled_bound
 from canarybank.audit.exact import Law, at_most, epsilon_at, supremum
 from canarybank.audit.forecast import expected_bound
 from canarybank.audit.ledger import AlphaLedger
+from canarybank.audit.methods import Bound, Branch
 from canarybank.audit.result import AttackResult, CanaryResult, Ladder, Rung
-from canarybank.audit.settings import Settings, TrialEngine
+from canarybank.audit.settings import Settings, TrialEngine, canary_bound, headline, pooled_bound
 from canarybank.audit.system import BankSystem, System, SystemFactory
-from canarybank.audit.threshold import Threshold, ThresholdMode, analytic, calibrated, stand_in
+from canarybank.audit.threshold import Threshold, ThresholdMode, analytic, calibrated, choose_aim, stand_in
 from canarybank.audit.trials import Counts, Literal, Projected, Shard, Summed, Trials, count_shard, plan
 from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, InputError
@@ -327,16 +326,29 @@ class Auditor:
 
         ``calibration`` names the users that the systems are made of, for the memo.
         """
+        if self.settings.method.included and any(case.summed for case in cases):
+            raise InputError(
+                f"The method {self.settings.method.name!r} counts trials in which the canary surely takes part, and "
+                "over several rounds it takes part by a coin in each; choose another method."
+            )
         frozen: list[Case] = []
         total = sum(len(case.scores) for case in cases)
         with self.progress.stage("thresholds", total=total, unit="rules") as stage:
             for _, group in _by_attack(cases):
+                candidates = []
                 for case in group:
-                    frozen.append(replace(case, thresholds=self._thresholds(case, systems, len(group), calibration)))
+                    candidates.append(self._thresholds(case, systems, len(group), calibration))
                     stage.advance(len(case.scores), note=f"{case.attack.name} canary {case.index}")
+                # All canaries of an attack aim at the same branch: of each prefix, the one that promises most together.
+                chosen = [choose_aim(prefix) for prefix in zip(*candidates, strict=True)]
+                frozen += [
+                    replace(case, thresholds=tuple(prefix[place] for prefix in chosen))
+                    for place, case in enumerate(group)
+                ]
         return tuple(frozen)
 
-    def _thresholds(self, case: Case, systems: Systems, canaries: int, calibration: str) -> tuple[Threshold, ...]:
+    def _thresholds(self, case: Case, systems: Systems, canaries: int, calibration: str) -> list[list[Threshold]]:
+        """Return, for each prefix of rounds, the threshold under each aim of the method."""
         key = stage_key(
             "threshold",
             scores=[[hash_array(score.weights), float(score.offset)] for score in case.scores],
@@ -344,24 +356,38 @@ class Auditor:
             calibration=calibration,
             mechanism=asdict(self.mechanism),
             eligible=self.eligible,
-            settings=asdict(self.settings),
+            settings={**asdict(self.settings), "method": self.settings.method.name},
             canaries=canaries,
             claims=self.claims,
             address=list(case.address),
         )
 
-        def make() -> list[dict[str, Any]]:
+        def make() -> list[list[dict[str, Any]]]:
             made = list(systems(case))
-            source = self._source(case, made)
-            return [asdict(self._aimed(case, made, source, canaries, t)) for t in range(1, len(case.scores) + 1)]
+            source, aims = self._source(case, made), self.settings.method.aims
+            return [
+                [asdict(self._aimed(case, made, source, canaries, rounds, aim)) for aim in aims]
+                for rounds in range(1, len(case.scores) + 1)
+            ]
 
         kept = make() if not calibration else self.memo.document("threshold", key, make)
-        return tuple(Threshold(each["value"], ThresholdMode(each["mode"]), each["expected"]) for each in kept)
+        return [
+            [Threshold(each["value"], ThresholdMode(each["mode"]), each["expected"]) for each in prefix]
+            for prefix in kept
+        ]
 
-    def _aimed(self, case: Case, systems: Sequence[System], source: Trials, canaries: int, rounds: int) -> Threshold:
+    def _aimed(
+        self,
+        case: Case,
+        systems: Sequence[System],
+        source: Trials,
+        canaries: int,
+        rounds: int,
+        aim: Branch | None,
+    ) -> Threshold:
         target = self._declared(len(case.scores)).target(self.mechanism, canaries)
         if self.settings.threshold is ThresholdMode.ANALYTIC and (law := self.law(case, systems, rounds)) is not None:
-            return analytic(law, target)
+            return analytic(law, target, aim)
         several = isinstance(source, Summed)
         return calibrated(
             source.prefix(rounds) if isinstance(source, Summed) else source,
@@ -369,6 +395,7 @@ class Auditor:
             number=self.settings.trials,
             seed=self.settings.seed,
             path=(*case.address, *((prefix_name(rounds),) if several else ())),
+            branch=aim,
             engine=self.engine,
             progress=SILENT if several else self.progress,
         )

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from canarybank.attack import PoolFacts
-from canarybank.audit.bounds import Bound
 from canarybank.audit.ledger import AlphaLedger
+from canarybank.audit.methods import Bound
 from canarybank.audit.threshold import Threshold
 from canarybank.audit.trials import Counts
 from canarybank.errors import InputError

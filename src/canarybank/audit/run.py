@@ -22,7 +22,7 @@ from canarybank.attack import (
     simulated_nonces,
     simulated_paraphrases,
 )
-from canarybank.audit.bounds import Bound, Method
+from canarybank.audit.methods import Bound, Method, find_method
 from canarybank.audit.pipeline import Auditor, Case, MemoryTally, Tally, route_cohorts
 from canarybank.audit.result import AttackResult, AuditResult
 from canarybank.audit.settings import Settings, TrialEngine, one_of
@@ -49,7 +49,7 @@ def audit(
     trials: int = 1_000_000,
     seed: int = 0,
     alpha: float = 0.05,
-    method: Method | str = Method.PAPER,
+    method: Method | str = "paper",
     threshold: ThresholdMode | str = ThresholdMode.CALIBRATED,
     trial_engine: TrialEngine | str = TrialEngine.PROJECTED,
     canaries: int | None = None,
@@ -105,7 +105,7 @@ def audit(
     settings = Settings(
         trials=trials,
         alpha=alpha,
-        method=one_of(Method, method, "method"),
+        method=find_method(method),
         threshold=one_of(ThresholdMode, threshold, "threshold"),
         engine=one_of(TrialEngine, trial_engine, "trial engine"),
         seed=seed,
@@ -178,10 +178,7 @@ def audit_system(
     fresh ones. Where the system has no law, there are no exact figures. Without an engine the system is called once at
     a time: somebody else's may hold state that threads would race for.
     """
-    if settings.method.pools or settings.method.included:
-        raise InputError(
-            f"A system is audited one canary at a time by eligible trials, not by {str(settings.method)!r}."
-        )
+    settings.method.require_alone()
     auditor = Auditor(mechanism, settings, 0, engine=engine or Serial(), progress=progress)
     case = Case(SYSTEM, 0, "canary", (score,), address=address)
     counted, over = tally or MemoryTally(), lambda _: (system,)

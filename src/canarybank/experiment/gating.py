@@ -150,7 +150,7 @@ def compare(run: Run, claimed: float) -> GateOutcome:
         attained=attained,
         epsilon=worst.bound.epsilon,
         attack=worst.attack,
-        method=str(settings.method),
+        method=settings.method.name,
         confidence=1 - settings.alpha,
         trials=settings.trials,
         rounds=results.rounds,

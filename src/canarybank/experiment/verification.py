@@ -14,7 +14,7 @@ from typing import Any
 
 from scipy.stats import binom
 
-from canarybank.audit import AttackResult, Method, Settings, canary_bound, headline, pooled_bound
+from canarybank.audit import AttackResult, Settings, canary_bound, headline, pooled_bound
 from canarybank.errors import CanarybankError, StoreError
 from canarybank.experiment.commitment import Commitment, Record, finite
 from canarybank.experiment.manifest import Manifest
@@ -23,6 +23,7 @@ from canarybank.experiment.results import Results
 from canarybank.experiment.run_folder import COMMITMENT, MANIFEST, RESULTS, TRIALS, Run
 from canarybank.experiment.shards import read_shards
 from canarybank.mechanism import epsilon
+from canarybank.registry import METHODS
 from canarybank.score import Interval
 from canarybank.store import altered_files, hash_folder, hash_json
 
@@ -68,7 +69,7 @@ def refuse_unverified(run: Run, commitment_hash: str | None = None, *, rewritten
 def declared(results: Results) -> Settings:
     """Return the declaration that results were made under."""
     audit = results.audit
-    return Settings(trials=audit.trials, alpha=audit.alpha, method=Method(audit.method), seed=results.seed)
+    return Settings(trials=audit.trials, alpha=audit.alpha, method=METHODS.built_in(audit.method), seed=results.seed)
 
 
 def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) -> Verification:

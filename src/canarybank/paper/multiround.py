@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, Final
 
-from canarybank.audit import AttackResult, Method, Target
+from canarybank.audit import AttackResult, Target, find_method
 from canarybank.audit.spread import frozen_spread
 from canarybank.errors import ConfigError
 from canarybank.experiment.admitted import admit_users
@@ -91,7 +91,7 @@ def prefix_cell(shown: AttackResult, results: Results) -> Cell:
     if is_paper and rounds <= len(ROUND_THEORY):
         more["paper theory"] = ROUND_THEORY[rounds - 1]
     level = 1 - canary.bound.confidence
-    target = Target(results.audit.trials, mechanism.delta, level, Method(results.audit.method), 1, mechanism.q)
+    target = Target(results.audit.trials, mechanism.delta, level, find_method(results.audit.method), 1, mechanism.q)
     interval = frozen_spread([true_rates(each) for each in shown.canaries], target)
     return Cell(
         at={"rounds": rounds},

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from canarybank import __version__
-from canarybank.audit import Method
+from canarybank.audit import own_method
 from canarybank.paper import DATASETS, UNPUBLISHED, Cell, Piece
 from canarybank.report.latex import PACKAGES, latex_table
 from canarybank.report.numbers import confidence, epsilon, interval_text, setting_text
@@ -172,10 +172,10 @@ def stands_on(piece: Piece) -> str:
 
 def _rule(cell: Cell) -> str:
     """Say how the bound of a cell comes from its canaries."""
-    over = f"the largest over {cell.canaries} canaries"
+    over, method = f"the largest over {cell.canaries} canaries", own_method(cell.method)
     if cell.canaries == 1:
         over = "of one canary"
-    elif cell.method == Method.POOLED:
+    elif method is not None and method.pools:
         over = f"from the counts of {cell.canaries} canaries together"
     return f"{over} by the method {cell.method}"
 
