@@ -117,7 +117,7 @@ def test_arrays_alone_are_enough(mechanism):
 
 
 BAD = {
-    "unknown attack": ({"attack": "exactly"}, "no attack 'exactly'; choose one of ordinary"),
+    "unknown attack": ({"attack": "exactly"}, "no attack 'exactly'; did you mean 'exact'"),
     "unknown method": ({"method": "mu-gdp"}, "method must be one of"),
     "unknown threshold": ({"threshold": "best"}, "threshold must be one of"),
     "no trials": ({"trials": 0}, "at least one trial"),

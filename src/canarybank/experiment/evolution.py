@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from canarybank.engine import Engine, Threads
+from canarybank.engine import Engine
 from canarybank.errors import BudgetError, ConfigError
 from canarybank.evolve import Evolution, Population, Probes, ReleaserFactory, Round, Voters
 from canarybank.evolve import Run as Rounds
@@ -37,6 +37,7 @@ from canarybank.experiment.evolution_results import (
 )
 from canarybank.experiment.evolution_scene import Scene, mauve_of, require_declared, require_drawable, set_scene
 from canarybank.experiment.origins import Resolved
+from canarybank.experiment.plugins import build_engine
 from canarybank.experiment.real_run import is_real, require_private
 from canarybank.experiment.run_folder import RESULTS, RunFolder
 from canarybank.experiment.running import settings_of
@@ -119,7 +120,7 @@ def run_evolution(
             _require_same_account(run, config)
             return run
         cache, generator = StageCache(), evolution_generator(config)
-        engine = engine or Threads(config.run.workers)
+        engine = engine or build_engine(config.run)
         # What a real run sends follows from its releases; what it retried is nobody's business.
         with sending_recorded(run, config, generator, counted=not is_real(config)):
             scene = set_scene(config, cache, progress, generator)

@@ -257,7 +257,7 @@ def multiround_record(found: MultiRound) -> MultiRoundRecord:
     first = found.prefixes[0].bound
     return MultiRoundRecord(
         attack=found.attack,
-        description=ATTACKS[found.attack].description,
+        description=ATTACKS[found.attack].description if found.attack in ATTACKS else "",
         canary=found.canary,
         eligible=found.eligible,
         trials=found.trials,

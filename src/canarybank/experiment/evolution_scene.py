@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
-from canarybank.attack import ATTACKS, Canary, Design, design
+from canarybank.attack import Canary, Design, design, find_attack
 from canarybank.encode import CachedEncoder
 from canarybank.evolve import (
     Feedback,
@@ -120,7 +120,9 @@ def _set_simulated(config: Config, cache: StageCache, progress: Progress, genera
     users = people.users.with_vectors(encoder.encode(people.users.require_texts()))
     candidates = gather_candidates(config.bank, config.users, generator, cache, progress=progress)
     rest, reference = _held_out(config.evolve, users)
-    cohorts = None if config.evolve.audit is None else draw_roles(config.cohorts, rest, (ATTACKS[config.evolve.audit],))
+    cohorts = (
+        None if config.evolve.audit is None else draw_roles(config.cohorts, rest, (find_attack(config.evolve.audit),))
+    )
     voters = rest if cohorts is None else cohorts.evaluation.users
     if reference is not None:
         require_apart(reference, voters if cohorts is None else cohorts)
@@ -152,7 +154,7 @@ def require_declared(config: Config) -> None:
     if config.bank.source == "generate":
         bank_labels(config.bank, config.users)
     if config.evolve.audit is not None:
-        refuse_sent(config, (ATTACKS[config.evolve.audit],))
+        refuse_sent(config, (find_attack(config.evolve.audit),))
 
 
 def spending_mechanism(config: Config, voters: int | None = None) -> Mechanism:
@@ -221,7 +223,7 @@ def _designed(
     cache: StageCache,
 ) -> Design:
     """Freeze the attack on the first bank, for the first canary."""
-    attack, seed = ATTACKS[str(config.evolve.audit)], config.cohorts.seed
+    attack, seed = find_attack(str(config.evolve.audit)), config.cohorts.seed
     reserved = bank.reserve(config.attack.probes, seed) if attack.active else bank
     canary: Canary = canaries_of(attack, cohorts, config.cohorts, encoder.encode)[0]
     fixed = config.cohorts.fixed == (EMBEDDED,)

@@ -19,7 +19,7 @@ from canarybank.audit import (
     summarise,
 )
 from canarybank.encode import CachedEncoder, VectorCache, load_encoder
-from canarybank.engine import Engine, Threads
+from canarybank.engine import Engine
 from canarybank.errors import StoreError
 from canarybank.experiment.admitted import People, admit_users
 from canarybank.experiment.candidates import bank_labels, gather_candidates
@@ -28,6 +28,7 @@ from canarybank.experiment.config import Config, EncoderConfig
 from canarybank.experiment.designs import Case, Studio, prepare_cached
 from canarybank.experiment.folder import COMMITMENT, RESULTS, TRIALS, Run, opened_run
 from canarybank.experiment.origins import Resolved
+from canarybank.experiment.plugins import build_engine
 from canarybank.experiment.pools import Pools
 from canarybank.experiment.results import Results, SetupRecord, attack_record, headline_canary
 from canarybank.experiment.roles import canaries_of, chosen_attacks, draw_roles
@@ -287,7 +288,7 @@ def _work(resolved: Resolved, engine: Engine | None, progress: Progress) -> _Wor
     config = resolved.config
     made = build_generator(config)
     generator = None if made is None else cached_generator(made)
-    return _Work(config, engine or Threads(config.run.workers), progress, StageCache(), generator)
+    return _Work(config, engine or build_engine(config.run), progress, StageCache(), generator)
 
 
 def _notes(cases: Sequence[Case]) -> tuple[str, ...]:

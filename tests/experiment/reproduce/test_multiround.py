@@ -7,7 +7,7 @@ from canarybank.experiment.reproduce.multiround import PAPER_ROUNDS
 from canarybank.experiment.reproduce.published import ROUND_THEORY
 
 EVOLVING = {
-    "generator.kind": "smollm2",
+    "generator.kind": "scripted_answers:write",
     "attack.names": "nonce-norm",
     "cohorts.canaries": 1,
     "evolve.near": 1.0,

@@ -7,11 +7,11 @@ from pathlib import Path
 from canarybank.audit import Prepared, Settings, Target, ThresholdMode, evaluation_law
 from canarybank.audit.spread import LEVEL, Canary, calibrated_spread, frozen_spread
 from canarybank.audit.threshold import stand_in
-from canarybank.engine import Threads
 from canarybank.errors import StoreError
 from canarybank.experiment.designs import Case
 from canarybank.experiment.folder import Run
 from canarybank.experiment.origins import Resolved
+from canarybank.experiment.plugins import build_engine
 from canarybank.experiment.results import AttackRecord, Results
 from canarybank.experiment.running import frozen_audit, mechanism_of, settings_of
 from canarybank.mechanism import Mechanism
@@ -54,7 +54,7 @@ def _computed(results: Results, resolved: Resolved, progress: Progress) -> dict[
     ready = frozen_audit(resolved, progress=progress)
     names = [record.attack for record in results.attacks]
     found = {}
-    engine = Threads(resolved.config.run.workers)
+    engine = build_engine(resolved.config.run)
     with progress.stage("sampling", total=len(names), unit="attacks") as stage:
         for index, interval in engine.run(
             lambda name: _calibrated(ready.cases[name], ready.prepared, mechanism, settings), names
