@@ -7,8 +7,8 @@ known without loading anything. What a name spells decides nothing: whatever dif
     [project.entry-points."canarybank.attacks"]
     my-attack = "my_package.attacks:MY_ATTACK"
 
-Importing a plug-in runs its code. So a registry imports what the user named, in a configuration or a call, and a name
-that comes out of somebody else's run folder goes through ``built_in`` only.
+Importing a plug-in runs its code. So a registry imports what the user named, in a configuration or a call. A name that
+comes out of a run folder goes through ``received``, which imports nothing that the user has not named as well.
 """
 
 import difflib
@@ -16,7 +16,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module, metadata
 from pathlib import Path
 from types import MappingProxyType
@@ -68,6 +68,8 @@ class Registry(Generic[Entry]):
     places: Mapping[str, str]
     is_open: bool = False
     """Whether other names mean something too, such as a path: then a name is refused only where it looks mistyped."""
+    _named: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    """The plug-ins that the user named, and that were imported for it, in this process."""
 
     def has(self, name: str) -> bool:
         """Return whether a name is registered or has the form ``module:name``; nothing is imported."""
@@ -89,22 +91,27 @@ class Registry(Generic[Entry]):
 
     def built_in(self, name: str) -> Entry:
         """Return one of canarybank's own entries; a plug-in is refused, and not imported."""
-        return self.received(name)
-
-    def received(self, name: str, trust: Collection[str] = ()) -> Entry:
-        """Return the entry that a received folder names: one of canarybank's own, or one that the user trusts by name.
-
-        Any other plug-in is refused, and not imported.
-        """
-        if name in trust:
-            return self.find(name)
         if name not in self.places:
+            raise ConfigError(f"The {self.kind} {name!r} is not one of canarybank's own, and it is not imported here.")
+        entry: Entry = _attribute(self.places[name])
+        return entry
+
+    def received(self, name: str) -> Entry:
+        """Return the entry that a received folder names: one of canarybank's own, or one that the user has named too.
+
+        Any other plug-in is refused, and not imported. ``find`` imports it, once the user has said so.
+        """
+        self.permit(name)
+        return self.find(name)
+
+    def permit(self, name: str) -> str:
+        """Return a name out of a received folder whose entry is at hand without importing anything; or refuse it."""
+        if name not in self.places and name not in self._named:
             raise ConfigError(
                 f"The {self.kind} {name!r} is a plug-in, and nothing is imported because a folder names it. If you "
                 f"know this plug-in and it is installed here, add --trust {name}."
             )
-        entry: Entry = _attribute(self.places[name])
-        return entry
+        return name
 
     def check(self, name: str, words: Collection[str] = ()) -> str:
         """Return a name that is registered, or one of the words that can stand in its place; or refuse it."""
@@ -163,11 +170,13 @@ class Registry(Generic[Entry]):
                 f"{error}."
             ) from error
         try:
-            return _attribute(place)
+            found = _attribute(place)
         except AttributeError as error:
             raise ConfigError(
                 f"The {self.kind} {name!r} is not there: the module {module!r} holds no {attribute!r}; check the name."
             ) from error
+        self._named.add(name)
+        return found
 
 
 def is_place(name: str) -> bool:

@@ -27,6 +27,15 @@ def command(
         ),
     ] = False,
     show: Annotated[bool, Parameter(name="--open", negative="", show_default=False, help="Open the page.")] = False,
+    trust: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            help="A plug-in method to import although the folder names it; give it once for each.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = (),
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Write the report of a finished run again: the page, the summary, the tables.
@@ -37,9 +46,11 @@ def command(
     from canarybank.cli.runner import open_page
     from canarybank.errors import ConfigError
     from canarybank.experiment.folder import is_evolution
+    from canarybank.experiment.verification import trust_methods
 
     if shareable and out is None:
         raise ConfigError("Only you can read a run's own folder. To make a report shareable, name another by --out.")
+    trust_methods(trust)
     page = (_evolution if is_evolution(run) else _audit)(run, out, output, shareable=shareable)
     if show:
         open_page(page)

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from canarybank.errors import CanarybankError
+from canarybank.errors import CanarybankError, ConfigError
 from canarybank.experiment.commitment import Figure, Record
 from canarybank.experiment.evolution import EvolutionRun
 from canarybank.experiment.folder import COMMITMENT, MANIFEST, RESULTS, Run, is_evolution
@@ -68,7 +68,10 @@ def _audit(run: Run) -> RunEntry:
     refuse_unverified(run)
     results = run.results
     # A maximum over attacks is a claim of its own, so it is the gate's, with alpha split over them.
-    found = compare(run, stated_claim(results))
+    try:
+        found = compare(run, stated_claim(results))
+    except ConfigError as error:  # its method is a plug-in, which is not imported because a folder names it
+        return RunEntry(**known, attacks=len(results.attacks), reason=str(error))
     largest = LargestBound(
         attack=found.attack,
         epsilon=found.epsilon,

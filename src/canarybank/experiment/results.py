@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from canarybank import __version__
-from canarybank.attack import ATTACKS
+from canarybank.attack import ATTACKS, Attack, CanaryKind
 from canarybank.audit import AuditResult
 from canarybank.experiment.commitment import RESULTS_LAYOUT, Commitment, Epsilon, Figure, LedgerRecord, Record
 from canarybank.experiment.config import AuditConfig, MechanismConfig
@@ -149,6 +149,10 @@ class AttackRecord(Record):
 
     attack: str = Field(description="The attack's name.")
     description: str = Field(description="What the attacker does.")
+    canary_kind: Literal["real", "nonce"] | None = Field(
+        default=None, description="What its canaries are: users, or made of nonces; null in older results."
+    )
+    plants: bool | None = Field(default=None, description="Whether it plants probes; null in older results.")
     headline: BoundRecord = Field(description="The one claim declared beforehand, at level alpha.")
     pooled: BoundRecord | None = Field(description="The pooled bound: a claim of its own, not to be combined.")
     headline_canary: int = Field(description="The index of the canary with the largest bound, which figures show.")
@@ -157,6 +161,18 @@ class AttackRecord(Record):
     ledger: LedgerRecord = Field(description="How alpha was split.")
     notes: tuple[str, ...] = Field(default=(), description="What a reader should know of this attack.")
     evidence: dict[str, Any] = Field(default_factory=dict, description="The data behind the figures of the page.")
+
+    @property
+    def is_on_nonces(self) -> bool:
+        """Return whether its canaries are made of nonces; older results have only the eight attacks, known by name."""
+        known = ATTACKS.get(self.attack)
+        return (self.canary_kind or (known.canary if known else None)) == CanaryKind.NONCE
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether it plants probes; older results have only the eight attacks, known by name."""
+        known = ATTACKS.get(self.attack)
+        return (known is None or known.active) if self.plants is None else self.plants
 
 
 class SetupRecord(Record):
@@ -207,13 +223,16 @@ class Results(Record):
         return canonical_json(self.model_dump(mode="json"), indent=2) + "\n"
 
 
-def attack_record(result: AuditResult, evidence: Mapping[str, Any], pools: Sequence[PoolRecord | None]) -> AttackRecord:
+def attack_record(
+    attack: Attack, result: AuditResult, evidence: Mapping[str, Any], pools: Sequence[PoolRecord | None]
+) -> AttackRecord:
     """Return an attack's result as a record, with the data behind its figures and the pool of each canary."""
     canaries = [CanaryRecord.model_validate(canary) for canary in result.canaries]
-    known = ATTACKS.get(result.attack)
     return AttackRecord(
         attack=result.attack,
-        description=known.description if known else "",
+        description=attack.description,
+        canary_kind=attack.canary.value,
+        plants=attack.active,
         headline=BoundRecord.model_validate(result.headline),
         pooled=None if result.pooled is None else BoundRecord.model_validate(result.pooled),
         headline_canary=headline_canary(result),

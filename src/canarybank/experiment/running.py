@@ -263,7 +263,7 @@ class _Work:
         best = headline_canary(result)
         shown = evidence(cases[best].frozen, laws[best], prepared.auxiliary, mechanism, settings.seed)
         pools = [pool_record(case.frozen.design.pool) for case in cases]
-        return attack_record(result, parse_json(canonical_json(shown), "evidence"), pools)
+        return attack_record(cases[0].attack, result, parse_json(canonical_json(shown), "evidence"), pools)
 
     def _setup(self, ready: Ready) -> SetupRecord:
         prepared = ready.prepared

@@ -30,7 +30,7 @@ def assumptions(results: Results) -> list[str]:
 
 def limits(results: Results) -> list[str]:
     """Return what the claims of a run do not say."""
-    nonce = any(attack.attack.startswith("nonce") for attack in results.attacks)
+    nonce = any(attack.is_on_nonces for attack in results.attacks)
     return [
         (
             "Bounds are lower bounds. A small one means that these attacks, with this many trials, showed little; a "

@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from canarybank.attack import ATTACKS, CanaryKind
 from canarybank.experiment.folder import Run
 from canarybank.experiment.gating import GateOutcome, compare, stated_claim
 from canarybank.experiment.power import power_text, shown_epsilon
@@ -96,8 +95,8 @@ def _computed(outcome: GateOutcome) -> str:
 
 def _reach_sentence(results: Results) -> str:
     attack = results.attacks[strongest(results)]
-    found, known = reach(attack), ATTACKS.get(attack.attack)
-    server = "that only shapes the bank" if known is None or known.active else "that changes nothing in the bank"
+    found = reach(attack)
+    server = "that only shapes the bank" if attack.is_active else "that changes nothing in the bank"
     exactly = "Computed exactly, without trials, the strongest attack"
     reached = f"{exactly} ({attack.attack}) reaches epsilon {reach_text(attack.ladder.reached('attack'))}"
     if math.isinf(results.epsilon):
@@ -112,19 +111,14 @@ def _reach_sentence(results: Results) -> str:
 
 def _people(best: AttackRecord, results: Results) -> str:
     """Say what attacks on real users reach, where the strongest attack is on nonces."""
-    real = [attack for attack in results.attacks if not _on_nonces(attack)]
-    if not _on_nonces(best) or not real:
+    real = [attack for attack in results.attacks if not attack.is_on_nonces]
+    if not best.is_on_nonces or not real:
         return ""
     attack = max(real, key=reach)
     return (
         f" That attack is on nonces; on real users as canaries the strongest ({attack.attack}) reaches "
         f"{reach_text(attack.ladder.reached('attack'))}."
     )
-
-
-def _on_nonces(attack: AttackRecord) -> bool:
-    known = ATTACKS.get(attack.attack)
-    return known is not None and known.canary is CanaryKind.NONCE
 
 
 def _power_sentence(outcome: GateOutcome, results: Results) -> str:
