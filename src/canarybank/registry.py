@@ -186,12 +186,25 @@ def is_place(name: str) -> bool:
 
 def call_with(factory: Callable[..., Made], *arguments: Any, **options: Any) -> Made:
     """Call a factory with the keyword options that it takes, and without those that it does not."""
-    return factory(*arguments, **{name: value for name, value in options.items() if takes(factory, name)})
+    given = {name: value for name, value in options.items() if takes(factory, name)}
+    try:
+        inspect.signature(factory).bind(*arguments, **given)
+    except ValueError:  # something built into Python, which says nothing of what it takes
+        pass
+    except TypeError as error:
+        shown = ", ".join([*(type(each).__name__ for each in arguments), *given])
+        raise ConfigError(
+            f"The plug-in {getattr(factory, '__qualname__', factory)!r} cannot be called with ({shown}): {error}."
+        ) from error
+    return factory(*arguments, **given)
 
 
 def takes(factory: Callable[..., Any], option: str) -> bool:
     """Return whether a factory can be called with a keyword option of that name."""
-    known = inspect.signature(factory).parameters
+    try:
+        known = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # nothing to call, or built into Python and silent on what it takes
+        return False
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values()):
         return True
     return option in known and known[option].kind is not inspect.Parameter.POSITIONAL_ONLY
