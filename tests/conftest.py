@@ -16,6 +16,8 @@ import pytest
 
 COUNTED = "counted"
 GUARD = Path(__file__).parent / "guard"
+DOUBLES = Path(__file__).parent / "doubles"
+WRITER = "scripted_answers:write"
 WORDS = [
     "the",
     "a",
@@ -54,6 +56,7 @@ WORDS = [
 ]
 USERS, RECORDS, ENTRIES = 30, 8, 150
 
+sys.path.insert(0, str(DOUBLES))  # so that a configuration can name what stands there
 # A worker of pytest-xdist starts with the guard already in its environment.
 if str(GUARD) not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(GUARD), os.environ.get("PYTHONPATH")]))
@@ -116,7 +119,7 @@ def evolving(world):
         "bank.source": str(world / "bank.csv"),
         "bank.size": 60,
         "encoder.name": "hashing",
-        "generator.kind": "smollm2",
+        "generator.kind": WRITER,
         "mechanism.k": 3,
         "mechanism.q": 0.5,
         "evolve.rounds": 2,
@@ -144,20 +147,23 @@ def audited(evolving):
 
 @pytest.fixture(scope="session")
 def answering():
-    """Return a context in which a script answers in place of the generator that a configuration names."""
-    from canarybank.generate import ScriptedGenerator
+    """Return a context in which a script answers where a configuration names ``WRITER`` as its generator."""
+    from scripted_answers import answering as answering_by
 
     def sentence(request):
         return f"I saw the {' '.join(np.random.default_rng(request.seed).choice(WORDS, size=6))}."
 
-    @contextlib.contextmanager
-    def answer(script=sentence):
-        made = ScriptedGenerator(script)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: made)
-            yield made
+    def answer(script=sentence, name="scripted"):
+        return answering_by(script, name)
 
     return answer
+
+
+@pytest.fixture
+def writing(answering):
+    """Return a function that lets a script answer until the test ends, and returns the generator."""
+    with contextlib.ExitStack() as stack:
+        yield lambda script, name="scripted": stack.enter_context(answering(script, name))
 
 
 @pytest.fixture

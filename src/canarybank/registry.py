@@ -7,23 +7,42 @@ known without loading anything. What a name spells decides nothing: whatever dif
     [project.entry-points."canarybank.attacks"]
     my-attack = "my_package.attacks:MY_ATTACK"
 
-Importing a plug-in runs its code. So a registry imports what the user named, in a configuration or a call, and a name
-that comes out of somebody else's run folder goes through ``built_in`` only.
+Importing a plug-in runs its code. So a registry imports what the user named, in a configuration or a call. A name that
+comes out of a run folder goes through ``received``, which imports nothing that the user has not named as well.
 """
 
 import difflib
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import inspect
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module, metadata
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from canarybank.errors import ConfigError, MissingError
 
-__all__ = ["ATTACKS", "ENGINES", "METHODS", "SYSTEMS", "Plugin", "Registry"]
+__all__ = [
+    "ATTACKS",
+    "ENCODERS",
+    "ENGINES",
+    "GENERATORS",
+    "METHODS",
+    "REGISTRIES",
+    "SYSTEMS",
+    "Plugin",
+    "Registry",
+    "call_with",
+    "is_place",
+    "takes",
+]
 
 Entry = TypeVar("Entry")
+Made = TypeVar("Made")
+
+_PLACE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,71 +66,156 @@ class Registry(Generic[Entry]):
     kind: str
     group: str
     places: Mapping[str, str]
+    is_open: bool = False
+    """Whether other names mean something too, such as a path: then a name is refused only where it looks mistyped."""
+    _named: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    """The plug-ins that the user named, and that were imported for it, in this process."""
+
+    def has(self, name: str) -> bool:
+        """Return whether a name is registered or has the form ``module:name``; nothing is imported."""
+        if name in self.places or any(point.name == name for point in self._points()):
+            return True
+        return is_place(name) and not (self.is_open and Path(name).exists())
 
     def names(self) -> tuple[str, ...]:
         """Return every name that can be used: canarybank's own, in their order, then those of installed plug-ins."""
-        return tuple(dict.fromkeys((*self.places, *self._installed())))
+        return tuple(dict.fromkeys((*self.places, *(point.name for point in self._points()))))
 
     def find(self, name: str) -> Entry:
         """Return the entry of a name, importing it; or say which names there are, and which may have been meant."""
         if name in self.places:
             return self.built_in(name)
-        installed = self._installed()
-        if name not in installed and ":" not in name:
-            raise ConfigError(self.unknown(name))
-        entry: Entry = self._load(installed.get(name, name), name)
+        place, _ = self._plugin(name)
+        entry: Entry = self._imported(place, name)
         return entry
 
     def built_in(self, name: str) -> Entry:
         """Return one of canarybank's own entries; a plug-in is refused, and not imported."""
         if name not in self.places:
             raise ConfigError(f"The {self.kind} {name!r} is not one of canarybank's own, and it is not imported here.")
-        entry: Entry = self._load(self.places[name], name)
+        entry: Entry = _attribute(self.places[name])
         return entry
 
-    def check(self, name: str) -> str:
-        """Return a name that is registered or has the form ``module:name``, importing nothing; or refuse it."""
-        if name in self.places or ":" in name or name in self._installed():
+    def received(self, name: str) -> Entry:
+        """Return the entry that a received folder names: one of canarybank's own, or one that the user has named too.
+
+        Any other plug-in is refused, and not imported. ``find`` imports it, once the user has said so.
+        """
+        self.permit(name)
+        return self.find(name)
+
+    def permit(self, name: str) -> str:
+        """Return a name out of a received folder whose entry is at hand without importing anything; or refuse it."""
+        if name not in self.places and name not in self._named:
+            raise ConfigError(
+                f"The {self.kind} {name!r} is a plug-in, and nothing is imported because a folder names it. If you "
+                f"know this plug-in and it is installed here, add --trust {name}."
+            )
+        return name
+
+    def check(self, name: str, words: Collection[str] = ()) -> str:
+        """Return a name that is registered, or one of the words that can stand in its place; or refuse it."""
+        if name in words or self.has(name) or (self.is_open and not self._is_mistyped(name)):
             return name
-        raise ConfigError(self.unknown(name))
+        raise ConfigError(self.unknown(name, words))
 
     def pin(self, name: str) -> Plugin | None:
         """Return what pins a plug-in in a manifest: where it comes from; None for one of canarybank's own."""
         if name in self.places:
             return None
-        place = self._installed().get(name, name)
+        place, package = self._plugin(name)
+        self._imported(place, name)
         module = place.partition(":")[0]
-        self._load(place, name)
-        return Plugin(self.kind, name, _package(module), _source_hash(module))
+        return Plugin(self.kind, name, package or _package(module), _source_hash(module))
 
-    def unknown(self, name: str) -> str:
+    def unknown(self, name: str, words: Collection[str] = ()) -> str:
         """Say that there is no such entry, and what may have been meant."""
-        names = self.names()
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}, or give module:name."
+        known = (*words, *self.names())
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}, or give module:name."
         return f"There is no {self.kind} {name!r}; {hint}"
 
-    def _installed(self) -> dict[str, str]:
-        return {point.name: point.value for point in metadata.entry_points(group=self.group)}
+    def _is_mistyped(self, name: str) -> bool:
+        is_path = "/" in name or Path(name).exists()
+        return not is_path and bool(difflib.get_close_matches(name, self.names(), n=1, cutoff=0.75))
 
-    def _load(self, place: str, name: str) -> Any:
+    def _points(self) -> metadata.EntryPoints:
+        return metadata.entry_points(group=self.group)
+
+    def _plugin(self, name: str) -> tuple[str, str]:
+        """Return a plug-in's place, and the package and version that register it, where one does."""
+        found = {point.value: point for point in self._points() if point.name == name}
+        if len(found) > 1:
+            raise ConfigError(
+                f"Two packages register the {self.kind} {name!r}; say which you mean: {' or '.join(sorted(found))}."
+            )
+        for place, point in found.items():
+            return place, f"{point.dist.name} {point.dist.version}" if point.dist else ""
+        if not is_place(name):
+            raise ConfigError(self.unknown(name))
+        return name, ""
+
+    def _imported(self, place: str, name: str) -> Any:
         module, _, attribute = place.partition(":")
         try:
-            found: Any = import_module(module)
-            for part in attribute.split("."):
-                found = getattr(found, part)
-        except ImportError as error:
-            if error.name and module.startswith(error.name):
-                raise MissingError(
-                    f"The {self.kind} {name!r} stands in the module {module!r}, which cannot be imported; install the "
-                    "package that holds it, or check the name."
-                ) from error
-            raise
+            import_module(module)
+        except ModuleNotFoundError as error:
+            raise MissingError(
+                f"The {self.kind} {name!r} cannot be imported: there is no module {error.name!r}. Install the package "
+                "that holds it, put its folder on PYTHONPATH, or check the name."
+            ) from error
+        except Exception as error:
+            raise ConfigError(
+                f"The {self.kind} {name!r} cannot be imported: the module {module!r} raised {type(error).__name__}: "
+                f"{error}."
+            ) from error
+        try:
+            found = _attribute(place)
         except AttributeError as error:
             raise ConfigError(
-                f"The module {module!r} holds no {attribute!r}; check the {self.kind} {name!r}."
+                f"The {self.kind} {name!r} is not there: the module {module!r} holds no {attribute!r}; check the name."
             ) from error
+        self._named.add(name)
         return found
+
+
+def is_place(name: str) -> bool:
+    """Return whether a name has the form ``module:name``."""
+    return _PLACE.fullmatch(name) is not None
+
+
+def call_with(factory: Callable[..., Made], *arguments: Any, **options: Any) -> Made:
+    """Call a factory with the keyword options that it takes, and without those that it does not."""
+    given = {name: value for name, value in options.items() if takes(factory, name)}
+    try:
+        inspect.signature(factory).bind(*arguments, **given)
+    except ValueError:  # something built into Python, which says nothing of what it takes
+        pass
+    except TypeError as error:
+        shown = ", ".join([*(type(each).__name__ for each in arguments), *given])
+        raise ConfigError(
+            f"The plug-in {getattr(factory, '__qualname__', factory)!r} cannot be called with ({shown}): {error}."
+        ) from error
+    return factory(*arguments, **given)
+
+
+def takes(factory: Callable[..., Any], option: str) -> bool:
+    """Return whether a factory can be called with a keyword option of that name."""
+    try:
+        known = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # nothing to call, or built into Python and silent on what it takes
+        return False
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values()):
+        return True
+    return option in known and known[option].kind is not inspect.Parameter.POSITIONAL_ONLY
+
+
+def _attribute(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    found: Any = import_module(module)
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def _package(module: str) -> str:
@@ -128,43 +232,72 @@ def _source_hash(module: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _table(module: str, names: Iterable[str] | Mapping[str, str]) -> Mapping[str, str]:
-    places = names if isinstance(names, Mapping) else {name: name.replace("-", "_").upper() for name in names}
-    return MappingProxyType({name: f"{module}:{attribute}" for name, attribute in places.items()})
+def _registry(kind: str, places: Mapping[str, str], *, is_open: bool = False) -> Registry[Any]:
+    own = {name: f"canarybank.{place}" for name, place in places.items()}
+    return Registry(kind, f"canarybank.{kind}s", MappingProxyType(own), is_open)
 
 
-ATTACKS: Registry[Any] = Registry(
+ATTACKS = _registry(
     "attack",
-    "canarybank.attacks",
-    _table(
-        "canarybank.attack.attacks",
-        (
-            "ordinary",
-            "exact",
-            "paraphrase",
-            "paraphrase-norm",
-            "paraphrase-mueff",
-            "nonce",
-            "nonce-norm",
-            "nonce-mueff",
-        ),
-    ),
+    {
+        "ordinary": "attack.attacks:ORDINARY",
+        "exact": "attack.attacks:EXACT",
+        "paraphrase": "attack.attacks:PARAPHRASE",
+        "paraphrase-norm": "attack.attacks:PARAPHRASE_NORM",
+        "paraphrase-mueff": "attack.attacks:PARAPHRASE_MUEFF",
+        "nonce": "attack.attacks:NONCE",
+        "nonce-norm": "attack.attacks:NONCE_NORM",
+        "nonce-mueff": "attack.attacks:NONCE_MUEFF",
+    },
 )
-METHODS: Registry[Any] = Registry(
+"""Entries are ``Attack`` values."""
+ENCODERS = _registry(
+    "encoder",
+    {
+        "hashing": "encode.hashing:HashingEncoder",
+        "minilm": "encode.sentence:MINILM",
+        "minilm-l12": "encode.sentence:MINILM_L12",
+        "mpnet": "encode.sentence:MPNET",
+        "wordllama": "encode.wordllama:WordLlamaEncoder",
+    },
+    is_open=True,
+)
+"""Entries return an ``Encoder``; they are given those of device, batch_size, precision and isolated that they take."""
+GENERATORS = _registry(
+    "generator",
+    {
+        "smollm2": "experiment.writers:SMOLLM2",
+        "openai": "experiment.writers:OPENAI",
+        "llamacpp": "experiment.writers:LLAMACPP",
+        "transformers": "experiment.writers:TRANSFORMERS",
+    },
+)
+"""Entries take the configuration's section generator, and send_records where they want it, and return a ``Generator``.
+
+One whose attribute ``in_process`` is True promises that its requests never leave this process; of any other, ``url``
+is where they go by default.
+"""
+METHODS = _registry(
     "method",
-    "canarybank.methods",
-    MappingProxyType(
-        {
-            name: f"canarybank.audit.methods.{name.replace('-', '_')}:{name.replace('-', '_').upper()}"
-            for name in ("paper", "clopper-pearson", "joint", "pooled", "stratified")
-        }
-    ),
+    {
+        "paper": "audit.methods.paper:PAPER",
+        "clopper-pearson": "audit.methods.clopper_pearson:CLOPPER_PEARSON",
+        "joint": "audit.methods.joint:JOINT",
+        "pooled": "audit.methods.pooled:POOLED",
+        "stratified": "audit.methods.stratified:STRATIFIED",
+    },
 )
-ENGINES: Registry[Any] = Registry(
+SYSTEMS = _registry("system", {"mechanism": "audit.system:BankSystem"})
+"""Entries take the users' contributions and the canary's, on the inspected coordinates, and the mechanism.
+
+They return a ``System``.
+"""
+ENGINES = _registry(
     "engine",
-    "canarybank.engines",
-    _table("canarybank.engine.local", {"threads": "Threads", "processes": "Processes", "serial": "Serial"}),
+    {"threads": "engine.local:Threads", "processes": "engine.local:Processes", "serial": "engine.local:Serial"},
 )
-SYSTEMS: Registry[Any] = Registry(
-    "system", "canarybank.systems", _table("canarybank.audit.system", {"mechanism": "BankSystem"})
+"""Entries return an ``Engine``; they are given the number of workers where they take it."""
+REGISTRIES: Mapping[str, Registry[Any]] = MappingProxyType(
+    {registry.kind: registry for registry in (ATTACKS, ENCODERS, GENERATORS, METHODS, SYSTEMS, ENGINES)}
 )
+"""Every registry by the kind of its entries."""

@@ -3,9 +3,9 @@ import json
 import polars as pl
 import pytest
 
-import canarybank.experiment.writers as room
-from canarybank.generate import CandidateBank, ScriptedGenerator
+from canarybank.generate import CandidateBank
 
+WRITER = ("--generator.kind", "scripted_answers:write")
 TEXTS = [
     "Anna walks her dog by the old river every single morning",
     "The baker sold seven loaves before the rain began to fall",
@@ -17,9 +17,9 @@ TEXTS = [
 
 
 @pytest.fixture
-def scripted(monkeypatch):
+def scripted(writing):
     """Let a script stand in for the generator."""
-    monkeypatch.setattr(room, "build_generator", lambda _config: ScriptedGenerator(TEXTS * 20))
+    writing(TEXTS * 20)
 
 
 def test_the_embedded_bank_can_be_looked_at(cli, golden, shape):
@@ -33,17 +33,19 @@ def test_the_embedded_bank_can_be_looked_at(cli, golden, shape):
 
 @pytest.mark.usefixtures("scripted")
 def test_a_bank_is_made_and_shown(cli, tmp_path):
-    outcome = cli("bank", "make", "--bank.size", "4", "--bank.labels", "town,country", "--out", "b.parquet", "--json")
+    outcome = cli(
+        "bank", "make", *WRITER, "--bank.size", "4", "--bank.labels", "town,country", "--out", "b.parquet", "--json"
+    )
     assert outcome.code == 0, outcome.err
     assert outcome.document["entries"] == 4
     assert len(CandidateBank.read(tmp_path / "b.parquet")) == 4
     assert cli("bank", "show", "b.parquet", "--json").document["hash"] == outcome.document["hash"]
 
 
-def test_what_was_stripped_is_shown_apart_from_what_was_rejected(cli, monkeypatch):
+def test_what_was_stripped_is_shown_apart_from_what_was_rejected(cli, writing):
     answers = [f'"{TEXTS[0]}"', f"1. {TEXTS[1]}", f'Sure, here is one: "{TEXTS[2]}"', TEXTS[3], "Too short."]
-    monkeypatch.setattr(room, "build_generator", lambda _config: ScriptedGenerator(answers * 20, name="wraps"))
-    made = cli("bank", "make", "--bank.size", "4", "--bank.labels", "town", "--out", "b.parquet", "--quiet")
+    writing(answers * 20, "wraps")
+    made = cli("bank", "make", *WRITER, "--bank.size", "4", "--bank.labels", "town", "--out", "b.parquet", "--quiet")
     assert made.code == 0, made.err
     counters = cli("bank", "show", "b.parquet", "--json").document["provenance"]["counters"]
     assert {name: n for name, n in counters.items() if name.startswith("stripped")} == {
@@ -64,7 +66,7 @@ def test_the_counters_of_an_older_bank_are_read_as_they_are(cli):
 
 @pytest.mark.usefixtures("scripted")
 def test_bank_with_flags_alone_makes_a_bank_too(cli, tmp_path):
-    flags = ("--bank.size", "4", "--bank.labels", "town,country", "--json")
+    flags = (*WRITER, "--bank.size", "4", "--bank.labels", "town,country", "--json")
     bare, made = cli("bank", *flags), cli("bank", "make", *flags, "--out", "other.parquet")
     assert bare.code == made.code == 0, bare.err
     assert bare.document["hash"] == made.document["hash"]
@@ -99,7 +101,7 @@ def test_without_a_generator_it_says_which_flag_to_set(cli):
 
 @pytest.mark.usefixtures("scripted")
 def test_without_labels_it_says_how_to_name_them(cli, own):
-    outcome = cli("bank", "make", own, "--quiet")
+    outcome = cli("bank", "make", own, *WRITER, "--quiet")
     assert outcome.code == 2
     assert "bank.labels" in outcome.err
 

@@ -14,7 +14,7 @@ import pytest
 
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.experiment import StageCache, resolve, run_audit
-from canarybank.generate import Response, ResponseCache, ScriptedGenerator
+from canarybank.generate import Response, ResponseCache
 from canarybank.users import Users, pack_users, unpack_users
 
 REFUSALS = {2, 3, 4, 5}
@@ -223,14 +223,14 @@ def test_thousands_of_broken_files_of_a_cache_are_made_again(kind, tmp_path, cou
 
 
 @pytest.fixture
-def scripted(monkeypatch):
+def scripted(writing):
     """Let a script write the bank, behind the cache of its answers."""
 
     def script(request):
         rng = random.Random(request.seed)  # noqa: S311, made-up texts
         return " ".join(rng.choice(WORDS) for _ in range(6)) + "."
 
-    monkeypatch.setattr("canarybank.experiment.running.build_generator", lambda _: ScriptedGenerator(script))
+    writing(script)
 
 
 SMALL = {
@@ -238,7 +238,7 @@ SMALL = {
     "bank.size": 60,
     "bank.labels": ("weather", "food"),
     "bank.near": 1.0,
-    "generator.kind": "smollm2",
+    "generator.kind": "scripted_answers:write",
     "attack.names": ("ordinary", "nonce-norm"),
     "audit.trials": 200,
     "audit.threshold": "analytic",
@@ -368,7 +368,7 @@ def test_hundreds_of_broken_runs_are_refused_or_give_the_same_results(cli, own, 
 
 
 EVOLVE = (
-    *("--bank.size", 40, "--generator.kind", "smollm2", "--evolve.rounds", 2, "--evolve.share", 0.5),
+    *("--bank.size", 40, "--generator.kind", "scripted_answers:write", "--evolve.rounds", 2, "--evolve.share", 0.5),
     *("--evolve.near", 1, "--run.workers", 1, "--insecure-seed", 0, "--quiet"),
 )
 
@@ -403,11 +403,11 @@ def break_evolution(cli, own, folder, cases, count):
 
 
 @pytest.fixture
-def evolving(monkeypatch):
+def evolving(writing):
     def script(request):
         return f"I saw the {' '.join(WORDS[(request.seed // 14**i) % 14] for i in range(5))} today."
 
-    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: ScriptedGenerator(script))
+    writing(script)
 
 
 @pytest.mark.usefixtures("evolving")

@@ -4,13 +4,12 @@ import sys
 
 import pytest
 
-from canarybank.generate import ScriptedGenerator
 from canarybank.mechanism import Mechanism, epsilon
 from canarybank.store import hash_folder
 
 WORDS = ("cat", "dog", "sun", "rain", "soup", "bread", "walk", "run", "blue", "green", "tall", "sad", "music", "train")
 SMALL = (
-    *("--bank.size", 40, "--generator.kind", "smollm2", "--evolve.rounds", 2, "--evolve.share", 0.5),
+    *("--bank.size", 40, "--generator.kind", "scripted_answers:write", "--evolve.rounds", 2, "--evolve.share", 0.5),
     *("--evolve.near", 1, "--run.workers", 1),
 )
 AUDIT = (
@@ -20,11 +19,11 @@ AUDIT = (
 
 
 @pytest.fixture(autouse=True)
-def scripted(monkeypatch):
+def scripted(writing):
     def script(request):
         return f"I saw the {' '.join(WORDS[(request.seed // 14**i) % 14] for i in range(5))} today."
 
-    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: ScriptedGenerator(script))
+    writing(script)
 
 
 def test_a_file_of_users_becomes_synthetic_text(cli, own, tmp_path):
@@ -154,8 +153,7 @@ def test_an_account_may_be_spelled_otherwise_on_a_resume(cli, own, tmp_path):
     assert "evolve.account: 'people.log' -> left out" in " ".join(without.err.split())
 
 
-def test_no_generator_is_an_error_that_names_one(cli, own, monkeypatch):
-    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: None)
+def test_no_generator_is_an_error_that_names_one(cli, own):
     outcome = cli("evolve", own)
     assert outcome.code == 2
     assert "generator.kind" in outcome.err
@@ -226,7 +224,7 @@ def test_an_evolution_is_neither_gated_nor_verified_and_that_is_said(cli, evolve
     assert "cannot be verified or gated yet" in outcome.err
 
 
-def test_a_folder_removed_while_its_evolution_goes_on_ends_it(cli, own, tmp_path, monkeypatch):
+def test_a_folder_removed_while_its_evolution_goes_on_ends_it(cli, own, tmp_path, writing):
     folder, asked = tmp_path / "runs" / "own", []
 
     def script(request):
@@ -235,7 +233,7 @@ def test_a_folder_removed_while_its_evolution_goes_on_ends_it(cli, own, tmp_path
             shutil.rmtree(folder)
         return f"I saw the {' '.join(WORDS[(request.seed // 14**i) % 14] for i in range(5))} today."
 
-    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: ScriptedGenerator(script))
+    writing(script)
     outcome = cli("evolve", own, *SMALL)
     assert outcome.code == 4
     assert "was removed while its evolution went on" in outcome.err

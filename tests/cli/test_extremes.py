@@ -18,7 +18,6 @@ import mpmath
 import pytest
 
 from canarybank.cli import main
-from canarybank.generate import ScriptedGenerator
 from canarybank.mechanism import Mechanism, one_round_epsilon
 
 BANK, PROBES, USERS, TRIALS = 24, 4, 16, 60
@@ -27,7 +26,7 @@ COUNTS = (1, BANK - PROBES, BANK, BANK + 1)
 CLAIMS = (0.0, 1e-9, 1.0, 1e6)
 METHODS = ("paper", "joint", "pooled", "stratified", "clopper-pearson")
 EVOLVE = (
-    *("--generator.kind", "smollm2", "--evolve.rounds", 2, "--evolve.share", 0.5, "--evolve.near", 1),
+    *("--generator.kind", "scripted_answers:write", "--evolve.rounds", 2, "--evolve.share", 0.5, "--evolve.near", 1),
     *("--audit", "nonce-norm", "--insecure-seed", 1, "--audit.trials", 60, "--audit.threshold", "analytic"),
     *("--evolve.reference", 3, "--evolve.mauve=false"),
 )
@@ -232,13 +231,13 @@ def test_a_sweep(settings, tiny, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("settings", cases(3, 60)[::3])
-def test_an_evolution_and_its_audit(settings, tiny, tmp_path, monkeypatch):
+def test_an_evolution_and_its_audit(settings, tiny, tmp_path, monkeypatch, writing):
     monkeypatch.chdir(tmp_path)
 
     def script(request):
         return f"I saw the {' '.join(WORDS[(request.seed // 14**i) % 14] for i in range(5))} today."
 
-    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: ScriptedGenerator(script))
+    writing(script)
     made = ask("evolve", tiny, *settings.keys, *EVOLVE, "--json")
     if settings.delta == 0 or settings.k > BANK:
         assert made is None

@@ -18,6 +18,8 @@ def test_every_key_is_a_flag(cli, key):
         "audit.accounted": "1.5",
         "audit.engine": "literal",
         "audit.method": "joint",
+        "audit.system": "a_module:system",
+        "run.engine": "serial",
         "audit.threshold": "analytic",
         "attack.pool": "600",
         "bank.near": "0.5",

@@ -5,12 +5,11 @@ import stat
 
 import pytest
 
-from canarybank.generate import ScriptedGenerator
 from canarybank.store import atomic_writer
 
 WORDS = ("cat", "dog", "sun", "rain", "soup", "bread", "walk", "run", "blue", "green", "tall", "sad", "music", "train")
 EVOLVE = (
-    *("--bank.size", 40, "--generator.kind", "smollm2", "--evolve.rounds", 2, "--evolve.share", 0.5),
+    *("--bank.size", 40, "--generator.kind", "scripted_answers:write", "--evolve.rounds", 2, "--evolve.share", 0.5),
     *("--evolve.near", 1, "--run.workers", 1, "--audit", "nonce-norm", "--audit.trials", 500),
     *("--audit.threshold", "analytic", "--cohorts.canaries", 1, "--evolve.reference", 4, "--evolve.mauve=false"),
     *("--attack.probes", 6, "--attack.pool", 12, "--insecure-seed", 0),
@@ -29,11 +28,11 @@ def umask(request):
 
 
 @pytest.fixture
-def scripted(monkeypatch):
+def scripted(writing):
     def script(request):
         return f"I saw the {' '.join(WORDS[(request.seed // 14**i) % 14] for i in range(5))} today."
 
-    monkeypatch.setattr("canarybank.experiment.evolution_answers.build_generator", lambda _: ScriptedGenerator(script))
+    writing(script)
 
 
 def modes(folder):

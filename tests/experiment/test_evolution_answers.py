@@ -8,13 +8,9 @@ from canarybank.experiment.evolution_answers import (
     evolution_generator,
     recorded_answers,
 )
-from canarybank.generate import Request, Response, ResponseCache, ScriptedGenerator, in_order
+from canarybank.generate import Request, Response, ResponseCache, in_order
 
-BUILD = "canarybank.experiment.evolution_answers.build_generator"
-
-
-def absent(_):
-    raise MissingError("not here")
+WRITER = {"generator.kind": "scripted_answers:write"}  # where no script answers, as a model that is not here
 
 
 def test_an_absent_model_refuses_with_what_to_install():
@@ -23,18 +19,16 @@ def test_an_absent_model_refuses_with_what_to_install():
     assert list(AbsentGenerator("small", "f").generate([])) == []
 
 
-def test_embedded_answers_stand_in_for_a_model_that_is_not_installed(monkeypatch):
-    monkeypatch.setattr(BUILD, absent)
-    made = evolution_generator(resolve(preset="embedded-evolution").config)
+def test_embedded_answers_stand_in_for_a_model_that_is_not_installed():
+    made = evolution_generator(resolve(flags=WRITER, preset="embedded-evolution").config)
     assert made.fingerprint == embedded_facts()["fingerprint"]
     with pytest.raises(MissingError, match="--insecure-seed 0"):
         in_order(made, [Request("Something that nobody asked before.")])
 
 
-def test_a_missing_model_is_an_error_where_nothing_was_recorded(monkeypatch):
-    monkeypatch.setattr(BUILD, absent)
+def test_a_missing_model_is_an_error_where_nothing_was_recorded():
     with pytest.raises(MissingError, match="not here"):
-        evolution_generator(resolve(flags={"generator.kind": "smollm2"}).config)
+        evolution_generator(resolve(flags=WRITER).config)
 
 
 def test_an_evolution_needs_a_generator():
@@ -43,14 +37,13 @@ def test_an_evolution_needs_a_generator():
 
 
 @pytest.mark.usefixtures("fresh_cache")
-def test_recorded_answers_of_a_file_are_used_first(monkeypatch, tmp_path):
-    scripted = ScriptedGenerator(["asked"])
+def test_recorded_answers_of_a_file_are_used_first(writing, tmp_path):
+    scripted = writing(["asked"])
     known, other = Request("What is known?"), Request("What is not?")
     cache = ResponseCache()
     cache.put(known.key(scripted.fingerprint), Response("recorded"))
     cache.export(tmp_path / "answers.gz")
-    monkeypatch.setattr(BUILD, lambda _: scripted)
-    flags = {"generator.kind": "smollm2", "evolve.responses": str(tmp_path / "answers.gz")}
+    flags = {**WRITER, "evolve.responses": str(tmp_path / "answers.gz")}
     made = evolution_generator(resolve(flags=flags).config)
     assert [each.text for each in in_order(made, [known, other])] == ["recorded", "asked"]
 

@@ -9,19 +9,14 @@ from canarybank.experiment.evolution_answers import EMBEDDED_PRESET, embedded_fa
 AUDIT = {"evolve.audit": "nonce-mueff", "evolve.mauve": False, "audit.trials": 20_000, "run.workers": 1}
 
 
-def absent(_):
-    raise MissingError("The model is not here.")
-
-
 @pytest.fixture(scope="module")
 def run_offline(tmp_path_factory):
     """Return a function that runs the seeded embedded evolution with no model installed."""
 
     def run(flags):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("canarybank.experiment.evolution_answers.build_generator", absent)
-            resolved = resolve(flags={"evolve.insecure_seed": 0, **flags}, preset=EMBEDDED_PRESET)
-            return run_evolution(resolved, tmp_path_factory.mktemp("embedded") / "run").results
+        absent = {"generator.kind": "scripted_answers:write"}  # no script answers, as if the model were not here
+        resolved = resolve(flags={"evolve.insecure_seed": 0, **absent, **flags}, preset=EMBEDDED_PRESET)
+        return run_evolution(resolved, tmp_path_factory.mktemp("embedded") / "run").results
 
     return run
 

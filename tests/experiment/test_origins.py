@@ -13,7 +13,7 @@ OTHER_FILES = ("users.source", "encoder.name", "generator.model", "evolve.accoun
 NO_FILES = (
     *("users.user", "users.text", "users.label", "users.member", "users.encoding", "users.quote", "bank.text"),
     *("encoder.device", "generator.device", "generator.base_url", "generator.api_key_env", "generator.revision"),
-    "evolve.kind",
+    *("evolve.kind", "evolve.audit", "generator.kind", "audit.method", "audit.system", "run.engine"),
 )
 
 
@@ -100,7 +100,11 @@ def test_a_relative_path_in_a_file_means_a_place_beside_it(tmp_path, monkeypatch
 
 @pytest.mark.parametrize(
     ("section", "key", "word"),
-    [("users", "source", "chitchat"), ("bank", "source", "embedded"), *(("encoder", "name", e) for e in ENCODERS)],
+    [
+        ("users", "source", "chitchat"),
+        ("bank", "source", "embedded"),
+        *(("encoder", "name", e) for e in ENCODERS.places),
+    ],
 )
 def test_a_word_for_what_comes_along_is_no_path_though_something_beside_the_file_has_that_name(
     tmp_path, monkeypatch, section, key, word

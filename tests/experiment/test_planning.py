@@ -8,7 +8,7 @@ from canarybank.experiment import plan, resolve, run_audit
 from canarybank.experiment.folder import MANIFEST
 from canarybank.experiment.measured import _sample
 from canarybank.experiment.writers import response_file
-from canarybank.generate import CachedGenerator, ResponseCache, ScriptedGenerator, bank_plan
+from canarybank.generate import CachedGenerator, ResponseCache, bank_plan
 from canarybank.mechanism import Mechanism, one_round_epsilon
 
 
@@ -74,12 +74,11 @@ def test_other_settings_are_refused_here_too(flags, finished):
 
 
 @pytest.mark.usefixtures("fresh_cache")
-def test_the_generators_work_is_counted(flags, tmp_path, monkeypatch):
-    generator = ScriptedGenerator(lambda _: "x", name="counted")
-    monkeypatch.setattr("canarybank.experiment.planning.build_generator", lambda _: generator)
+def test_the_generators_work_is_counted(flags, tmp_path, answering):
     told = resolve(
         flags={
             **flags,
+            "generator.kind": "scripted_answers:write",
             "bank.source": "generate",
             "bank.labels": "cats,dogs",
             "bank.size": 30,
@@ -87,14 +86,14 @@ def test_the_generators_work_is_counted(flags, tmp_path, monkeypatch):
             "cohorts.shared": True,
         }
     )
-    found = plan(told, tmp_path / "run").generator
-    assert (
-        found.calls == 40 + 2 * 54
-    )  # 30 entries, and pools of 40 for two shared canaries, at three usable answers in four
-    assert found.tokens > found.calls * 40
-    cached = CachedGenerator(generator, ResponseCache(response_file(generator)))
-    list(cached.generate(bank_plan(30, ("cats", "dogs")).requests()[:10]))
-    again = plan(told, tmp_path / "run").generator
+    with answering(lambda _: "x", "counted") as generator:
+        found = plan(told, tmp_path / "run").generator
+        # 30 entries, and pools of 40 for two shared canaries, at three usable answers in four
+        assert found.calls == 40 + 2 * 54
+        assert found.tokens > found.calls * 40
+        cached = CachedGenerator(generator, ResponseCache(response_file(generator)))
+        list(cached.generate(bank_plan(30, ("cats", "dogs")).requests()[:10]))
+        again = plan(told, tmp_path / "run").generator
     assert (again.calls, again.cached) == (found.calls - 10, 10)
 
 

@@ -17,8 +17,7 @@ from canarybank.experiment.admitted import admit_users
 from canarybank.experiment.candidates import read_texts
 from canarybank.experiment.roles import chosen_attacks, draw_roles
 from canarybank.experiment.running import mechanism_of
-from canarybank.store.stage_cache import StageCache
-from canarybank.generate import ScriptedGenerator
+from canarybank.experiment.stage_cache import StageCache
 from canarybank.mechanism import Bank
 from canarybank.report import write_report
 
@@ -108,7 +107,12 @@ def test_a_rerun_makes_only_what_changed(flags, tmp_path):
     assert third["made"] == {"design": 2, "threshold": 2}
 
 
-SETTINGS = {"generator.kind": "smollm2", "bank.source": "generate", "bank.size": 60, "bank.labels": ("cats", "dogs")}
+SETTINGS = {
+    "generator.kind": "scripted_answers:write",
+    "bank.source": "generate",
+    "bank.size": 60,
+    "bank.labels": ("cats", "dogs"),
+}
 
 
 def answer(request):
@@ -120,10 +124,9 @@ def answer(request):
 
 @pytest.mark.usefixtures("fresh_cache")
 def test_results_tell_how_bank_and_paraphrases_came_to_be_and_older_stages_ask_for_nothing(
-    flags, fresh_cache, tmp_path, monkeypatch
+    flags, fresh_cache, tmp_path, writing
 ):
-    script = ScriptedGenerator(answer, name="script")
-    monkeypatch.setattr("canarybank.experiment.running.build_generator", lambda _config: script)
+    script = writing(answer)
     told = {**flags, **SETTINGS, "bank.near": 1.0, "attack.names": ("paraphrase", "exact")}
     first = run_audit(resolve(flags=told), tmp_path / "one")
     asked, found = len(script.asked), first.results

@@ -11,9 +11,10 @@ from canarybank.experiment.manifest import Manifest
 from canarybank.experiment.sending import may_send_records, sending_recorded
 from canarybank.experiment.writers import build_generator
 from canarybank.generate import OpenAIGenerator, ScriptedGenerator
+from canarybank.registry import GENERATORS
 
 URL = "http://127.0.0.1:9/v1"
-KINDS = GeneratorConfig.model_fields["kind"].annotation.__args__
+KINDS = ("none", *GENERATORS.places)
 
 
 def config(kind, **attack):

@@ -16,12 +16,12 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from scripted_answers import WRITER, answering
 
 from canarybank.cli import evolve as evolve_command
 from canarybank.cli import main
 from canarybank.errors import GenerationError
 from canarybank.evolve import Voters
-from canarybank.generate import ScriptedGenerator
 from canarybank.testing import (
     Performance,
     check_neighbours,
@@ -204,9 +204,8 @@ class Lab:
 
     def python(self, settings, folder, releaser, script=answer):
         """Run an evolution from Python; a script answers in the generator's place."""
-        made = ScriptedGenerator(script)
         with (
-            patch("canarybank.experiment.evolution_answers.build_generator", lambda _: made),
+            answering(script) as made,
             patch("os.fsync", lambda _: None),  # nothing here survives the test
         ):
             done = perform_evolution(settings, folder, releaser)
@@ -216,12 +215,11 @@ class Lab:
         """Return what runs an evolution by the real command line, with these flags."""
 
         def perform(settings, folder, releaser):
-            made = ScriptedGenerator(answer)
             file = folder.parent / "settings.toml"
             file.write_text(toml(settings))
             out, err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
             with (
-                patch("canarybank.experiment.evolution_answers.build_generator", lambda _: made),
+                answering(answer) as made,
                 patch.object(evolve_command, "evolve_into", partial(evolve_command.evolve_into, releaser=releaser)),
                 patch("os.fsync", lambda _: None),
                 patch("rich.live._RefreshThread.run", lambda _: None),  # bars are drawn when they change, not by time
@@ -298,7 +296,7 @@ def lab(tmp_path_factory):
         "bank.source": str(folder / "bank.txt"),
         "bank.size": 30,
         "encoder.name": "hashing",
-        "generator.kind": "smollm2",
+        "generator.kind": WRITER,
         "mechanism.k": 3,
         "mechanism.q": 0.5,
         "evolve.rounds": 2,

@@ -1,6 +1,6 @@
 """Shape the bank: canaries, pools of candidate probes, their selection, and the eight attacks as data."""
 
-from canarybank.attack.attacks import ATTACKS, Attack, PoolKind, Selection
+from canarybank.attack.attacks import ATTACKS, Attack, PoolKind, Selection, find_attack
 from canarybank.attack.canary import Canary, CanaryKind
 from canarybank.attack.contribution import canary_contribution
 from canarybank.attack.covariance import pool_covariance
@@ -29,6 +29,7 @@ __all__ = [
     "Similarity",
     "canary_contribution",
     "design",
+    "find_attack",
     "nonce_canary",
     "nonce_pool",
     "nonces",

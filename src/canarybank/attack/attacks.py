@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from canarybank import registry
 from canarybank.attack.canary import CanaryKind
 from canarybank.attack.objective import Objective
-from canarybank.errors import InputError
+from canarybank.errors import ConfigError, InputError
 
-__all__ = ["ATTACKS", "Attack", "PoolKind", "Selection"]
+__all__ = ["ATTACKS", "Attack", "PoolKind", "Selection", "find_attack"]
 
 
 class PoolKind(StrEnum):
@@ -61,64 +62,79 @@ class Attack:
         return self.pool is not PoolKind.NONE
 
 
-_EIGHT = (
-    Attack(
-        "ordinary",
-        CanaryKind.REAL,
-        PoolKind.NONE,
-        Selection.NONE,
-        "plant nothing; inspect the entries that the canary votes for anyway",
-    ),
-    Attack(
-        "exact",
-        CanaryKind.REAL,
-        PoolKind.RECORDS,
-        Selection.ALL,
-        "plant a copy of each of the canary's records",
-    ),
-    Attack(
-        "paraphrase",
-        CanaryKind.REAL,
-        PoolKind.PARAPHRASES,
-        Selection.SPREAD,
-        "plant paraphrases, as many for each of the canary's records",
-    ),
-    Attack(
-        "paraphrase-norm",
-        CanaryKind.REAL,
-        PoolKind.PARAPHRASES,
-        Selection.GREEDY_NORM,
-        "plant the paraphrases on which the canary's votes are most concentrated",
-    ),
-    Attack(
-        "paraphrase-mueff",
-        CanaryKind.REAL,
-        PoolKind.PARAPHRASES,
-        Selection.GREEDY_MUEFF,
-        "plant the paraphrases on which the canary stands out most from the background",
-    ),
-    Attack(
-        "nonce",
-        CanaryKind.NONCE,
-        PoolKind.NONCES,
-        Selection.UNIFORM,
-        "plant nonces at random for a canary made of other nonces",
-    ),
-    Attack(
-        "nonce-norm",
-        CanaryKind.NONCE,
-        PoolKind.NONCES,
-        Selection.GREEDY_NORM,
-        "plant the nonces on which the nonce canary's votes are most concentrated",
-    ),
-    Attack(
-        "nonce-mueff",
-        CanaryKind.NONCE,
-        PoolKind.NONCES,
-        Selection.GREEDY_MUEFF,
-        "plant the nonces on which the nonce canary stands out most from the background",
-    ),
+ORDINARY = Attack(
+    "ordinary",
+    CanaryKind.REAL,
+    PoolKind.NONE,
+    Selection.NONE,
+    "plant nothing; inspect the entries that the canary votes for anyway",
+)
+EXACT = Attack(
+    "exact",
+    CanaryKind.REAL,
+    PoolKind.RECORDS,
+    Selection.ALL,
+    "plant a copy of each of the canary's records",
+)
+PARAPHRASE = Attack(
+    "paraphrase",
+    CanaryKind.REAL,
+    PoolKind.PARAPHRASES,
+    Selection.SPREAD,
+    "plant paraphrases, as many for each of the canary's records",
+)
+PARAPHRASE_NORM = Attack(
+    "paraphrase-norm",
+    CanaryKind.REAL,
+    PoolKind.PARAPHRASES,
+    Selection.GREEDY_NORM,
+    "plant the paraphrases on which the canary's votes are most concentrated",
+)
+PARAPHRASE_MUEFF = Attack(
+    "paraphrase-mueff",
+    CanaryKind.REAL,
+    PoolKind.PARAPHRASES,
+    Selection.GREEDY_MUEFF,
+    "plant the paraphrases on which the canary stands out most from the background",
+)
+NONCE = Attack(
+    "nonce",
+    CanaryKind.NONCE,
+    PoolKind.NONCES,
+    Selection.UNIFORM,
+    "plant nonces at random for a canary made of other nonces",
+)
+NONCE_NORM = Attack(
+    "nonce-norm",
+    CanaryKind.NONCE,
+    PoolKind.NONCES,
+    Selection.GREEDY_NORM,
+    "plant the nonces on which the nonce canary's votes are most concentrated",
+)
+NONCE_MUEFF = Attack(
+    "nonce-mueff",
+    CanaryKind.NONCE,
+    PoolKind.NONCES,
+    Selection.GREEDY_MUEFF,
+    "plant the nonces on which the nonce canary stands out most from the background",
 )
 
+_EIGHT = (ORDINARY, EXACT, PARAPHRASE, PARAPHRASE_NORM, PARAPHRASE_MUEFF, NONCE, NONCE_NORM, NONCE_MUEFF)
 ATTACKS: Mapping[str, Attack] = MappingProxyType({attack.name: attack for attack in _EIGHT})
 """The eight attacks by name, in the paper's order, from passive to strongest."""
+
+
+def find_attack(name: str) -> Attack:
+    """Return the attack of a name: one of the eight, a plug-in's by its entry point, or the one at ``module:name``.
+
+    Results are kept by the attack's own name, so a plug-in cannot have that of one of the eight.
+    """
+    found = registry.ATTACKS.find(name)
+    if not isinstance(found, Attack):
+        raise ConfigError(f"The attack {name!r} is of type {type(found).__name__}; make it a canarybank.attack.Attack.")
+    if name not in ATTACKS and found.name in ATTACKS:
+        raise ConfigError(
+            f"The plug-in {name!r} is an attack called {found.name!r}, and so is one of the eight built-in ones; give "
+            "it another name."
+        )
+    return found

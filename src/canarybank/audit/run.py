@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from canarybank.attack import (
-    ATTACKS,
     Attack,
     Canary,
     CanaryKind,
@@ -17,6 +16,7 @@ from canarybank.attack import (
     PoolKind,
     PoolSource,
     Selection,
+    find_attack,
     nonce_canary,
     nonce_pool,
     simulated_nonces,
@@ -198,9 +198,7 @@ def _check_accounted(accounted: float | None) -> None:
 def _attack(attack: Attack | str) -> Attack:
     if isinstance(attack, Attack):
         return attack
-    if attack not in ATTACKS:
-        raise InputError(f"There is no attack {attack!r}; choose one of {', '.join(ATTACKS)}, or give an Attack.")
-    return ATTACKS[attack]
+    return find_attack(attack)
 
 
 def _reserved(bank: Bank | ArrayLike, probes: int, seed: int) -> Bank:

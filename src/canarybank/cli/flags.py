@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from canarybank.errors import ConfigError
 from canarybank.experiment import PRESETS, Config, Resolved, fields, resolve
-from canarybank.experiment.origins import kind_of, read_value
+from canarybank.experiment.origins import kind_of, read_value, registered
 
 __all__ = ["Given", "configured"]
 
@@ -108,7 +108,7 @@ def _preset(group: Group) -> inspect.Parameter:
 
 
 def _flag(key: str, field: FieldInfo, short: str | None, group: Group, *, show: bool) -> inspect.Parameter:
-    kind = kind_of(field.annotation)
+    kind, named = kind_of(field.annotation), registered(field)
     is_choice = kind is bool or get_origin(kind) is Literal
     about = Parameter(
         name=f"--{key}" if short is None else [short, f"--{key}"],
@@ -116,10 +116,11 @@ def _flag(key: str, field: FieldInfo, short: str | None, group: Group, *, show: 
         group=group,
         show=show,
         show_default=_shown_default(field),
-        metavar=None if is_choice else _METAVARS.get(kind, "A,B"),
+        metavar=None if is_choice else "NAME" if named and kind is str else _METAVARS.get(kind, "A,B"),
         allow_leading_hyphen=not is_choice,
     )
-    return _keyword(_identifier(key), kind if is_choice else str, about)
+    text = _LITERAL[named.choices] | str if named else str  # help and completion show the names that are built in
+    return _keyword(_identifier(key), kind if is_choice else text, about)
 
 
 def _keyword(name: str, kind: Any, about: Parameter) -> inspect.Parameter:

@@ -27,6 +27,15 @@ def command(
     markdown: Annotated[
         Path | None, Parameter(help="Write a Markdown summary for a pull request.", metavar="PATH")
     ] = None,
+    trust: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            help="A plug-in method to import although the folder names it; give it once for each.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = (),
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> int:
     """Verify a run, then compare it with a claimed epsilon: exit with 1 when the claim fails, with 0 when it stands.
@@ -44,7 +53,7 @@ def command(
     files = GateFiles(junit, markdown)
     files.refuse("The gate has not ended: it was stopped, or it is still at work.")
     try:
-        outcome = gate(Run.open(run), claimed_eps, commitment)
+        outcome = gate(Run.open(run), claimed_eps, commitment, trust=trust)
     except CanarybankError as error:
         files.refuse(str(error))
         raise

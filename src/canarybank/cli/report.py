@@ -27,6 +27,15 @@ def command(
         ),
     ] = False,
     show: Annotated[bool, Parameter(name="--open", negative="", show_default=False, help="Open the page.")] = False,
+    trust: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            help="A plug-in method to import although the folder names it; give it once for each.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = (),
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Write the report of a finished run again: the page, the summary, the tables.
@@ -37,11 +46,12 @@ def command(
     from canarybank.cli.runner import open_page, print_run, published
     from canarybank.errors import ConfigError
     from canarybank.experiment import Run
-    from canarybank.experiment.verification import refuse_unverified
+    from canarybank.experiment.verification import refuse_unverified, trust_methods
     from canarybank.report import write_report
 
     if shareable and out is None:
         raise ConfigError("Only you can read a run's own folder. To make a report shareable, name another by --out.")
+    trust_methods(trust)
     opened = Run.open(run)
     refuse_unverified(opened, rewritten=True)
     page = published(opened) if out is None else write_report(opened, out, shareable=shareable)[0]

@@ -19,6 +19,15 @@ def command(
     commitment: Annotated[
         str | None, Parameter(help="The hash that was published before the trials.", metavar="SHA256")
     ] = None,
+    trust: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            help="A plug-in method to import although the folder names it; give it once for each.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = (),
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> int:
     """Check a finished run: its files against its manifest, its results against its commitment.
@@ -27,7 +36,7 @@ def command(
     """
     from canarybank.experiment import verify
 
-    found = verify(run, commitment)
+    found = verify(run, commitment, trust=trust)
     number = len(found.findings)
     said = "Nothing differs from the commitment." if found.ok else f"{number} difference{'s' * (number > 1)} found."
     lines = {"commitment": found.commitment}

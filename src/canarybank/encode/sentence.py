@@ -25,6 +25,7 @@ import contextlib
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
@@ -38,7 +39,7 @@ from canarybank.encode.protocol import Precision, Vectors, check_texts, readable
 from canarybank.errors import DataError, InputError, MissingError
 from canarybank.store import hash_json
 
-__all__ = ["TOLERANCE", "SentenceEncoder", "pick_device"]
+__all__ = ["MINILM", "MINILM_L12", "MPNET", "TOLERANCE", "SentenceEncoder", "pick_device"]
 
 TOLERANCE: Mapping[Precision, float] = MappingProxyType(
     {Precision.FLOAT32: 2e-6, Precision.FLOAT16: 2e-3, Precision.BFLOAT16: 1.5e-2}
@@ -142,6 +143,11 @@ class SentenceEncoder:
             part = tokenizer(texts[start : start + self.block], truncation=True, max_length=self._model.max_seq_length)
             lengths += [len(ids) for ids in part["input_ids"]]
         return lengths
+
+
+MINILM = partial(SentenceEncoder, "minilm")
+MINILM_L12 = partial(SentenceEncoder, "minilm-l12")
+MPNET = partial(SentenceEncoder, "mpnet")
 
 
 def pick_device(device: str | None = None) -> str:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from canarybank.errors import InputError
 
@@ -19,6 +19,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
+@runtime_checkable
 class Engine(Protocol):
     """A place where independent tasks run."""
 

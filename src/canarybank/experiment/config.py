@@ -4,15 +4,22 @@ Nothing heavy is imported here, so that the command line can build its flags fro
 ``decides=False`` changes how a run is done but not what it finds: an existing run may be resumed with another value.
 """
 
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import core_schema
 
+from canarybank.registry import REGISTRIES
 from canarybank.variables import is_variable_name
 
 __all__ = [
     "ATTACK_NAMES",
+    "NO_GENERATOR",
+    "RECEIVED",
     "AttackConfig",
     "AuditConfig",
     "BankConfig",
@@ -22,22 +29,15 @@ __all__ = [
     "EvolveConfig",
     "GeneratorConfig",
     "MechanismConfig",
+    "Registered",
     "RunConfig",
     "UsersConfig",
 ]
 
-AttackName = Literal[
-    "ordinary",
-    "exact",
-    "paraphrase",
-    "paraphrase-norm",
-    "paraphrase-mueff",
-    "nonce",
-    "nonce-norm",
-    "nonce-mueff",
-]
-ATTACK_NAMES: tuple[str, ...] = get_args(AttackName)
-AttackChoice = AttackName | Literal["available", "all"]
+ATTACK_NAMES: tuple[str, ...] = tuple(REGISTRIES["attack"].places)
+NO_GENERATOR: Final = "none"
+RECEIVED: Mapping[str, Any] = MappingProxyType({"received": True})
+"""The validation context of what comes out of a run folder: its names need not be registered on this machine."""
 _FREE: dict[str, Any] = {"decides": False}
 _HIDDEN = "<hidden>"
 
@@ -50,6 +50,36 @@ def _listed(value: Any) -> Any:
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """Mark a text as a name in the registry of a kind, or one of some words that can stand in its place.
+
+    A name is checked and nothing is imported. Results that were made elsewhere are read with the context ``RECEIVED``.
+    """
+
+    kind: str
+    words: tuple[str, ...] = ()
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Return the words, and the names of canarybank's own entries."""
+        return (*self.words, *REGISTRIES[self.kind].places)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.with_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: core_schema.CoreSchema, handler: Any) -> dict[str, Any]:
+        plugin = f"The {self.kind} of a plug-in, by its name or as module:name."
+        return {"anyOf": [{"enum": list(self.choices)}, {**handler(schema), "description": plugin}]}
+
+    def _checked(self, value: str, info: core_schema.ValidationInfo) -> str:
+        return value if info.context == RECEIVED else REGISTRIES[self.kind].check(value, self.words)
+
+
+AttackName = Annotated[str, Registered("attack")]
+AttackChoice = Annotated[str, Registered("attack", ("available", "all"))]
 
 
 class _Section(BaseModel):
@@ -131,11 +161,11 @@ class CohortsConfig(_Section):
 class EncoderConfig(_Section):
     """What turns text into vectors."""
 
-    name: str = Field(
+    name: Annotated[str, Registered("encoder")] = Field(
         default="wordllama",
         min_length=1,
-        description="wordllama, minilm, hashing (for tests), the name or folder of a sentence-transformers model, or a "
-        "file of vectors.",
+        description="wordllama, minilm, hashing (for tests), a plug-in, the name or folder of a sentence-transformers "
+        "model, or a file of vectors.",
     )
     device: str | None = Field(default=None, description="The torch device; left out, the best one here.")
     batch_size: Count | None = Field(
@@ -175,8 +205,8 @@ class BankConfig(_Section):
 class GeneratorConfig(_Section):
     """What writes public text: banks and paraphrases."""
 
-    kind: Literal["none", "smollm2", "openai", "llamacpp", "transformers"] = Field(
-        default="none", description="The back end; none runs without one, on embedded texts."
+    kind: Annotated[str, Registered("generator", (NO_GENERATOR,))] = Field(
+        default=NO_GENERATOR, description="The back end; none runs without one, on embedded texts."
     )
     model: str | None = Field(
         default=None, description="The model's name at the server or hub, or the path of its file."
@@ -318,7 +348,7 @@ class AuditConfig(_Section):
 
     trials: Count = Field(default=1_000_000, description="The trials of each hypothesis of each canary.")
     alpha: float = Field(default=0.05, gt=0, lt=1, description="The level of each attack's headline claim.")
-    method: Literal["paper", "clopper-pearson", "joint", "pooled", "stratified"] = Field(
+    method: Annotated[str, Registered("method")] = Field(
         default="paper", description="How counts become the headline bound."
     )
     threshold: Literal["calibrated", "analytic"] = Field(
@@ -328,9 +358,11 @@ class AuditConfig(_Section):
     engine: Literal["projected", "literal"] = Field(
         default="projected", description="How trials are played: on projected users, or literally; the law is the same."
     )
-    system: str = Field(default="mechanism", description="What releases: mechanism, which is our own, or a plug-in.")
     accounted: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, description="The epsilon that the operator's accountant claims; left out, the exact one."
+    )
+    system: Annotated[str, Registered("system")] = Field(
+        default="mechanism", description="What releases: mechanism, which is our own, or a plug-in."
     )
 
 
@@ -429,6 +461,9 @@ class RunConfig(_Section):
         default=None,
         description="The cores to use; left out, all. Results do not depend on it.",
         json_schema_extra=_FREE,
+    )
+    engine: Annotated[str, Registered("engine")] = Field(
+        default="threads", description="Where the work runs. Results do not depend on it.", json_schema_extra=_FREE
     )
 
 

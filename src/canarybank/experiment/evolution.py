@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canarybank.audit import Claims
-from canarybank.engine import Engine, Threads
+from canarybank.engine import Engine
 from canarybank.errors import BudgetError, ConfigError
 from canarybank.evolve import (
     ACCOUNT,
@@ -24,6 +24,7 @@ from canarybank.experiment.config import Config
 from canarybank.experiment.evolution_answers import evolution_generator
 from canarybank.experiment.evolution_scene import Scene, mauve_of, require_declared, require_drawable, set_scene
 from canarybank.experiment.origins import Resolved
+from canarybank.experiment.plugins import build_engine
 from canarybank.experiment.real_run import is_real, require_private
 from canarybank.experiment.results import (
     AccountState,
@@ -83,7 +84,7 @@ def run_evolution(
             _require_same_account(run, config)
             return run
         cache, generator = StageCache(), evolution_generator(config)
-        engine = engine or Threads(config.run.workers)
+        engine = engine or build_engine(config.run)
         # What a real run sends follows from its releases; what it retried is nobody's business.
         with sending_recorded(run, config, generator, counted=not is_real(config)):
             scene = set_scene(config, cache, progress, generator, engine)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 from canarybank.encode import CachedEncoder
-from canarybank.engine import Engine, Threads
+from canarybank.engine import Engine
 from canarybank.evolve import (
     EvolutionPlan,
     Feedback,
@@ -24,6 +24,7 @@ from canarybank.experiment.candidates import bank_labels, gather_candidates
 from canarybank.experiment.config import Config, EvolveConfig
 from canarybank.experiment.evolution_answers import evolution_generator
 from canarybank.experiment.inputs import cached_encoder, gather
+from canarybank.experiment.plugins import build_engine
 from canarybank.experiment.real_run import encode_users, hidden, is_real, require_isolated, require_private
 from canarybank.experiment.roles import evolved_attacks
 from canarybank.experiment.running import AuditWork, mechanism_of
@@ -85,7 +86,7 @@ def set_scene(
     writer = evolution_generator(config) if generator is None else generator
     if is_real(config):
         return _set_real(config, cache, progress, writer)
-    return _set_simulated(config, cache, progress, writer, engine or Threads(config.run.workers))
+    return _set_simulated(config, cache, progress, writer, engine or build_engine(config.run))
 
 
 def _set_real(config: Config, cache: StageCache, progress: Progress, generator: Generator) -> Scene:

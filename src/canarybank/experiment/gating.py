@@ -5,7 +5,7 @@ the lower end that is certified; or a bound from the trials does. The first two 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -15,7 +15,7 @@ from canarybank.experiment.commitment import Epsilon, Figure, Record
 from canarybank.experiment.power import FrozenPower, Power, fresh_power, frozen_power, power_text, shown_epsilon
 from canarybank.experiment.results import Results
 from canarybank.experiment.run_folder import Run
-from canarybank.experiment.verification import declared, refuse_unverified
+from canarybank.experiment.verification import declared, refuse_unverified, trust_methods
 from canarybank.mechanism import Mechanism, epsilon
 
 __all__ = [
@@ -102,11 +102,13 @@ class GateOutcome(Record):
     """The sha256 of the commitment that the run was held to."""
 
 
-def gate(run: Run, claimed: float, commitment_hash: str | None = None) -> GateOutcome:
+def gate(run: Run, claimed: float, commitment_hash: str | None = None, *, trust: Iterable[str] = ()) -> GateOutcome:
     """Verify a finished run, against the published hash where it is given, and compare it with a claimed epsilon.
 
-    A run that `verify` finds fault with is refused with what was found: nothing is gated that was altered.
+    A run that `verify` finds fault with is refused with what was found: nothing is gated that was altered. So is one
+    whose bounds are by a plug-in method, unless ``trust`` names it: nothing is imported because a folder names it.
     """
+    trust_methods(trust)
     if not 0 <= claimed < math.inf:
         raise ConfigError(f"The claimed epsilon must be finite and at least 0, not {claimed!r}.")
     refuse_unverified(run, commitment_hash)

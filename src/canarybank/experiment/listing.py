@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from canarybank.errors import CanarybankError
+from canarybank.errors import CanarybankError, ConfigError
 from canarybank.experiment.commitment import Figure, Record
 from canarybank.experiment.gating import compare, exceeded_ledger
 from canarybank.experiment.run_folder import COMMITMENT, MANIFEST, RESULTS, Run
@@ -79,7 +79,10 @@ def _read(run: Run) -> RunEntry:
     if not results.attacks:
         return RunEntry(**known)
     # A maximum over attacks is a claim of its own, so it is the gate's, with alpha split over them.
-    found = compare(run, results.claim)
+    try:
+        found = compare(run, results.claim)
+    except ConfigError as error:  # its method is a plug-in, which is not imported because a folder names it
+        return RunEntry(**known, attacks=len(results.final), reason=str(error))
     over = f", {results.rounds} rounds" if results.rounds > 1 else ""
     exceeded = exceeded_ledger(results)
     return RunEntry(

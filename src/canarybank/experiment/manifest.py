@@ -14,9 +14,11 @@ from pydantic import Field
 from canarybank import __version__
 from canarybank.experiment.commitment import Record
 from canarybank.experiment.origins import Resolved
+from canarybank.experiment.plugins import plugins_of
 from canarybank.experiment.results import NOT_PRIVATE
+from canarybank.registry import Plugin
 
-__all__ = ["GeneratorRecord", "Manifest", "Surroundings", "new_manifest", "now"]
+__all__ = ["GeneratorRecord", "Manifest", "Surroundings", "changed_plugins", "new_manifest", "now"]
 
 SCHEMA = 1
 _PACKAGES = (
@@ -124,6 +126,8 @@ class Manifest(Record):
     """When its results were complete, in UTC."""
     surroundings: Surroundings
     """What the run was done with."""
+    plugins: tuple[Plugin, ...] = ()
+    """The plug-ins that the run used: package, version and the sha256 of their source."""
     files: dict[str, str] = Field(default_factory=dict, description="The sha256 of every other file of the run.")
 
 
@@ -133,10 +137,27 @@ def new_manifest(resolved: Resolved, command: str, **facts: Any) -> Manifest:
         **facts,
         command=command,
         config=resolved.values(),
+        plugins=plugins_of(resolved.config, evolving=facts.get("kind") == "evolution"),
         origins=dict(resolved.origins),
         started=now(),
         surroundings=surroundings(),
     )
+
+
+def changed_plugins(manifest: Manifest, resolved: Resolved) -> list[str]:
+    """Return a line for each plug-in that is not the one a run began with; an engine changes nothing that is found."""
+    before = {(each.kind, each.name): each for each in manifest.plugins}
+    after = plugins_of(resolved.config, evolving=manifest.kind == "evolution")
+    pairs = [(before.get((each.kind, each.name)), each) for each in after if each.kind != "engine"]
+    return [
+        f"the {new.kind} {new.name}: {_pinned(old)} -> {_pinned(new)}"
+        for old, new in pairs
+        if old is not None and old != new
+    ]
+
+
+def _pinned(plugin: Plugin) -> str:
+    return f"{plugin.package} with sha256 {plugin.sha256[:16] or 'unknown'}"
 
 
 def now() -> str:

@@ -5,7 +5,7 @@ import difflib
 import os
 import tomllib
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -14,8 +14,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from canarybank.errors import ConfigError, DataError
-from canarybank.experiment.config import Config
+from canarybank.experiment.config import Config, Registered
 from canarybank.experiment.presets import PRESETS
+from canarybank.registry import ENCODERS
 
 __all__ = [
     "Resolved",
@@ -26,6 +27,7 @@ __all__ = [
     "kind_of",
     "read_value",
     "refuse_unknown",
+    "registered",
     "resolve",
     "validated",
 ]
@@ -43,9 +45,7 @@ _PATHS = (
     "evolve.account",
 )
 # These mean what comes along, whatever stands beside the file; a file of such a name is written with ./ before it.
-_WORDS = frozenset(
-    {"chitchat", "embedded", "generate", "smollm2", "hashing", "minilm", "minilm-l12", "mpnet", "wordllama"}
-)
+_WORDS = frozenset({"chitchat", "embedded", "generate", "smollm2", *ENCODERS.places})
 # What these files hold is published or sent to the generator, so none of them may be the users' own.
 PUBLIC_FILES = (
     "bank.source",
@@ -144,6 +144,19 @@ def kind_of(annotation: Any) -> Any:
     if origin in {Union, types.UnionType}:
         return kind_of(next(part for part in get_args(annotation) if part is not type(None)))
     return annotation
+
+
+def registered(field: FieldInfo) -> Registered | None:
+    """Return in which registry the names of a field stand; None for a field that holds no such names."""
+    return next(_marks((*field.metadata, field.annotation)), None)
+
+
+def _marks(parts: Iterable[Any]) -> Iterator[Registered]:
+    for part in parts:
+        if isinstance(part, Registered):
+            yield part
+        yield from _marks(getattr(part, "__metadata__", ()))
+        yield from _marks(get_args(part))
 
 
 def read_value(key: str, value: Any) -> Any:
@@ -304,4 +317,5 @@ def _sentence(problem: Any, origins: Mapping[str, str]) -> str:
     if key not in origins:
         return f"The section {key} cannot be used: {why}."
     shown = "" if key == _SECRET else f" {problem['input']!r}"
-    return f"The value{shown} of {key} (from {origins[key]}) cannot be used: {why[:1].lower()}{why[1:]}."
+    end = "" if why.endswith("?") else "."
+    return f"The value{shown} of {key} (from {origins[key]}) cannot be used: {why[:1].lower()}{why[1:]}{end}"

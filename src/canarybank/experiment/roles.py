@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from canarybank.attack import ATTACKS, Attack, Canary, CanaryKind, Encode, PoolKind, nonce_canary
+from canarybank.attack import ATTACKS, Attack, Canary, CanaryKind, Encode, PoolKind, find_attack, nonce_canary
 from canarybank.encode.load import is_vector_file
 from canarybank.errors import CohortError, ConfigError
-from canarybank.experiment.config import ATTACK_NAMES, CohortsConfig, Config
+from canarybank.experiment.config import NO_GENERATOR, CohortsConfig, Config
 from canarybank.experiment.embedded import embedded_canaries
 from canarybank.experiment.sending import may_send_records, refuse_sending, skipped_note
 from canarybank.users import Cohorts, CohortSizes, Users, draw_cohorts
@@ -17,11 +17,13 @@ SHARED_NONCES = "nonce"
 
 
 def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]:
-    """Return the attacks that a configuration asks for, in the usual order, and notes on those left out."""
-    names: tuple[str, ...] = config.attack.names
+    """Return the attacks that a configuration asks for, in the usual order, plug-ins last; and notes on others."""
+    names = config.attack.names
     if "all" in names or "available" in names:
-        names = ATTACK_NAMES
-    attacks = tuple(ATTACKS[name] for name in ATTACK_NAMES if name in names)
+        names = tuple(ATTACKS)
+    ordered = (*(name for name in ATTACKS if name in names), *(name for name in names if name not in ATTACKS))
+    attacks = tuple(map(find_attack, ordered))
+    _refuse_same_names(attacks)
     unread = tuple(attack for attack in attacks if is_vector_file(config.encoder.name) and _writes(attack, config))
     if "available" not in config.attack.names:
         _refuse_unread(config, attacks, unread)
@@ -41,9 +43,16 @@ def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]
 
 def evolved_attacks(config: Config) -> tuple[Attack, ...]:
     """Return the attacks that an evolution is audited with; none where it is not."""
-    attacks = tuple(ATTACKS[name] for name in config.evolve.audit)
+    attacks = tuple(find_attack(name) for name in config.evolve.audit)
     refuse_sent(config, attacks)
     return attacks
+
+
+def _refuse_same_names(attacks: tuple[Attack, ...]) -> None:
+    """Refuse two attacks of one name, such as a plug-in by its name and as module:name: results are kept by name."""
+    names = [attack.name for attack in attacks]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"Two of the attacks in attack.names are called {twice[0]!r}; name each attack once.")
 
 
 def refuse_sent(config: Config, attacks: tuple[Attack, ...]) -> None:
@@ -80,7 +89,7 @@ def _listed(attacks: tuple[Attack, ...]) -> str:
 
 
 def _has_paraphrases(config: Config) -> bool:
-    written = config.generator.kind != "none" and may_send_records(config)
+    written = config.generator.kind != NO_GENERATOR and may_send_records(config)
     return written or config.cohorts.fixed == (EMBEDDED,)
 
 

@@ -24,7 +24,8 @@ from pydantic import ValidationError
 
 from canarybank.errors import ConfigError, IncompleteError, InputError, MissingError, StoreError
 from canarybank.experiment.commitment import Commitment, Record
-from canarybank.experiment.manifest import Manifest, new_manifest, now
+from canarybank.experiment.config import RECEIVED
+from canarybank.experiment.manifest import Manifest, changed_plugins, new_manifest, now
 from canarybank.experiment.origins import Resolved, differences
 from canarybank.experiment.results import Results
 from canarybank.store import (
@@ -299,6 +300,7 @@ def refuse_foreign(folder: Path, *parts: str) -> None:
 def refuse_other_settings(run: Run, resolved: Resolved) -> None:
     """Refuse to go on with a run under settings that decide otherwise than its own, and say which differ."""
     changed = differences(run.manifest.config, resolved.values(), evolving=run.kind == "evolution")
+    changed = changed or changed_plugins(run.manifest, resolved)
     if not changed:
         return
     more = run.kind == "audit" and any(line.startswith("audit.trials:") for line in changed)
@@ -320,7 +322,7 @@ def read_document(path: Path, kind: type[Document]) -> Document:
             f"{str(path)!r} has layout {version}, and this canarybank reads up to {known}; install a newer canarybank."
         )
     try:
-        return kind.model_validate(kind.migrated(value))
+        return kind.model_validate(kind.migrated(value), context=dict(RECEIVED))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -23,13 +23,14 @@ from canarybank.audit import (
     route_cohorts,
     transcript_scores,
 )
-from canarybank.engine import Engine, Threads
+from canarybank.engine import Engine
 from canarybank.errors import InputError, MissingError, StoreError
 from canarybank.evolve import Evolution
 from canarybank.experiment.commitment import Commitment, commit, finite
 from canarybank.experiment.config import Config
 from canarybank.experiment.inputs import Inputs, gather
 from canarybank.experiment.origins import Resolved, decisive, flatten
+from canarybank.experiment.plugins import build_engine
 from canarybank.experiment.results import Results, Setup
 from canarybank.experiment.run_folder import COMMITMENT, RESULTS, TRIALS, Run
 from canarybank.experiment.sending import sending_recorded
@@ -105,7 +106,7 @@ def frozen_audit(resolved: Resolved, *, engine: Engine | None = None, progress: 
 def _one_release(config: Config, engine: Engine | None, progress: Progress) -> "AuditWork":
     made = build_generator(config)
     inputs = gather(config, StageCache(), None if made is None else cached_generator(made), progress)
-    return AuditWork(inputs, mechanism_of(config), engine or Threads(config.run.workers))
+    return AuditWork(inputs, mechanism_of(config), engine or build_engine(config.run))
 
 
 def mechanism_of(config: Config) -> Mechanism:

@@ -4,21 +4,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from canarybank.errors import ConfigError
-from canarybank.experiment.config import Config
+from canarybank.experiment.config import NO_GENERATOR, Config
 from canarybank.experiment.manifest import GeneratorRecord
 from canarybank.experiment.run_folder import Run
+from canarybank.experiment.writers import destination, runs_in_process
 from canarybank.generate import Generator, server_of
-from canarybank.generate.server import OPENAI_URL
 
 __all__ = ["may_send_records", "refuse_sending", "sending_recorded", "skipped_note"]
 
-_IN_PROCESS = frozenset({"none", "smollm2", "llamacpp", "transformers"})
 _LOCAL = "smollm2, llamacpp or transformers"
 
 
 def may_send_records(config: Config) -> bool:
     """Say whether users' records may go to the generator: it runs in this process, or a key allows sending them."""
-    return config.generator.kind in _IN_PROCESS or config.attack.send_records
+    return config.attack.send_records or runs_in_process(config.generator.kind)
 
 
 def refuse_sending(config: Config, what: str, otherwise: str) -> None:
@@ -33,7 +32,7 @@ def refuse_sending(config: Config, what: str, otherwise: str) -> None:
 def skipped_note(names: Sequence[str], config: Config) -> str:
     """Say which attacks are skipped because nobody writes their paraphrases, and what to set."""
     listed = ", ".join(names)
-    if config.generator.kind == "none":
+    if config.generator.kind == NO_GENERATOR:
         return f"Skipped: {listed}. There are no paraphrases; set generator.kind to create them."
     return (
         f"Skipped: {listed}. Paraphrases would send users' records to {_url(config)}; set attack.send_records to true "
@@ -60,6 +59,10 @@ def sending_recorded(run: Run, config: Config, generator: Generator | None, *, c
             _write(run, before, _record(config, generator, counted=counted))
 
 
+def _url(config: Config) -> str:
+    return destination(config.generator)
+
+
 def _record(config: Config, generator: Generator, *, counted: bool) -> GeneratorRecord:
     server = server_of(generator)
     record = GeneratorRecord(
@@ -82,7 +85,3 @@ def _write(run: Run, before: Sequence[GeneratorRecord], now: GeneratorRecord) ->
     for each in same:
         now = now.with_more(each)
     run.write_manifest(run.manifest.model_copy(update={"generators": (*others, now)}))
-
-
-def _url(config: Config) -> str:
-    return config.generator.base_url or OPENAI_URL

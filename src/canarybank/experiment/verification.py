@@ -7,15 +7,15 @@ against, and against what it does not.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from scipy.stats import binom
 
-from canarybank.audit import AttackResult, Settings, canary_bound, headline, pooled_bound
-from canarybank.errors import CanarybankError, StoreError
+from canarybank.audit import AttackResult, Settings, canary_bound, find_method, headline, pooled_bound
+from canarybank.errors import CanarybankError, ConfigError, StoreError
 from canarybank.experiment.commitment import Commitment, Record, finite
 from canarybank.experiment.manifest import Manifest
 from canarybank.experiment.origins import decisive
@@ -27,7 +27,7 @@ from canarybank.registry import METHODS
 from canarybank.score import Interval
 from canarybank.store import altered_files, hash_folder, hash_json
 
-__all__ = ["Verification", "declared", "refuse_unverified", "verify"]
+__all__ = ["Verification", "declared", "refuse_unverified", "trust_methods", "verify"]
 
 IMPOSSIBLE = 1e-12
 """Counts that are less likely than this under the exact rates of their rule were not drawn from them."""
@@ -46,9 +46,19 @@ class Verification(Record):
     """The sha256 of the commitment on disk."""
 
 
-def verify(folder: Path | str, commitment_hash: str | None = None) -> Verification:
-    """Check a finished run: against the hash that was published before its trials, where that is given."""
+def verify(folder: Path | str, commitment_hash: str | None = None, *, trust: Iterable[str] = ()) -> Verification:
+    """Check a finished run: against the hash that was published before its trials, where that is given.
+
+    Nothing that the folder names is imported, but for the plug-in methods that ``trust`` names.
+    """
+    trust_methods(trust)
     return _verified(Run.open(folder), commitment_hash)
+
+
+def trust_methods(names: Iterable[str]) -> None:
+    """Import plug-in methods because the user names them, so that the bounds of a received folder can be made again."""
+    for name in names:
+        METHODS.find(name)
 
 
 def refuse_unverified(run: Run, commitment_hash: str | None = None, *, rewritten: bool = False) -> None:
@@ -67,13 +77,14 @@ def refuse_unverified(run: Run, commitment_hash: str | None = None, *, rewritten
 
 
 def declared(results: Results) -> Settings:
-    """Return the declaration that results were made under."""
+    """Return the declaration that results were made under; a method that the user has not named is not imported."""
     audit = results.audit
-    return Settings(trials=audit.trials, alpha=audit.alpha, method=METHODS.built_in(audit.method), seed=results.seed)
+    method = find_method(METHODS.permit(audit.method))
+    return Settings(trials=audit.trials, alpha=audit.alpha, method=method, seed=results.seed)
 
 
 def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) -> Verification:
-    results, on_disk = run.results, ""
+    results, on_disk, unnamed = run.results, "", None
     checks: list[Callable[[], Iterator[str]]] = [
         lambda: _state(run),
         lambda: _files(run, results, written=written),
@@ -86,13 +97,22 @@ def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) ->
             lambda: _settings(run, results, commitment),
             lambda: _rules(results, commitment),
             lambda: _counts(run, results, on_disk),
-            lambda: _rates(results),
-            lambda: _claims(results),
             lambda: _ladders(results),
         ]
+        if not (unnamed := _unnamed_method(results)):
+            checks += [lambda: _rates(results), lambda: _claims(results)]
     findings = [finding for check in checks for finding in _found(check)]
-    notes = _notes(run, commitment_hash, audited=bool(on_disk))
+    notes = (*([unnamed] if unnamed else []), *_notes(run, commitment_hash, audited=bool(on_disk)))
     return Verification(ok=not findings, findings=tuple(findings), notes=notes, commitment=on_disk)
+
+
+def _unnamed_method(results: Results) -> str | None:
+    """Say that the bounds were not made again, where their method is a plug-in that the user has not named."""
+    try:
+        METHODS.permit(results.audit.method)
+    except ConfigError as error:
+        return f"The bounds were not made again from the counts. {error}"
+    return None
 
 
 def _found(check: Callable[[], Iterator[str]]) -> list[str]:

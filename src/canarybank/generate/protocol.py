@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from canarybank.errors import DataError, InputError
 from canarybank.generate.server import Server
@@ -91,6 +91,7 @@ class Response:
             raise DataError(f"This is no recorded response ({error!r}); it was made by something else.") from None
 
 
+@runtime_checkable
 class Generator(Protocol):
     """Anything that answers requests.
 

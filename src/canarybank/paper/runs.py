@@ -9,10 +9,10 @@ from typing import Any
 from canarybank.attack import CanaryKind
 from canarybank.audit import AttackResult, CanaryResult, Case, Ladder, ThresholdMode
 from canarybank.audit.spread import LEVEL, Canary, calibrated_spread, frozen_spread
-from canarybank.engine import Threads
 from canarybank.errors import StoreError
 from canarybank.experiment.gating import failing_claims
 from canarybank.experiment.origins import Resolved
+from canarybank.experiment.plugins import build_engine
 from canarybank.experiment.power import shown_epsilon
 from canarybank.experiment.results import Results
 from canarybank.experiment.roles import chosen_attacks
@@ -151,7 +151,7 @@ def _computed(results: Results, resolved: Resolved, progress: Progress) -> dict[
     groups = {name: [case for case in work.cases if case.attack.name == name] for name in names}
     found = {}
     with progress.stage("sampling", total=len(names), unit="attacks") as stage:
-        for index, interval in Threads(resolved.config.run.workers).run(
+        for index, interval in build_engine(resolved.config.run).run(
             lambda name: _calibrated(work, groups[name]), names
         ):
             found[names[index]] = interval

@@ -1,4 +1,4 @@
-"""Help to test what stands on canarybank: the neighbour test of a real evolution."""
+"""Help to test what stands on canarybank: checks of plug-ins, and the neighbour test of a real evolution."""
 
 from canarybank.testing.neighbours import (
     Draw,
@@ -11,13 +11,19 @@ from canarybank.testing.neighbours import (
     run_world,
     scripted_draws,
 )
+from canarybank.testing.plugins import check_attack, check_encoder, check_engine, check_generator, check_system
 
 __all__ = [
     "Draw",
     "FixedReleases",
     "Performance",
     "World",
+    "check_attack",
+    "check_encoder",
+    "check_engine",
+    "check_generator",
     "check_neighbours",
+    "check_system",
     "compare_worlds",
     "perform_evolution",
     "run_world",

@@ -1,0 +1,223 @@
+"""Check an entry of your own before you register it: an attack, an encoder, a generator, a system or an engine.
+
+Each check takes what you register, uses it as canarybank does, and raises an ``InputError`` with what is wrong.
+
+    from canarybank.testing import check_encoder
+
+    def test_my_encoder():
+        check_encoder(MyEncoder)
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from canarybank.attack import (
+    ATTACKS,
+    Attack,
+    Canary,
+    CanaryKind,
+    PoolKind,
+    design,
+    nonce_canary,
+    nonce_pool,
+    simulated_nonces,
+    simulated_paraphrases,
+)
+from canarybank.encode import Encoder, is_isolated
+from canarybank.engine import Engine
+from canarybank.errors import CanarybankError, InputError
+from canarybank.generate import Generator, Request, Response, server_of
+from canarybank.mechanism import Bank, Mechanism, Routed
+from canarybank.registry import call_with
+from canarybank.users import Auxiliary, Users
+
+__all__ = ["check_attack", "check_encoder", "check_engine", "check_generator", "check_system"]
+
+TEXTS = (
+    "The cat sleeps in the sun.",
+    "the cat sleeps in the sun",
+    "Das Café ist geschlossen.",
+    "今日は雨です。",
+    "",
+    "x7Qp9zT2mK4vB8nW1rY6cL3dF5gH0jSa",
+    "a " * 500,
+)
+"""Plain, accented, other scripts, nothing, a nonce, and a long text."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_UNIT = 1e-5
+_TOLERANCE = 2e-2
+"""Batch-mates move a coordinate by this at most, whatever the precision."""
+
+
+def check_attack(attack: Attack) -> None:
+    """Check that an attack has a name of its own, says what it does, and designs probes for a canary.
+
+    Args:
+        attack: What you register under ``canarybank.attacks``.
+    """
+    _require(isinstance(attack, Attack), f"An attack is a canarybank.attack.Attack, not a {type(attack).__name__}.")
+    is_ours = ATTACKS.get(attack.name) is attack
+    _require(
+        is_ours or attack.name not in ATTACKS,
+        f"The name {attack.name!r} is that of a built-in attack; results are kept by name, so choose another one.",
+    )
+    _require(
+        re.fullmatch(r"[\w.-]+", attack.name) is not None,
+        f"The name {attack.name!r} must be one word of letters, digits, dots and dashes: it stands in lists and files.",
+    )
+    _require(bool(attack.description), f"The attack {attack.name!r} needs a description: reports say what it does.")
+    _designed(attack)
+
+
+def check_encoder(factory: Callable[..., Encoder], texts: Sequence[str] = TEXTS) -> None:
+    """Check that a factory makes an encoder whose vectors are of unit length and follow from their texts.
+
+    Args:
+        factory: What you register under ``canarybank.encoders``; it is called without options.
+        texts: What to encode; give your own where the encoder knows only some texts.
+    """
+    made = call_with(factory)
+    _require(isinstance(made, Encoder), f"The factory made a {type(made).__name__}; an encoder needs {_ENCODER}.")
+    _require(bool(made.name), "The encoder's name is empty.")
+    _require_fingerprint(made.fingerprint, call_with(factory).fingerprint, "vectors")
+    vectors = np.asarray(made.encode(list(texts)))
+    shape = (len(texts), made.dimension)
+    _require(vectors.shape == shape, f"The encoder gave an array of shape {vectors.shape}; it must be {shape}.")
+    _require(vectors.dtype == np.float32, f"The encoder gave {vectors.dtype}; vectors are float32.")
+    _require(bool(np.isfinite(vectors).all()), "The encoder gave a vector that is not finite.")
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+    _require(bool((abs(lengths - 1) < _UNIT).all()), f"Vectors must have length 1, not {lengths.min():g}.")
+    empty = np.asarray(made.encode([]))
+    _require(empty.shape == (0, made.dimension), f"No texts must give shape {(0, made.dimension)}, not {empty.shape}.")
+    again = np.asarray(made.encode(list(texts)[::-1]))[::-1]
+    _require(bool((abs(again - vectors) <= _TOLERANCE).all()), "The vector of a text depends on the order of texts.")
+    if is_isolated(made):
+        alone = np.concatenate([made.encode([text]) for text in texts])
+        _require(
+            bool((alone == vectors).all() and (again == vectors).all()),
+            "The encoder says that it is isolated, but a vector changes with the texts that are encoded with it; set "
+            "isolated to False, or encode each text by itself.",
+        )
+
+
+def check_generator(factory: Callable[..., Generator], section: Any) -> None:
+    """Check that a factory makes a generator that answers every request once and says where requests go.
+
+    It asks for two short texts, so a generator behind a server must be reachable.
+
+    Args:
+        factory: What you register under ``canarybank.generators``.
+        section: A ``GeneratorConfig`` with the settings that your generator needs.
+    """
+    made = call_with(factory, section, send_records=False)
+    _require(isinstance(made, Generator), f"The factory made a {type(made).__name__}; a generator needs {_GENERATOR}.")
+    _require(bool(made.name), "The generator's name is empty.")
+    _require(bool(made.fingerprint), "The generator's fingerprint is empty; recorded answers are kept by it.")
+    _require(
+        made.fingerprint == call_with(factory, section, send_records=False).fingerprint,
+        "Two generators of the same settings have different fingerprints; answers could never be found again.",
+    )
+    in_process = bool(getattr(factory, "in_process", False))
+    _require(
+        not in_process or server_of(made) is None,
+        "The factory promises by in_process that nothing leaves this process, but the generator names a server.",
+    )
+    requests = [Request("Write a short sentence about the sea.", seed=seed) for seed in (1, 2)]
+    answers = list(made.generate(requests))
+    indices = sorted(index for index, _ in answers)
+    _require(indices == [0, 1], f"Two requests were answered as {indices}; answer each once, by its index.")
+    wrong = [type(each).__name__ for _, each in answers if not isinstance(each, Response)]
+    _require(not wrong, f"An answer is a canarybank.generate.Response, not a {wrong and wrong[0]}.")
+    _require(list(made.generate([])) == [], "No requests must give no answers.")
+
+
+def check_system(factory: Callable[..., Any]) -> None:
+    """Check that a factory makes a system whose releases are fresh, finite and of the right shape.
+
+    Args:
+        factory: What you register under ``canarybank.systems``: it takes the users' contributions (one row a user, one
+            column an inspected coordinate), the canary's contribution and the mechanism.
+    """
+    rng, mechanism = np.random.default_rng(0), Mechanism(k=2, clip=0.5, sigma=1.0, q=0.5)
+    users, canary = csr_array(rng.random((6, 4)) * 0.2), np.array([0.5, 0.0, 0.0, 0.0])
+    made = factory(users, canary, mechanism)
+    _require(callable(getattr(made, "release", None)), f"The factory made a {type(made).__name__} without release.")
+    for eligible in (False, True):
+        for size in (1, 3):
+            releases = np.asarray(made.release(eligible, size, np.random.default_rng(1)))
+            _require(
+                releases.shape == (size, 4),
+                f"Asked for {size} releases on 4 coordinates, the system gave an array of shape {releases.shape}.",
+            )
+            _require(bool(np.isfinite(releases).all()), "The system released a value that is not finite.")
+        rows = np.asarray(made.release(eligible, 2, np.random.default_rng(1)))
+        _require(bool((rows[0] != rows[1]).any()), "Two releases of one call are equal; each needs noise of its own.")
+        same, other = (np.asarray(made.release(eligible, 2, np.random.default_rng(seed))) for seed in (1, 2))
+        _require(
+            bool((same == rows).all() and (other != rows).any()),
+            "The system must draw all its randomness from the generator that it is given: audits are repeated by seed.",
+        )
+
+
+def check_engine(factory: Callable[..., Engine]) -> None:
+    """Check that a factory makes an engine that yields each task's result once, and passes errors on.
+
+    Args:
+        factory: What you register under ``canarybank.engines``; it is given ``workers`` where it takes it.
+    """
+    made = call_with(factory, workers=2)
+    _require(isinstance(made, Engine), f"The factory made a {type(made).__name__}; an engine needs run.")
+    _require(list(made.run(math.sqrt, [])) == [], "No tasks must give no results.")
+    found = list(made.run(math.sqrt, [float(n * n) for n in range(20)]))
+    indices = sorted(index for index, _ in found)
+    _require(indices == list(range(20)), f"20 tasks gave results for {indices}; yield each index once.")
+    wrong = [index for index, result in found if result != index]
+    _require(not wrong, f"The results of tasks {wrong} are those of other tasks.")
+    try:
+        list(made.run(math.sqrt, [1.0, -1.0]))
+    except ValueError:
+        return
+    raise InputError("A task raised a ValueError and the engine hid it; an error must reach who asked for the results.")
+
+
+_ENCODER = "name, dimension, fingerprint and encode"
+_GENERATOR = "name, fingerprint, server and generate"
+
+
+def _require(holds: bool, otherwise: str) -> None:  # noqa: FBT001, what must hold
+    if not holds:
+        raise InputError(otherwise)
+
+
+def _require_fingerprint(one: str, other: str, what: str) -> None:
+    _require(
+        isinstance(one, str) and _SHA256.fullmatch(one) is not None,
+        f"The fingerprint {one!r} is not a sha256 in hexadecimal of all that decides the {what}.",
+    )
+    _require(one == other, f"Two encoders made alike have different fingerprints; cached {what} could never be found.")
+
+
+def _designed(attack: Attack) -> None:
+    """Let an attack design probes for a canary of eight records, in a small world without texts."""
+    rng = np.random.default_rng(0)
+
+    def directions(count: int) -> Any:
+        rows = rng.normal(size=(count, 16))
+        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+    mechanism, bank = Mechanism(k=2), Bank(directions(60)).reserve(8, 0)
+    auxiliary = Auxiliary(Users.from_vectors({f"user {i}": directions(8) for i in range(10)}))
+    nonces = simulated_nonces(bank.vectors, 1)
+    canary = nonce_canary(8, nonces, 0) if attack.canary is CanaryKind.NONCE else Canary(directions(8), id="canary")
+    pools = {PoolKind.NONCES: nonce_pool(nonces), PoolKind.PARAPHRASES: simulated_paraphrases()}
+    routed, pool = Routed.build(auxiliary, bank, mechanism.k), pools.get(attack.pool)
+    try:
+        made = design(attack, canary, bank, routed, mechanism, eligible=10, pool=pool, pool_size=16, seed=0)
+    except CanarybankError as error:
+        raise InputError(f"The attack {attack.name!r} cannot be designed: {error}") from error
+    _require(len(made.inspected) > 0, f"The attack {attack.name!r} inspects no entry of the bank.")

@@ -1,0 +1,11 @@
+"""A ninth attack: its name says nothing, its fields say all."""
+
+from canarybank.attack import Attack, CanaryKind, PoolKind, Selection
+
+PLANTED = Attack(
+    "planted",
+    CanaryKind.NONCE,
+    PoolKind.RECORDS,
+    Selection.ALL,
+    "plant a copy of each record of a canary made of nonces",
+)

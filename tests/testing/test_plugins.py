@@ -1,0 +1,248 @@
+"""Each check passes the built-in entries and a good one of somebody else's, and says what is wrong with broken ones."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from canarybank.attack import ATTACKS, Attack, CanaryKind, PoolKind, Selection
+from canarybank.audit import BankSystem
+from canarybank.encode import HashingEncoder
+from canarybank.errors import InputError, MissingError
+from canarybank.experiment.config import GeneratorConfig
+from canarybank.generate import Response, ScriptedGenerator
+from canarybank.registry import ENCODERS, ENGINES, GENERATORS, SYSTEMS
+from canarybank.testing import check_attack, check_encoder, check_engine, check_generator, check_system
+
+GOOD = Attack("mine", CanaryKind.REAL, PoolKind.PARAPHRASES, Selection.UNIFORM, "plant paraphrases at random")
+SECTION = GeneratorConfig()
+
+
+@pytest.mark.parametrize("attack", [*ATTACKS.values(), GOOD], ids=lambda attack: attack.name)
+def test_good_attacks_pass(attack):
+    check_attack(attack)
+
+
+@pytest.mark.parametrize(
+    ("attack", "wrong"),
+    [
+        ("nonce", "not a str"),
+        (replace(GOOD, name="nonce"), "that of a built-in attack"),
+        (replace(GOOD, name="two words"), "one word"),
+        (replace(GOOD, description=""), "needs a description"),
+        (replace(GOOD, pool=PoolKind.RECORDS, selection=Selection.SPREAD), None),
+        (replace(GOOD, pool=PoolKind.RECORDS, selection=Selection.GREEDY_NORM), None),
+    ],
+)
+def test_broken_attacks_are_refused_in_words(attack, wrong):
+    if wrong is None:
+        check_attack(attack)  # unusual, and still an attack
+        return
+    with pytest.raises(InputError, match=wrong):
+        check_attack(attack)
+
+
+class Letters:
+    """A good encoder: how often each letter stands in a text."""
+
+    name, dimension, fingerprint, isolated = "letters", 27, "a" * 64, True
+
+    def encode(self, texts):
+        rows = np.array([[1.0, *(text.lower().count(chr(97 + i)) for i in range(26))] for text in texts])
+        rows = rows.reshape(len(texts), 27)
+        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+class Long(Letters):
+    def encode(self, texts):
+        return 2 * super().encode(texts)
+
+
+class Double(Letters):
+    def encode(self, texts):
+        return super().encode(texts).astype(np.float64)
+
+
+class Mixed(Letters):
+    """An encoder that says it is isolated, and moves each vector by what is encoded with it."""
+
+    def encode(self, texts):
+        rows = super().encode(texts)
+        rows[:, 0] += 1e-6 * len(texts)
+        return rows
+
+
+class Random(Letters):
+    def __init__(self):
+        self.fingerprint = f"{np.random.default_rng().integers(2**60):064x}"
+
+
+class Nameless(Letters):
+    fingerprint = "letters"
+
+
+@pytest.mark.parametrize("factory", [Letters, HashingEncoder, ENCODERS.find("wordllama")])
+def test_good_encoders_pass(factory):
+    check_encoder(factory)
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("name", ["minilm", "minilm-l12", "mpnet"])
+def test_models_pass(name):
+    try:
+        check_encoder(ENCODERS.find(name))
+    except MissingError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize(
+    ("factory", "wrong"),
+    [
+        (dict, "needs name, dimension, fingerprint and encode"),
+        (Long, "must have length 1"),
+        (Double, "vectors are float32"),
+        (Mixed, "says that it is isolated"),
+        (Random, "different fingerprints"),
+        (Nameless, "not a sha256"),
+    ],
+)
+def test_broken_encoders_are_refused_in_words(factory, wrong):
+    with pytest.raises(InputError, match=wrong):
+        check_encoder(factory)
+
+
+class Forgetful(ScriptedGenerator):
+    def generate(self, requests):
+        yield from list(super().generate(requests))[:1]
+
+
+class Plain(ScriptedGenerator):
+    def generate(self, requests):
+        for index, _ in enumerate(requests):
+            yield index, "text"
+
+
+class Elsewhere(ScriptedGenerator):
+    server = "https://far.example"
+
+
+@dataclass
+class Promised:
+    """A factory that promises that nothing leaves the process."""
+
+    kind: type
+    in_process = True
+
+    def __call__(self, _section):
+        return self.kind(lambda _: "The sea is calm.")
+
+
+def test_good_generators_pass():
+    check_generator(Promised(ScriptedGenerator), SECTION)
+    check_generator(lambda _section: Elsewhere(lambda _: "The sea is calm."), SECTION)
+    assert Response("x").finished
+
+
+@pytest.mark.models
+def test_the_small_model_passes():
+    try:
+        check_generator(GENERATORS.find("smollm2"), GeneratorConfig(kind="smollm2", threads=1))
+    except MissingError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (Forgetful, r"answered as \[0\]"),
+        (Plain, "not a str"),
+        (Elsewhere, "names a server"),
+        (lambda _: {}, "needs name, fingerprint, server and generate"),
+    ],
+)
+def test_broken_generators_are_refused_in_words(kind, wrong):
+    with pytest.raises(InputError, match=wrong):
+        check_generator(Promised(kind), SECTION)
+
+
+class Seedless(BankSystem):
+    def release(self, eligible, size, rng):
+        del rng
+        return super().release(eligible, size, np.random.default_rng())
+
+
+class OneNoise(BankSystem):
+    def release(self, eligible, size, rng):
+        return np.repeat(super().release(eligible, 1, rng), size, axis=0)
+
+
+class Flat(BankSystem):
+    def release(self, eligible, size, rng):
+        return super().release(eligible, size, rng).ravel()
+
+
+@pytest.mark.parametrize("name", SYSTEMS.places)
+def test_good_systems_pass(name):
+    check_system(SYSTEMS.find(name))
+
+
+@pytest.mark.parametrize(
+    ("factory", "wrong"),
+    [
+        (Seedless, "draw all its randomness"),
+        (OneNoise, "noise of its own"),
+        (Flat, "array of shape"),
+        (lambda *_: object(), "without release"),
+    ],
+)
+def test_broken_systems_are_refused_in_words(factory, wrong):
+    with pytest.raises(InputError, match=wrong):
+        check_system(factory)
+
+
+class Backwards:
+    """A good engine, slow and odd."""
+
+    def run(self, function, tasks):
+        for index in reversed(range(len(tasks))):
+            yield index, function(tasks[index])
+
+
+class Losing(Backwards):
+    def run(self, function, tasks):
+        yield from list(super().run(function, tasks))[1:]
+
+
+class Swapping(Backwards):
+    def run(self, function, tasks):
+        for index, result in super().run(function, tasks):
+            yield len(tasks) - 1 - index, result
+
+
+class Hiding(Backwards):
+    def run(self, function, tasks):
+        for index, task in enumerate(tasks):
+            try:
+                yield index, function(task)
+            except ValueError:
+                yield index, math.nan
+
+
+@pytest.mark.parametrize("factory", [*(ENGINES.find(name) for name in ENGINES.places), Backwards])
+def test_good_engines_pass(factory):
+    check_engine(factory)
+
+
+@pytest.mark.parametrize(
+    ("factory", "wrong"),
+    [
+        (Losing, "yield each index once"),
+        (Swapping, "those of other tasks"),
+        (Hiding, "the engine hid it"),
+        (dict, "an engine needs run"),
+    ],
+)
+def test_broken_engines_are_refused_in_words(factory, wrong):
+    with pytest.raises(InputError, match=wrong):
+        check_engine(factory)
