@@ -13,7 +13,7 @@ from canarybank.report.numbers import rule_upper
 from canarybank.report.text import label
 from canarybank.store import PRIVATE, inert_cell, write_atomic
 
-__all__ = ["infinite", "result_rows", "write_csv", "write_parquet"]
+__all__ = ["as_number", "result_rows", "write_csv", "write_parquet"]
 
 
 def result_rows(results: Results) -> list[dict[str, Any]]:
@@ -56,21 +56,21 @@ def _row(attack: AttackRecord, canary: CanaryRecord, mechanism: Mechanism, resul
         "n0": counts.n0,
         "threshold": canary.threshold.value,
         "mu_eff": canary.mu_eff,
-        "exact_rule_lower": infinite(canary.rule.lower),
-        "exact_rule_upper": infinite(canary.rule.upper),
-        "exact_attack_lower": infinite(canary.supremum.lower),
-        "exact_attack_upper": infinite(canary.supremum.upper),
+        "exact_rule_lower": as_number(canary.rule.lower),
+        "exact_rule_upper": as_number(canary.rule.upper),
+        "exact_attack_lower": as_number(canary.supremum.lower),
+        "exact_attack_upper": as_number(canary.supremum.upper),
         "exact_mechanism": finite(results.epsilon),
         "accounted": finite(results.epsilon if results.audit.accounted is None else results.audit.accounted),
         "attack_bound": attack.headline.epsilon,
         "attack_confidence": attack.headline.confidence,
-        "attack_expected": infinite(attack.ladder.expected.epsilon),
+        "attack_expected": as_number(attack.ladder.expected.epsilon),
         "attack_pooled": None if attack.pooled is None else attack.pooled.epsilon,
         "delta": bound.delta,
         "bank_hash": canary.bank_hash,
     }
 
 
-def infinite(value: float | None) -> float:
+def as_number(value: float | None) -> float:
     """Return a number, infinite where it is None: JSON cannot hold an infinite one."""
     return math.inf if value is None else value
