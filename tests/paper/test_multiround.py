@@ -15,7 +15,7 @@ from canarybank.experiment.evolution_results import (
 )
 from canarybank.experiment.results import BoundRecord, IntervalRecord, ThresholdRecord
 from canarybank.paper import Cell, Span, make_piece
-from canarybank.paper.multiround import PAPER_ROUNDS, prefix_cell, shared_out
+from canarybank.paper.multiround import PAPER_ROUNDS, cohort_shares, prefix_cell
 from canarybank.paper.published import ROUND_THEORY
 
 EVOLVING = {
@@ -162,7 +162,7 @@ def test_mauve_is_that_of_the_population_after_so_many_rounds():
 def test_users_are_shared_out_as_the_paper_does_up_to_eight_thousand_eligible(users, given, shares):
     config = resolve(flags={"cohorts.canaries": 3, **given}).config
     reference, cohort, eligible = shares
-    assert shared_out(config.cohorts, users) == {
+    assert cohort_shares(config.cohorts, users) == {
         "evolve.reference": reference,
         "cohorts.auxiliary": cohort,
         "cohorts.calibration": cohort,

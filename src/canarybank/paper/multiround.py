@@ -15,10 +15,10 @@ from canarybank.experiment.results import EvolutionFacts, Results
 from canarybank.experiment.variants import filled
 from canarybank.paper.piece import Cell, Piece, Span
 from canarybank.paper.published import ROUND_THEORY, UNPUBLISHED
-from canarybank.paper.runs import bank_note, encoder_note, forecast, told, trials_note, true_rates
+from canarybank.paper.runs import bank_note, encoder_note, forecast, trials_note, true_notes, true_rates
 from canarybank.paper.settings import Order, arm_a, preset_values
 
-__all__ = ["PAPER_ROUNDS", "multiround", "prefix_cell", "shared_out"]
+__all__ = ["PAPER_ROUNDS", "cohort_shares", "multiround", "prefix_cell"]
 
 PAPER_ROUNDS: Final[dict[str, Any]] = {
     "mechanism.sigma": PRESETS["paper-rounds"]["mechanism"]["sigma"],
@@ -42,7 +42,7 @@ def multiround(order: Order) -> Piece:
     resolved = arm_a(replace(order, resolved=filled(order.resolved, own, "multiround")))
     config = resolved.config
     users = len(admit_users(config.users, config.cohorts, order.cache, order.progress).users)
-    resolved = filled(resolved, shared_out(config.cohorts, users), "multiround")
+    resolved = filled(resolved, cohort_shares(config.cohorts, users), "multiround")
     run = run_evolution(resolved, order.folder / "multiround", progress=order.progress, command=order.command)
     results, evolution = run.results, run.results.evolution
     if evolution is None or not results.attacks:
@@ -64,7 +64,7 @@ def multiround(order: Order) -> Piece:
     )
 
 
-def shared_out(config: CohortsConfig, users: int) -> dict[str, int]:
+def cohort_shares(config: CohortsConfig, users: int) -> dict[str, int]:
     """Share so many users out: a reference for utility, the paper's cohorts, and up to 8,000 eligible ones."""
     given = (config.canaries, config.auxiliary, config.calibration, config.evaluation)
     reference = max(0, min(500, users // 10, users - sum(size or 0 for size in given)))
@@ -131,7 +131,7 @@ def _facts(results: Results, evolution: EvolutionFacts, resolved: Resolved) -> d
 def _notes(results: Results, evolution: EvolutionFacts) -> list[str]:
     """Say what differs from the paper, where utility began, and where precision and recall went."""
     releases, paper, eligible = len(evolution.rounds), len(ROUND_THEORY), results.require_setup().evaluation
-    notes = told(
+    notes = true_notes(
         (eligible != _ELIGIBLE, f"N is {eligible:,} eligible users; the paper has {_ELIGIBLE:,}."),
         bank_note(evolution.rounds[0].entries),
         (releases != paper, f"There are {releases} releases; the paper has {paper}."),

@@ -20,7 +20,7 @@ _BITS = 1e-9
 
 
 class Span(Record):
-    """Two ends."""
+    """The two ends of an interval."""
 
     low: Figure = Field(description="The lower end.")
     high: Figure = Field(description="The upper end.")
@@ -101,5 +101,5 @@ def write_piece(piece: Piece, folder: Path) -> Path:
 
 
 def read_piece(path: Path) -> Piece:
-    """Read a piece, or say that the file is none."""
+    """Read a piece; a file that is none is refused in words."""
     return read_document(path, Piece)

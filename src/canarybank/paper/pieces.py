@@ -34,9 +34,9 @@ __all__ = [
     "sweep_piece",
 ]
 
-_PARAPHRASE: Final = "paraphrase-mueff"
-_ABLATED: Final = ("ordinary", "exact", _PARAPHRASE, "nonce-norm")
-_TRIALS: Final = 5_000_000
+_PARAPHRASE_ATTACK: Final = "paraphrase-mueff"
+_ABLATION_ATTACKS: Final = ("ordinary", "exact", _PARAPHRASE_ATTACK, "nonce-norm")
+_ABLATION_TRIALS: Final = 5_000_000
 GRIDS: Final[Mapping[str, tuple[float, ...]]] = {
     "sigma": (0.5, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0),
     "q": (0.02, 0.05, 0.1, 0.2, 0.3, 0.5),
@@ -46,7 +46,7 @@ _SMALL_GRIDS: Final[Mapping[str, tuple[float, ...]]] = {"sigma": (0.5, 1.0, 2.0)
 
 
 def make_piece(name: str, order: Order) -> Piece:
-    """Make one table or figure, or go on with it, and keep it in the order's folder."""
+    """Make one table or figure, resuming what was interrupted, and write it into the order's folder."""
     piece = PIECES[name](order)
     write_piece(piece, order.folder)
     return piece
@@ -135,7 +135,7 @@ def published_name(short: str) -> str:
 
 
 def _audited(order: Order, place: str, resolved: Resolved) -> FinishedRun:
-    """Run one setting in its place in the order's folder, or go on with it."""
+    """Run one setting in its place in the order's folder, or resume it."""
     run = run_audit(resolved, order.folder / place, progress=order.progress, command=order.command)
     return FinishedRun(place, resolved, run)
 
@@ -173,11 +173,15 @@ def ablation_settings(order: Order) -> tuple[Resolved, tuple[str, ...]]:
     config = order.resolved.config
     is_written = config.generator.kind != "none" and may_send_records(config)
     is_written = is_written or (config.users.source == BUILT_IN and order.data is None)
-    attacks = tuple(name for name in _ABLATED if is_written or name != _PARAPHRASE)
-    own = {"cohorts.canaries": 1, "attack.names": attacks, **({} if order.small else {"audit.trials": _TRIALS})}
+    attacks = tuple(name for name in _ABLATION_ATTACKS if is_written or name != _PARAPHRASE_ATTACK)
+    own = {
+        "cohorts.canaries": 1,
+        "attack.names": attacks,
+        **({} if order.small else {"audit.trials": _ABLATION_TRIALS}),
+    }
     base = arm_a(replace(order, resolved=filled(order.resolved, own, "ablations")))
     is_skipped = not is_written and is_default(order.resolved, "attack.names")
-    skipped = (skipped_note([_PARAPHRASE], config),) if is_skipped else ()
+    skipped = (skipped_note([_PARAPHRASE_ATTACK], config),) if is_skipped else ()
     return varied(base, {"audit.accounted": None}, "ablations"), skipped
 
 
@@ -204,7 +208,7 @@ def _ablations(order: Order) -> Piece:
         unpublished=True,
         cells=tuple(cells),
         setup=setup_facts(runs) | {"swept": f"sigma at q {mechanism.q:g}, q at sigma {mechanism.sigma:g}"},
-        notes=(*run_notes(*runs, trials=_TRIALS), *skipped),
+        notes=(*run_notes(*runs, trials=_ABLATION_TRIALS), *skipped),
         runs=tuple(dict.fromkeys(each.place for each in runs)),
     )
 

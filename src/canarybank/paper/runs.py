@@ -36,13 +36,13 @@ __all__ = [
     "run_notes",
     "run_spreads",
     "setup_facts",
-    "told",
     "trials_note",
+    "true_notes",
     "true_rates",
 ]
 
 Note = tuple[bool, str]
-"""Whether something is so, and what to tell a reader then."""
+"""A condition, and what to tell a reader where it holds."""
 _WAY = 3
 """Counts the ways in which intervals have been computed: one kept from an earlier way is computed again."""
 
@@ -230,7 +230,7 @@ def paper_notes(finished: FinishedRun, *, trials: int, by_encoder: bool) -> list
     source, cohorts = Path(config.users.source).name, (setup.auxiliary, setup.calibration, setup.evaluation)
     here = "{:,} auxiliary, {:,} calibration and {:,} evaluation users".format(*cohorts)
     nonces = sum(attack.canary is CanaryKind.NONCE for attack in chosen_attacks(config)[0])
-    return told(
+    return true_notes(
         (
             dataset_of(config) is None,
             f"The users are those of {source}, not the paper's; its numbers for both datasets stand beside.",
@@ -254,9 +254,9 @@ def paper_notes(finished: FinishedRun, *, trials: int, by_encoder: bool) -> list
     )
 
 
-def told(*notes: Note) -> list[str]:
-    """Return what is so."""
-    return [text for is_so, text in notes if is_so]
+def true_notes(*notes: Note) -> list[str]:
+    """Return the notes whose condition holds."""
+    return [text for holds, text in notes if holds]
 
 
 def bank_note(entries: int) -> Note:

@@ -12,7 +12,7 @@ from canarybank.report.latex import PACKAGES, latex_table
 from canarybank.report.numbers import confidence, epsilon, interval_text, setting_text
 from canarybank.report.page import page_of
 from canarybank.report.paper_figures import alternative, figure_bytes
-from canarybank.report.rows import infinite, write_csv
+from canarybank.report.rows import as_number, write_csv
 from canarybank.report.text import clean
 from canarybank.store import write_atomic
 
@@ -74,13 +74,13 @@ def piece_rows(piece: Piece) -> list[dict[str, Any]]:
             **dict.fromkeys(f"paper: {dataset}, {table}" for dataset, table in tables),
             **{f"paper: {value.dataset}, {value.table}": value.value for value in cell.paper},
             "observed": cell.observed,
-            "exact": infinite(cell.exact),
-            "exact_rule": infinite(cell.rule),
-            "expected": infinite(cell.expected),
-            "expected_05": infinite(cell.likely.low),
-            "expected_95": infinite(cell.likely.high),
-            "sampling_low": None if cell.explained is None else infinite(cell.explained.low),
-            "sampling_high": None if cell.explained is None else infinite(cell.explained.high),
+            "exact": as_number(cell.exact),
+            "exact_rule": as_number(cell.rule),
+            "expected": as_number(cell.expected),
+            "expected_05": as_number(cell.likely.low),
+            "expected_95": as_number(cell.likely.high),
+            "sampling_low": None if cell.explained is None else as_number(cell.explained.low),
+            "sampling_high": None if cell.explained is None else as_number(cell.explained.high),
             "explained": cell.is_explained,
             "mechanism": cell.mechanism,
             "accounted": cell.accounted,

@@ -14,7 +14,7 @@ from canarybank.report.numbers import rule_upper
 from canarybank.report.text import label
 from canarybank.store import PRIVATE, inert_cell, write_atomic
 
-__all__ = ["infinite", "result_rows", "write_csv", "write_parquet"]
+__all__ = ["as_number", "result_rows", "write_csv", "write_parquet"]
 
 
 def result_rows(results: Results) -> list[dict[str, Any]]:
@@ -72,6 +72,6 @@ def _row(attack: AttackResult, canary: CanaryResult, mechanism: Mechanism) -> di
     }
 
 
-def infinite(value: float | None) -> float:
+def as_number(value: float | None) -> float:
     """Return a number, infinite where it is None: JSON cannot hold an infinite one."""
     return math.inf if value is None else value
