@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from canarybank.encode import load_encoder
-from canarybank.evolve import EvolutionLoop, EvolutionPlan, Keep, SystemEntropy, Taking, Voters, find_noise
+from canarybank.evolution import EvolutionLoop, EvolutionPlan, Keep, SystemEntropy, Taking, Voters, find_noise
 from canarybank.generate import Request, ScriptedGenerator
 from canarybank.mechanism import Bank, Grid, Mechanism, epsilon
 from canarybank.users import Users

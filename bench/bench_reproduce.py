@@ -72,15 +72,15 @@ def _surroundings() -> Iterator[Path]:
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.dict(os.environ, {"CANARYBANK_CACHE": f"{folder}/cache"}),
-        mock.patch("canarybank.experiment.running.load_encoder", return_value=SyntheticEncoder()),
-        mock.patch("canarybank.experiment.running.build_generator", return_value=writer),
+        mock.patch("canarybank.flow.audit.load_encoder", return_value=SyntheticEncoder()),
+        mock.patch("canarybank.flow.audit.build_generator", return_value=writer),
     ):
         yield Path(folder)
 
 
 def _timed(folder: Path) -> tuple[int, float, float]:
     from canarybank.encode import CachedEncoder, VectorCache
-    from canarybank.experiment import resolve
+    from canarybank.config import resolve
     from canarybank.paper import Order, make_piece
     from canarybank.report import write_pieces
 
@@ -98,8 +98,8 @@ def _timed(folder: Path) -> tuple[int, float, float]:
 
 
 def _exact_seconds(order: object) -> float:
-    from canarybank.audit import epsilon_at, evaluation_law, supremum
-    from canarybank.experiment.running import frozen_audit
+    from canarybank.auditing import epsilon_at, evaluation_law, supremum
+    from canarybank.flow.audit import frozen_audit
     from canarybank.paper.settings import arm_a
 
     ready = frozen_audit(arm_a(order))  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def commands() -> list[str]:
 
 def configuration() -> list[str]:
     """Return every key of the configuration with its default and meaning."""
-    from canarybank.experiment import fields
+    from canarybank.config import fields
 
     rows = [f"| `{name}` | `{_default(field.default)}` | {field.description} |" for name, field in fields().items()]
     return ["## Configuration", "", "Each key is also a flag, as `--mechanism.sigma 2`.", "",

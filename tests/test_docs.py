@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from canarybank.audit import Branch, epsilon_lower, pooled, stratified
+from canarybank.auditing import Branch, epsilon_lower, pooled, stratified
 from canarybank.registry import METHODS
 
 ROOT = Path(__file__).parents[1]

@@ -7,15 +7,15 @@ from importlib import metadata
 import pytest
 from pydantic import ValidationError
 
-from canarybank.audit import BankSystem
+from canarybank.systems import BankSystem
 from canarybank.cli import main
 from canarybank.encode import HashingEncoder
 from canarybank.engine import Serial, Threads
 from canarybank.errors import ConfigError
-from canarybank.experiment import fields, resolve
-from canarybank.experiment.config import RECEIVED, AuditConfig, Config, RunConfig
-from canarybank.experiment.origins import registered
-from canarybank.experiment.plugins import build_engine, plugins_of
+from canarybank.config import fields, resolve
+from canarybank.config.model import RECEIVED, AuditConfig, Config, RunConfig
+from canarybank.config.loading import registered
+from canarybank.config.plugins import build_engine, plugins_of
 from canarybank.registry import (
     ATTACKS,
     ENCODERS,

@@ -266,10 +266,10 @@ ENCODERS = _registry(
 GENERATORS = _registry(
     "generator",
     {
-        "smollm2": "experiment.writers:SMOLLM2",
-        "openai": "experiment.writers:OPENAI",
-        "llamacpp": "experiment.writers:LLAMACPP",
-        "transformers": "experiment.writers:TRANSFORMERS",
+        "smollm2": "flow.generators:SMOLLM2",
+        "openai": "flow.generators:OPENAI",
+        "llamacpp": "flow.generators:LLAMACPP",
+        "transformers": "flow.generators:TRANSFORMERS",
     },
 )
 """Entries take the configuration's section generator, and send_records where they want it, and return a ``Generator``.
@@ -280,14 +280,14 @@ is where they go by default.
 METHODS = _registry(
     "method",
     {
-        "paper": "audit.methods.paper:PAPER",
-        "clopper-pearson": "audit.methods.clopper_pearson:CLOPPER_PEARSON",
-        "joint": "audit.methods.joint:JOINT",
-        "pooled": "audit.methods.pooled:POOLED",
-        "stratified": "audit.methods.stratified:STRATIFIED",
+        "paper": "auditing.methods.paper:PAPER",
+        "clopper-pearson": "auditing.methods.clopper_pearson:CLOPPER_PEARSON",
+        "joint": "auditing.methods.joint:JOINT",
+        "pooled": "auditing.methods.pooled:POOLED",
+        "stratified": "auditing.methods.stratified:STRATIFIED",
     },
 )
-SYSTEMS = _registry("system", {"mechanism": "audit.system:BankSystem"})
+SYSTEMS = _registry("system", {"mechanism": "systems.mechanism:BankSystem"})
 """Entries take the users' contributions and the canary's, on the inspected coordinates, and the mechanism.
 
 They return a ``System``.

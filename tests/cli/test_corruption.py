@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
-from canarybank.experiment import StageCache, resolve, run_audit
+from canarybank.experiment import StageCache
+from canarybank.config import resolve
+from canarybank.flow import run_audit
 from canarybank.generate import Response, ResponseCache
 from canarybank.users import Users, pack_users, unpack_users
 

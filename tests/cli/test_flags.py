@@ -1,7 +1,7 @@
 import pytest
 
 from canarybank.cli.flags import Given, configured
-from canarybank.experiment import fields, resolve
+from canarybank.config import fields, resolve
 
 
 def shown(cli, *words):

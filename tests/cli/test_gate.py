@@ -213,7 +213,7 @@ def test_a_refused_gate_leaves_no_old_outcome_behind(cli, finished, tmp_path, wo
 def test_a_gate_that_breaks_leaves_an_error_behind(cli, finished, tmp_path, monkeypatch):
     files = ("--junit", "gate.xml", "--markdown", "gate.md")
     assert cli("gate", finished, "--claimed-eps", "50", *files).code == 0
-    monkeypatch.setattr("canarybank.experiment.gating.fresh_power", lambda *_: 1 / 0)
+    monkeypatch.setattr("canarybank.run.gating.fresh_power", lambda *_: 1 / 0)
     assert cli("gate", finished, "--claimed-eps", "50", *files).code == 70
     assert 'errors="1"' in (tmp_path / "gate.xml").read_text()
     assert "refused" in (tmp_path / "gate.md").read_text().splitlines()[0]

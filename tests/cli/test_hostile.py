@@ -9,8 +9,8 @@ import pytest
 
 from canarybank.cli import failures, program
 from canarybank.errors import ConfigError, DataError
-from canarybank.experiment.candidates import bank_prompt
-from canarybank.experiment.config import BankConfig
+from canarybank.flow.bank import bank_prompt
+from canarybank.config.model import BankConfig
 
 ESCAPE, BIDI, C1 = "\x1b[31m", "\u202e", "\x9b"
 

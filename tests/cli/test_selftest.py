@@ -1,7 +1,7 @@
 import json
 
-import canarybank.experiment.selftests as room
-from canarybank.experiment import Check, SelfTest
+import canarybank.flow.selftests as room
+from canarybank.flow import Check, SelfTest
 
 
 def test_all_checks_hold_here(cli, golden, shape):

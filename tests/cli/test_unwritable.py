@@ -7,8 +7,9 @@ import shutil
 import pytest
 
 from canarybank.encode import CachedEncoder, HashingEncoder
-from canarybank.experiment import StageCache, resolve
-from canarybank.experiment.admitted import admit_users
+from canarybank.experiment import StageCache
+from canarybank.config import resolve
+from canarybank.flow.users import admit_users
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ def test_a_finished_run_that_lost_a_document_says_what_to_do_and_that_works(cli,
 
 def test_a_document_that_cannot_be_made_again_is_not_put_back(cli, copied, own, monkeypatch):
     (copied / "commitment.json").unlink()
-    monkeypatch.setattr("canarybank.experiment.commitment._STREAMS", ("numpy",))
+    monkeypatch.setattr("canarybank.run.commitment._STREAMS", ("numpy",))
     outcome = cli("audit", own, "--folder", copied)
     assert outcome.code == 4
     assert "what is made again is another one" in outcome.err

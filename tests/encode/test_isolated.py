@@ -18,8 +18,8 @@ from canarybank.encode import (
     load_encoder,
     wordllama,
 )
-from canarybank.experiment.config import EncoderConfig
-from canarybank.experiment.running import cached_encoder
+from canarybank.config.model import EncoderConfig
+from canarybank.flow.audit import cached_encoder
 
 Check = Callable[..., list[str]]
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from canarybank.experiment import fields
+from canarybank.config import fields
 
 BLOCK = 20
 FIELDS = fields()

@@ -1,6 +1,7 @@
 import pytest
 
-from canarybank.experiment import resolve, run_audit
+from canarybank.config import resolve
+from canarybank.flow import run_audit
 from canarybank.paper import Order
 
 FLAGS = {

@@ -1,11 +1,11 @@
 import pytest
 
-from canarybank.audit import Method, Target
-from canarybank.audit.spread import frozen_spread
+from canarybank.auditing import Method, Target
+from canarybank.auditing.spread import frozen_spread
 from canarybank.errors import ConfigError
-from canarybank.experiment import resolve
-from canarybank.experiment.config import MechanismConfig
-from canarybank.experiment.evolution import EvolutionRun
+from canarybank.config import resolve
+from canarybank.config.model import MechanismConfig
+from canarybank.flow.evolution import EvolutionRun
 from canarybank.experiment.evolution_results import (
     EvolutionResults,
     FiguresRecord,
@@ -13,7 +13,7 @@ from canarybank.experiment.evolution_results import (
     PrefixRecord,
     UtilityRecord,
 )
-from canarybank.experiment.results import BoundRecord, IntervalRecord, ThresholdRecord
+from canarybank.run.results import BoundRecord, IntervalRecord, ThresholdRecord
 from canarybank.paper import Cell, Span, make_piece
 from canarybank.paper.multiround import PAPER_ROUNDS, cohort_shares, prefix_cell
 from canarybank.paper.published import ROUND_THEORY

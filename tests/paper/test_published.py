@@ -166,7 +166,7 @@ def test_numbers_stay_with_their_attack_whatever_attacks_are_registered_in_whate
     places = {name: f"canarybank.attack.attacks:{name}" for name in names}
     monkeypatch.setattr("canarybank.attack.ATTACKS", {name: recipes[name] for name in names})
     monkeypatch.setattr(registry, "ATTACKS", replace(registry.ATTACKS, places=places))
-    monkeypatch.setattr("canarybank.experiment.config.ATTACK_NAMES", names, raising=False)
+    monkeypatch.setattr("canarybank.config.model.ATTACK_NAMES", names, raising=False)
     assert everything(runpy.run_path(published.__file__)) == before
     assert len(before[0]) == 2 * 16 + 5
 

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from canarybank.audit import Target
-from canarybank.audit.spread import Canary, calibrated_spread, frozen_spread
+from canarybank.auditing import Target
+from canarybank.auditing.spread import Canary, calibrated_spread, frozen_spread
 from canarybank.audit.target import best_threshold
-from canarybank.experiment import resolve
-from canarybank.experiment.config import AuditConfig, MechanismConfig
-from canarybank.experiment.results import (
+from canarybank.config import resolve
+from canarybank.config.model import AuditConfig, MechanismConfig
+from canarybank.run.results import (
     AttackRecord,
     BoundRecord,
     CanaryRecord,
@@ -19,7 +19,7 @@ from canarybank.experiment.results import (
     Results,
     RungRecord,
 )
-from canarybank.experiment.running import frozen_audit, mechanism_of
+from canarybank.flow.audit import frozen_audit, mechanism_of
 from canarybank.mechanism import Mechanism
 from canarybank.paper import Cell, PaperValue, Span
 from canarybank.paper.runs import FinishedRun, attack_cell, paper_notes, run_spreads

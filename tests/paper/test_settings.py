@@ -4,10 +4,10 @@ import json
 import pytest
 
 from canarybank.errors import ConfigError
-from canarybank.experiment import resolve
-from canarybank.experiment.admitted import admit_users
-from canarybank.experiment.candidates import bank_prompt
-from canarybank.experiment.roles import chosen_attacks, draw_roles
+from canarybank.config import resolve
+from canarybank.flow.users import admit_users
+from canarybank.flow.bank import bank_prompt
+from canarybank.flow.roles import chosen_attacks, draw_roles
 from canarybank.experiment.stage_cache import StageCache
 from canarybank.generate.bank import bank_plan
 from canarybank.paper.settings import arm_a, arm_b, dataset_of

@@ -9,7 +9,9 @@ import pytest
 from canarybank import registry
 from canarybank.attack import ATTACKS
 from canarybank.errors import ConfigError, MissingError
-from canarybank.experiment import resolve, run_audit, verify
+from canarybank.config import resolve
+from canarybank.flow import run_audit
+from canarybank.run import verify
 from canarybank.testing import check_attack, check_encoder, check_engine, check_system
 
 NAMES = {"attack": "planted", "encoder": "letters", "method": "thirds", "system": "rounded", "engine": "backwards"}

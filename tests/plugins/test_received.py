@@ -7,8 +7,10 @@ import pytest
 
 from canarybank.cli import main
 from canarybank.errors import ConfigError
-from canarybank.experiment import Run, list_runs, resolve, run_audit, verify
-from canarybank.experiment.gating import compare
+from canarybank.run import Run, list_runs, verify
+from canarybank.config import resolve
+from canarybank.flow import run_audit
+from canarybank.run.gating import compare
 from canarybank.registry import METHODS, REGISTRIES
 from canarybank.report import write_report
 

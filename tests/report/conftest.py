@@ -5,7 +5,9 @@ import csv
 import numpy as np
 import pytest
 
-from canarybank.experiment import Run, resolve, run_audit, run_evolution
+from canarybank.run import Run
+from canarybank.config import resolve
+from canarybank.flow import run_audit, run_evolution
 from canarybank.paper import Cell, PaperValue, Piece, Span
 from canarybank.report import summarise_run
 

@@ -1,7 +1,7 @@
 from xml.etree import ElementTree as ET
 
-from canarybank.experiment import gate
-from canarybank.experiment.gating import compare
+from canarybank.run import gate
+from canarybank.run.gating import compare
 from canarybank.report import junit
 
 

@@ -1,7 +1,7 @@
 import pytest
 from markdown_it import MarkdownIt
 
-from canarybank.experiment import gate
+from canarybank.run import gate
 from canarybank.report import gate_markdown, summary_markdown
 from canarybank.report.markdown import plain
 

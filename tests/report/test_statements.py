@@ -1,7 +1,7 @@
 import pytest
 
-from canarybank.experiment.manifest import GeneratorRecord
-from canarybank.experiment.results import PoolRecord, SimilarityRecord
+from canarybank.run.manifest import GeneratorRecord
+from canarybank.run.results import PoolRecord, SimilarityRecord
 from canarybank.report import generator_line, render_html, summarise_run, summary_markdown, written_lines
 from canarybank.report.statements import assumptions, limits
 

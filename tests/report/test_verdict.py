@@ -1,7 +1,7 @@
 import pytest
 
 from canarybank.cli.runner import attack_rows
-from canarybank.experiment import gate
+from canarybank.run import gate
 from canarybank.report import latex_tables, render_summary, summarise_run, summary_markdown
 from canarybank.report.numbers import epsilon
 from canarybank.report.verdict import Tone, strongest, verdict

@@ -2,7 +2,7 @@ import pytest
 
 from canarybank import report
 from canarybank.errors import StoreError
-from canarybank.experiment import Run
+from canarybank.run import Run
 from canarybank.report import PAGE, write_report
 
 NAMES = [PAGE, "summary.md", "results.tex", "results.csv", "results.parquet"]

@@ -21,7 +21,7 @@ from scripted_answers import WRITER, answering
 from canarybank.cli import evolve as evolve_command
 from canarybank.cli import main
 from canarybank.errors import GenerationError
-from canarybank.evolve import Voters
+from canarybank.evolution import Voters
 from canarybank.testing import (
     Performance,
     check_neighbours,

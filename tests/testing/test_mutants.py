@@ -12,13 +12,13 @@ import pytest
 
 from canarybank.encode import HashingEncoder, shelf
 from canarybank.errors import ConfigError, GenerationError, StoreError
-from canarybank.evolve import Voters, loop
-from canarybank.experiment import admitted, evolution, evolution_scene, real_run
-from canarybank.experiment.admitted import People, _capped
+from canarybank.evolution import Voters, loop
+from canarybank.flow import users as admitted, evolution, evolution_setup as evolution_scene, real_run
+from canarybank.flow.users import People, _capped
 from canarybank.testing import compare_worlds
 from canarybank.users import admission
 
-SCENE = "canarybank.experiment.evolution_scene."
+SCENE = "canarybank.flow.evolution_setup."
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_vector_that_depends_on_its_batch_is_found(lab):
 
 
 def test_a_contribution_that_is_not_clipped_is_found(found):
-    from canarybank.evolve import Voters
+    from canarybank.evolution import Voters
 
     histogram = Voters.histogram
     mutant = patch.object(Voters, "histogram", lambda self, *given: 3 * histogram(self, *given))

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from canarybank.errors import MissingError
-from canarybank.experiment import fields
-from canarybank.experiment.origins import registered
+from canarybank.config import fields
+from canarybank.config.loading import registered
 from canarybank.generate import ResponseCache
 from canarybank.mechanism import Account
 from canarybank.testing import Performance, compare_worlds, perform_evolution
@@ -272,7 +272,7 @@ def test_no_option_lets_anything_leave(case, prepared):
 @pytest.mark.parametrize("key", REFUSED)
 def test_what_cannot_be_private_is_refused_before_anything_is_read(key, lab):
     value, fix = REFUSED[key]
-    with patch("canarybank.experiment.admitted.users_source", side_effect=AssertionError("users were read")):
+    with patch("canarybank.flow.users.users_source", side_effect=AssertionError("users were read")):
         world = lab.world(lab.file("csv"), settings={key: value})
     assert world.performance.code == 2
     assert fix in world.performance.err

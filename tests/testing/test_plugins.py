@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from canarybank.attack import ATTACKS, Attack, CanaryKind, PoolKind, Selection
-from canarybank.audit import BankSystem
+from canarybank.systems import BankSystem
 from canarybank.encode import HashingEncoder
 from canarybank.errors import InputError, MissingError
-from canarybank.experiment.config import GeneratorConfig
+from canarybank.config.model import GeneratorConfig
 from canarybank.generate import Response, ScriptedGenerator
 from canarybank.registry import ENCODERS, ENGINES, GENERATORS, SYSTEMS
 from canarybank.testing import check_attack, check_encoder, check_engine, check_generator, check_system

@@ -40,8 +40,8 @@ def make(
     Answers are kept, so that an interrupted command goes on where it stopped. No users are read: labels
     are those that you declare.
     """
-    from canarybank.experiment.candidates import GENERATED_SIZE, bank_labels, bank_prompt
-    from canarybank.experiment.writers import build_generator, cached_generator
+    from canarybank.flow.bank import GENERATED_SIZE, bank_labels, bank_prompt
+    from canarybank.flow.generators import build_generator, cached_generator
     from canarybank.generate import make_bank
 
     if out.suffix.lower() not in {".parquet", ".pq"}:
@@ -82,8 +82,8 @@ def show(
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Show what a bank holds: its size, hash, labels, lengths, variety, a sample, and how it came to be."""
-    from canarybank.experiment.candidates import read_bank
-    from canarybank.experiment.embedded import embedded_bank
+    from canarybank.flow.bank import read_bank
+    from canarybank.flow.embedded import embedded_bank
 
     if bank != "embedded" and not Path(bank).exists():
         raise DataError(
@@ -125,7 +125,7 @@ def _show(bank: "CandidateBank", name: str, command: str, output: Output, notes:
 
 def _origin(provenance: Mapping[str, Any]) -> dict[str, str]:
     """Return who wrote a bank from which prompt, and what became of the answers."""
-    from canarybank.experiment.written import counters_of
+    from canarybank.flow.written import counters_of
     from canarybank.generate import outcome_text
 
     written = provenance.get("generator")

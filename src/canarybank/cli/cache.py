@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from canarybank.cli.output import Output, facts, paragraph, table
 
 if TYPE_CHECKING:
-    from canarybank.experiment.caches import CachesUsage
+    from canarybank.flow.caches import CachesUsage
 
 __all__ = ["command"]
 
@@ -30,7 +30,7 @@ def show(
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Show what the caches hold: vectors by encoder, answers by generator, pieces by stage, each with its size."""
-    from canarybank.experiment.caches import caches_usage
+    from canarybank.flow.caches import caches_usage
 
     found = caches_usage()
     output.result(
@@ -63,7 +63,7 @@ def prune(
     Answers of generators are removed only when the cache responses is named. What another process is writing stays.
     """
     from canarybank.errors import ConfigError
-    from canarybank.experiment.caches import PRUNED, cache_total, parse_size, prune_caches
+    from canarybank.flow.caches import PRUNED, cache_total, parse_size, prune_caches
 
     if everything == (unused_days is not None or max_size is not None):
         raise ConfigError("Say what to remove: by --unused-days with a number of days, by --max-size, or by --all.")

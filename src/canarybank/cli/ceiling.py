@@ -9,7 +9,7 @@ from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, facts, paragraph
 
 if TYPE_CHECKING:
-    from canarybank.audit import Ceiling
+    from canarybank.auditing import Ceiling
 
 __all__ = ["command"]
 
@@ -48,8 +48,8 @@ def command(
     No attack on one release does better. It is a typical value, not a maximum: the bound falls above its median half
     of the time.
     """
-    from canarybank.audit import ceiling, trials_needed
-    from canarybank.experiment import mechanism_of, settings_of
+    from canarybank.auditing import ceiling, trials_needed
+    from canarybank.flow import mechanism_of, settings_of
 
     mechanism, settings, canaries = mechanism_of(given.config), settings_of(given.config), given.config.cohorts.canaries
     alpha = settings.share(canaries)

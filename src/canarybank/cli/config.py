@@ -8,8 +8,8 @@ from cyclopts import App, Parameter
 
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, paragraph, table
+from canarybank.config import Config, fields, starter
 from canarybank.errors import ConfigError
-from canarybank.experiment import Config, fields, starter
 
 __all__ = ["command"]
 
@@ -71,7 +71,7 @@ def schema(
 
 
 def _result_schemas() -> dict[str, Any]:
-    from canarybank.experiment.results import schema as schemas
+    from canarybank.run.results import schema as schemas
 
     return schemas()
 

@@ -38,7 +38,7 @@ def command(
 
     Where Opacus is installed, its accountant's figure and the slack in it stand beside the exact one.
     """
-    from canarybank.experiment import mechanism_of
+    from canarybank.flow import mechanism_of
     from canarybank.mechanism import epsilon
     from canarybank.mechanism.accounting import LEAST_SIGMA
 
@@ -73,7 +73,7 @@ def _opacus(mechanism: "Mechanism", rounds: int, exact: float) -> dict[str, Any]
 
 
 def _headline(document: dict[str, Any]) -> str:
-    from canarybank.experiment.power import shown_epsilon
+    from canarybank.run.power import shown_epsilon
 
     mechanism, rounds = document["mechanism"], document["rounds"]
     over = "one release" if rounds == 1 else f"{rounds:,} releases"

@@ -9,7 +9,7 @@ from canarybank.cli.output import Output
 from canarybank.cli.typed import typed
 
 if TYPE_CHECKING:
-    from canarybank.evolve import ReleaserFactory
+    from canarybank.evolution import ReleaserFactory
 
 __all__ = ["command", "evolve_into"]
 
@@ -60,7 +60,7 @@ def evolve_into(
     """Run an evolution or go on with it, write its page and print what it found; tests put their own releaser in."""
     from canarybank.cli.runner import open_page, print_run, published
     from canarybank.errors import BudgetError
-    from canarybank.experiment import run_evolution
+    from canarybank.flow import run_evolution
 
     run = run_evolution(
         given.resolved, folder, progress=output.progress, command=typed(), told=output.note, releaser=releaser

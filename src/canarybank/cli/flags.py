@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, get_origin
 from cyclopts import Group, Parameter
 from pydantic.fields import FieldInfo
 
+from canarybank.config import PRESETS, Config, Resolved, fields, resolve
+from canarybank.config.loading import kind_of, read_value, registered
 from canarybank.errors import ConfigError
-from canarybank.experiment import PRESETS, Config, Resolved, fields, resolve
-from canarybank.experiment.origins import kind_of, read_value, registered
 
 __all__ = ["Given", "configured"]
 

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from canarybank.cli.output import Output, facts, paragraph, table
 
 if TYPE_CHECKING:
-    from canarybank.experiment import GateOutcome
+    from canarybank.run import GateOutcome
 
 __all__ = ["command"]
 
@@ -46,9 +46,9 @@ def command(
     files for a CI system hold an error until the comparison has ended, so that an old outcome never stays in them.
     """
     from canarybank.errors import CanarybankError
-    from canarybank.experiment import Run, gate
-    from canarybank.experiment.power import shown_epsilon
     from canarybank.report import GateFiles
+    from canarybank.run import Run, gate
+    from canarybank.run.power import shown_epsilon
 
     files = GateFiles(junit, markdown)
     files.refuse("The gate has not ended: it was stopped, or it is still at work.")
@@ -73,7 +73,7 @@ def command(
 
 
 def _facts(outcome: "GateOutcome") -> dict[str, str]:
-    from canarybank.experiment.power import shown_epsilon
+    from canarybank.run.power import shown_epsilon
 
     first = outcome.attacks[0].bound
     return {

@@ -10,8 +10,9 @@ from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, facts, paragraph, table
 
 if TYPE_CHECKING:
-    from canarybank.experiment import Config, Plan
-    from canarybank.experiment.planning import GeneratorPlan
+    from canarybank.config import Config
+    from canarybank.flow import Plan
+    from canarybank.flow.planning import GeneratorPlan
 
 __all__ = ["command"]
 
@@ -31,7 +32,7 @@ def command(
 
     Users are read and admitted, and rates are measured on small pieces of the work; nothing is generated or evaluated.
     """
-    from canarybank.experiment import plan
+    from canarybank.flow import plan
 
     place = folder or default_folder(given.file)
     made = plan(given.resolved, place, progress=output.progress)
@@ -51,7 +52,7 @@ def _headline(made: "Plan", place: Path) -> str:
 
 
 def _facts(made: "Plan", config: "Config") -> dict[str, str]:
-    from canarybank.experiment.power import shown_epsilon
+    from canarybank.run.power import shown_epsilon
 
     audit, canaries, asked = config.audit, config.cohorts.canaries, made.generator
     lines = {

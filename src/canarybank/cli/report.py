@@ -45,9 +45,9 @@ def command(
     """
     from canarybank.cli.runner import open_page, print_run, published
     from canarybank.errors import ConfigError
-    from canarybank.experiment import Run
-    from canarybank.experiment.verification import refuse_unverified, trust_methods
     from canarybank.report import write_report
+    from canarybank.run import Run
+    from canarybank.run.verification import refuse_unverified, trust_methods
 
     if shareable and out is None:
         raise ConfigError("Only you can read a run's own folder. To make a report shareable, name another by --out.")

@@ -9,7 +9,7 @@ from canarybank.cli.output import Output, facts, paragraph, table
 from canarybank.cli.typed import typed
 
 if TYPE_CHECKING:
-    from canarybank.experiment import Results, Run
+    from canarybank.run import Results, Run
 
 __all__ = ["attack_rows", "audit_into", "open_page", "print_run", "published"]
 
@@ -18,7 +18,7 @@ HEADERS = ("attack", "exact epsilon", "at frozen rule", "expected range", "obser
 
 def audit_into(command: str, given: Given, folder: Path, output: Output, *, show: bool = False) -> None:
     """Run an audit or go on with it, write its report and print what it found."""
-    from canarybank.experiment import run_audit
+    from canarybank.flow import run_audit
 
     def committed(digest: str) -> None:
         output.note(f"commitment: sha256 {digest}; publish it now, before the results are known")
@@ -81,7 +81,7 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
 
 
 def _audit_document(run: "Run") -> dict[str, Any]:
-    from canarybank.experiment.commitment import finite
+    from canarybank.run.commitment import finite
 
     results = run.results
     return {

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from canarybank.cli.output import Output, facts, paragraph, table
 
 if TYPE_CHECKING:
-    from canarybank.experiment.listing import RunEntry
+    from canarybank.run.listing import RunEntry
 
 __all__ = ["command"]
 
@@ -35,7 +35,7 @@ def listing(
 
     Every finished run is verified first. One that does not verify, or cannot be read, is listed as damaged, with why.
     """
-    from canarybank.experiment.listing import list_runs
+    from canarybank.run.listing import list_runs
 
     found = list_runs(folder)
     document = {"folder": str(folder), "runs": [entry.model_dump(mode="json") for entry in found]}
@@ -69,7 +69,7 @@ def _bound(entry: "RunEntry") -> str:
 
 
 def _claim(entry: "RunEntry") -> str:
-    from canarybank.experiment.power import shown_epsilon
+    from canarybank.run.power import shown_epsilon
 
     if entry.ok is None:
         return "-"

@@ -26,7 +26,7 @@ def command(
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> int:
     """Check coverage and the perfect attack for your own q, sigma, trials and alpha; exit with 1 when a check fails."""
-    from canarybank.experiment import mechanism_of, selftest
+    from canarybank.flow import mechanism_of, selftest
 
     audit, config = given.config.audit, given.config
     found = selftest(

@@ -46,7 +46,7 @@ def command(
     """
     from canarybank.cli.pieces import print_pieces
     from canarybank.cli.typed import typed
-    from canarybank.experiment import Axis, grid, read_axis, run_sweep
+    from canarybank.flow import Axis, grid, read_axis, run_sweep
     from canarybank.paper import sweep_piece, write_piece
     from canarybank.report import write_pieces
 

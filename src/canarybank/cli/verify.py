@@ -34,7 +34,7 @@ def command(
 
     It exits with 4 when something is not as it was committed to.
     """
-    from canarybank.experiment import verify
+    from canarybank.run import verify
 
     found = verify(run, commitment, trust=trust)
     number = len(found.findings)

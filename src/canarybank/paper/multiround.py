@@ -3,20 +3,20 @@
 from dataclasses import replace
 from typing import Any, Final
 
-from canarybank.audit import AttackResult, Target, find_method
-from canarybank.audit.spread import frozen_spread
+from canarybank.auditing import AttackResult, Target, find_method
+from canarybank.auditing.spread import frozen_spread
+from canarybank.config.loading import Resolved
+from canarybank.config.model import CohortsConfig
+from canarybank.config.presets import PRESETS
+from canarybank.config.variants import filled
 from canarybank.errors import ConfigError
-from canarybank.experiment.admitted import admit_users
-from canarybank.experiment.config import CohortsConfig
-from canarybank.experiment.evolution import run_evolution
-from canarybank.experiment.origins import Resolved
-from canarybank.experiment.presets import PRESETS
-from canarybank.experiment.results import EvolutionFacts, Results
-from canarybank.experiment.variants import filled
+from canarybank.flow.evolution import run_evolution
+from canarybank.flow.users import admit_users
 from canarybank.paper.piece import Cell, Piece, Span
 from canarybank.paper.published import ROUND_THEORY, UNPUBLISHED
 from canarybank.paper.runs import bank_note, encoder_note, forecast, trials_note, true_notes, true_rates
 from canarybank.paper.settings import Order, arm_a, preset_values
+from canarybank.run.results import EvolutionFacts, Results
 
 __all__ = ["PAPER_ROUNDS", "cohort_shares", "multiround", "prefix_cell"]
 

@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from canarybank import __version__
-from canarybank.experiment.commitment import Epsilon, Figure, Record
-from canarybank.experiment.results import NOT_PRIVATE
-from canarybank.experiment.run_folder import read_document
 from canarybank.paper.published import PaperValue
+from canarybank.run.commitment import Epsilon, Figure, Record
+from canarybank.run.folder import read_document
+from canarybank.run.results import NOT_PRIVATE
 from canarybank.store import canonical_json, write_atomic
 
 __all__ = ["Cell", "Piece", "Span", "read_piece", "write_piece"]

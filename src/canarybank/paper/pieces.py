@@ -8,19 +8,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from canarybank.config.loading import Resolved
+from canarybank.config.variants import filled, is_default, varied
 from canarybank.errors import CohortError, ConfigError, MissingError
-from canarybank.experiment.candidates import bank_prompt
-from canarybank.experiment.gating import failing_claims
-from canarybank.experiment.origins import Resolved
-from canarybank.experiment.running import run_audit
-from canarybank.experiment.sending import may_send_records, skipped_note
-from canarybank.experiment.sweep import Axis, Point, grid, run_sweep
-from canarybank.experiment.variants import filled, is_default, varied
+from canarybank.flow.audit import run_audit
+from canarybank.flow.bank import bank_prompt
+from canarybank.flow.sending import may_send_records, skipped_note
+from canarybank.flow.sweep import Axis, Point, grid, run_sweep
 from canarybank.paper.multiround import multiround
 from canarybank.paper.piece import Cell, Piece, read_piece, write_piece
 from canarybank.paper.published import UNPUBLISHED, PaperValue, encoder_values, table_values
 from canarybank.paper.runs import FinishedRun, attack_cell, run_cells, run_notes, setup_facts
 from canarybank.paper.settings import BUILT_IN, PAPER, Order, arm_a, arm_b, dataset_of
+from canarybank.run.gating import failing_claims
 
 __all__ = [
     "GRIDS",

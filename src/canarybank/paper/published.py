@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import Field
 
-from canarybank.experiment.commitment import Record
+from canarybank.run.commitment import Record
 
 __all__ = ["DATASETS", "ROUND_THEORY", "THEORY", "UNPUBLISHED", "PaperValue", "encoder_values", "table_values"]
 

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from canarybank.attack import CanaryKind
-from canarybank.audit import AttackResult, CanaryResult, Case, Ladder, ThresholdMode
-from canarybank.audit.spread import LEVEL, Canary, calibrated_spread, frozen_spread
+from canarybank.auditing import AttackResult, CanaryResult, Case, Ladder, ThresholdMode
+from canarybank.auditing.spread import LEVEL, Canary, calibrated_spread, frozen_spread
+from canarybank.config.loading import Resolved
+from canarybank.config.plugins import build_engine
 from canarybank.errors import StoreError
-from canarybank.experiment.gating import failing_claims
-from canarybank.experiment.origins import Resolved
-from canarybank.experiment.plugins import build_engine
-from canarybank.experiment.power import shown_epsilon
-from canarybank.experiment.results import Results
-from canarybank.experiment.roles import chosen_attacks
-from canarybank.experiment.run_folder import Run
-from canarybank.experiment.running import AuditWork, frozen_audit, mechanism_of, settings_of
+from canarybank.flow.audit import AuditWork, frozen_audit, mechanism_of, settings_of
+from canarybank.flow.roles import chosen_attacks
 from canarybank.paper.piece import Cell, Coordinate, Span
 from canarybank.paper.published import PaperValue
 from canarybank.paper.settings import BANK, PAPER, Order, dataset_of
 from canarybank.progress import SILENT, Progress
+from canarybank.run.folder import Run
+from canarybank.run.gating import failing_claims
+from canarybank.run.power import shown_epsilon
+from canarybank.run.results import Results
 from canarybank.score import Interval
 from canarybank.store import read_checked, write_checked
 

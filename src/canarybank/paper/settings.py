@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from canarybank.attack import CanaryKind
+from canarybank.config.loading import Resolved
+from canarybank.config.model import Config
+from canarybank.config.presets import PRESETS
+from canarybank.config.variants import filled, is_default, varied
 from canarybank.errors import ConfigError
-from canarybank.experiment.admitted import admit_users, users_source
-from canarybank.experiment.candidates import bank_labels, bank_prompt, gather_candidates, read_texts
-from canarybank.experiment.config import Config
-from canarybank.experiment.embedded import embedded_bank
-from canarybank.experiment.origins import Resolved
-from canarybank.experiment.outside import outside_examples
-from canarybank.experiment.presets import PRESETS
-from canarybank.experiment.roles import chosen_attacks, cohort_sizes, draw_roles
-from canarybank.experiment.sending import may_send_records, refuse_sending
-from canarybank.experiment.variants import filled, is_default, varied
+from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates, read_texts
+from canarybank.flow.embedded import embedded_bank
+from canarybank.flow.outside import outside_examples
+from canarybank.flow.roles import chosen_attacks, cohort_sizes, draw_roles
+from canarybank.flow.sending import may_send_records, refuse_sending
+from canarybank.flow.users import admit_users, users_source
 from canarybank.generate.bank import bank_plan
 from canarybank.paper.published import DATASETS, THEORY
 from canarybank.progress import SILENT, Progress

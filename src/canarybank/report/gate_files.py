@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from canarybank.experiment.gating import AttackGate, GateOutcome
-from canarybank.experiment.power import Power, Shown, shown_epsilon
 from canarybank.report.markdown import markdown_table, plain
 from canarybank.report.numbers import confidence, epsilon
 from canarybank.report.text import clean
+from canarybank.run.gating import AttackGate, GateOutcome
+from canarybank.run.power import Power, Shown, shown_epsilon
 from canarybank.store import write_atomic
 
 __all__ = ["GateFiles", "gate_markdown", "junit"]

@@ -3,9 +3,9 @@
 import math
 from typing import Any
 
-from canarybank.audit import CanaryResult, clopper_pearson, own_method
-from canarybank.experiment.power import shown_epsilon
+from canarybank.auditing import CanaryResult, clopper_pearson, own_method
 from canarybank.mechanism import Mechanism
+from canarybank.run.power import shown_epsilon
 
 __all__ = [
     "confidence",

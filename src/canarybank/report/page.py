@@ -7,7 +7,6 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from canarybank.experiment.run_folder import Run
 from canarybank.mechanism import Mechanism
 from canarybank.report import numbers
 from canarybank.report.evolution_figures import epsilon_figure, utility_figure
@@ -22,6 +21,7 @@ from canarybank.report.figures import (
 )
 from canarybank.report.summary import summarise_run
 from canarybank.report.text import short_hash
+from canarybank.run.folder import Run
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from canarybank import __version__
-from canarybank.audit import own_method
+from canarybank.auditing import own_method
 from canarybank.paper import DATASETS, UNPUBLISHED, Cell, Piece
 from canarybank.report.latex import PACKAGES, latex_table
 from canarybank.report.numbers import confidence, epsilon, interval_text, setting_text

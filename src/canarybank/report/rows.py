@@ -6,12 +6,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-from canarybank.audit import AttackResult, CanaryResult
-from canarybank.experiment.commitment import finite
-from canarybank.experiment.results import Results
+from canarybank.auditing import AttackResult, CanaryResult
 from canarybank.mechanism import Mechanism
 from canarybank.report.numbers import rule_upper
 from canarybank.report.text import label
+from canarybank.run.commitment import finite
+from canarybank.run.results import Results
 from canarybank.store import PRIVATE, inert_cell, write_atomic
 
 __all__ = ["as_number", "result_rows", "write_csv", "write_parquet"]

@@ -3,10 +3,10 @@
 from collections import Counter
 
 from canarybank.attack import PoolFacts
-from canarybank.experiment.manifest import GeneratorRecord, Manifest
-from canarybank.experiment.results import Results
 from canarybank.generate.counters import outcome_text
 from canarybank.report.text import clean
+from canarybank.run.manifest import GeneratorRecord, Manifest
+from canarybank.run.results import Results
 
 __all__ = ["assumptions", "generator_line", "limits", "written_lines"]
 

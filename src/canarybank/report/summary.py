@@ -7,18 +7,18 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from canarybank.audit import AttackResult, Bound, CanaryResult, Ladder
-from canarybank.experiment.commitment import finite
-from canarybank.experiment.gating import exceeded_ledger
-from canarybank.experiment.manifest import Manifest
-from canarybank.experiment.results import EvolutionFacts, Results
-from canarybank.experiment.run_folder import COMMITMENT, RESULTS, Run
+from canarybank.auditing import AttackResult, Bound, CanaryResult, Ladder
 from canarybank.mechanism import Mechanism, delta_text
 from canarybank.mechanism.account import left_text
 from canarybank.report.numbers import epsilon, rule_upper
 from canarybank.report.statements import assumptions, generator_line, limits, written_lines
 from canarybank.report.text import clean, label
 from canarybank.report.verdict import strongest, verdict
+from canarybank.run.commitment import finite
+from canarybank.run.folder import COMMITMENT, RESULTS, Run
+from canarybank.run.gating import exceeded_ledger
+from canarybank.run.manifest import Manifest
+from canarybank.run.results import EvolutionFacts, Results
 from canarybank.score import Interval
 from canarybank.store import hash_file
 

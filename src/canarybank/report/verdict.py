@@ -9,12 +9,12 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from canarybank.audit import AttackResult
-from canarybank.experiment.gating import GateOutcome, compare, exceeded_ledger
-from canarybank.experiment.power import power_text, shown_epsilon
-from canarybank.experiment.results import Results
-from canarybank.experiment.run_folder import Run
+from canarybank.auditing import AttackResult
 from canarybank.report.numbers import confidence, epsilon, percent, reach_text
+from canarybank.run.folder import Run
+from canarybank.run.gating import GateOutcome, compare, exceeded_ledger
+from canarybank.run.power import power_text, shown_epsilon
+from canarybank.run.results import Results
 
 __all__ = ["Tone", "Verdict", "reach", "strongest", "verdict"]
 

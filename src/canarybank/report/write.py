@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from canarybank.experiment.run_folder import Run
 from canarybank.report.latex import latex_tables
 from canarybank.report.markdown import summary_markdown
 from canarybank.report.page import render_summary
 from canarybank.report.rows import result_rows, write_csv, write_parquet
 from canarybank.report.summary import round_rows, summarise_run
+from canarybank.run.folder import Run
 from canarybank.store import PRIVATE, SHAREABLE, write_atomic
 
 __all__ = ["PAGE", "write_report"]

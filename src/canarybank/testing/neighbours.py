@@ -36,9 +36,10 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from canarybank.config import resolve
 from canarybank.errors import CanarybankError
-from canarybank.evolve import DrawnReleases, EvolutionPlan, Noise, ReleaserFactory, Voters, find_noise
-from canarybank.experiment import resolve, run_evolution
+from canarybank.evolution import DrawnReleases, EvolutionPlan, Noise, ReleaserFactory, Voters, find_noise
+from canarybank.flow import run_evolution
 from canarybank.mechanism import Bank, Grid
 from canarybank.progress import Lines
 
@@ -136,8 +137,8 @@ def scripted_draws(ids: Sequence[str], round_number: int, asked: dict[str, Any] 
         return replace(find_noise(name), add=add)
 
     with (
-        patch("canarybank.evolve.draw.SystemEntropy", lambda: SimpleNamespace(coins=coins)),
-        patch("canarybank.evolve.draw.find_noise", find),
+        patch("canarybank.evolution.draw.SystemEntropy", lambda: SimpleNamespace(coins=coins)),
+        patch("canarybank.evolution.draw.find_noise", find),
     ):
         yield
 
@@ -411,10 +412,10 @@ def _ticking_clock() -> Iterator[None]:
     """
     ticks = count(0.0, 10.0)
     with (
-        patch("canarybank.experiment.manifest.now", lambda: "2000-01-01T00:00:00+00:00"),
-        patch("canarybank.experiment.run_folder.now", lambda: "2000-01-01T00:00:00+00:00"),
+        patch("canarybank.run.manifest.now", lambda: "2000-01-01T00:00:00+00:00"),
+        patch("canarybank.run.folder.now", lambda: "2000-01-01T00:00:00+00:00"),
         patch("canarybank.progress.time", SimpleNamespace(monotonic=lambda: next(ticks))),
-        patch("canarybank.evolve.loop.secrets", SimpleNamespace(token_hex=lambda size: "0" * 2 * size)),
+        patch("canarybank.evolution.loop.secrets", SimpleNamespace(token_hex=lambda size: "0" * 2 * size)),
         patch("canarybank.mechanism.account.secrets", SimpleNamespace(token_hex=lambda size: "0" * 2 * size)),
     ):
         yield

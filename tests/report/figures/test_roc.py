@@ -4,7 +4,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from canarybank.audit import perfect_rates
+from canarybank.auditing import perfect_rates
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.report.figures.roc import allowed, roc_figure
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from canarybank.audit import clopper_pearson, perfect_rates
+from canarybank.auditing import clopper_pearson, perfect_rates
 from canarybank.mechanism import Mechanism
 from canarybank.report.numbers import epsilon, rate
 from canarybank.report.svg import Canvas, Figure, Frame, Scale, log, text_width

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from canarybank.audit import BankSystem
+from canarybank.systems import BankSystem
 
 UNIT = 1e-3
 

@@ -1,0 +1,163 @@
+"""Reduce a frozen attack to the data of its figures: plain numbers and excerpts, the same bytes on every rerun.
+
+Rates and densities are exact, from the law of the score on the evaluation cohort; traffic comes from the auxiliary
+cohort. Floats keep six significant digits, so that the last bits of a linear algebra library do not show.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canarybank.attack import Design, canary_contribution
+from canarybank.auditing.pipeline import Case
+from canarybank.mechanism import Bank, Mechanism, Routed
+from canarybank.score import RoundLaw
+from canarybank.seeds import stream
+from canarybank.users import Auxiliary
+
+__all__ = ["EXCERPT", "density_evidence", "evidence", "map_evidence", "roc_evidence", "vote_evidence"]
+
+EXCERPT = 200
+"""How many characters of a bank entry are kept."""
+_DIGITS = 6
+_THRESHOLDS = 200
+_CELLS = 160
+_RARE = 1e-7
+"""The ROC runs to rates as small as this."""
+_SHOWN = 1e-4
+"""A density is shown but for this much mass on either side."""
+_ENTRIES = 12
+_SAMPLE = 400
+_UNCLIPPED = 2.0
+"""A histogram of votes sums to 1, so a clip of 2 leaves it as it is."""
+
+
+def evidence(
+    case: Case, law: RoundLaw, auxiliary: Routed[Auxiliary], mechanism: Mechanism, seed: int
+) -> dict[str, Any]:
+    """Return the figure data of one canary's frozen rule, as values that JSON holds unchanged."""
+    design, threshold = case.designs[-1], case.thresholds[-1].value
+    return {
+        "canary": design.canary.id,
+        "roc": roc_evidence(law, threshold),
+        "densities": density_evidence(law, threshold),
+        "votes": vote_evidence(design, auxiliary, mechanism),
+        "map": map_evidence(design, seed),
+    }
+
+
+def roc_evidence(law: RoundLaw, threshold: float) -> dict[str, Any]:
+    """Return the exact rates of the rule "score > threshold" over a grid of thresholds that holds the frozen one.
+
+    ``fpr`` and ``tpr`` are the middles of certified ends, the canary absent against eligible; ``frozen`` is the index
+    of the frozen threshold.
+    """
+    low, high = law.reach(_RARE)
+    grid = np.linspace(min(low, threshold), max(high, threshold), _THRESHOLDS - 1)
+    at = int(np.searchsorted(grid, threshold))
+    thresholds = np.insert(grid, at, threshold)
+    fpr, tpr = law.point(thresholds)
+    return {"threshold": _rounded(thresholds), "fpr": _rounded(fpr), "tpr": _rounded(tpr), "frozen": at}
+
+
+def density_evidence(law: RoundLaw, threshold: float) -> dict[str, Any]:
+    """Return the mean density of the score over each cell of a grid, the canary absent and surely participating.
+
+    Each value is the probability of a cell, from the exact tail at both its edges, divided by the cell's width.
+    """
+    low, high = law.reach(_SHOWN)
+    edges = np.linspace(min(low, threshold), max(high, threshold), _CELLS + 1)
+    width = edges[1] - edges[0]
+    absent, included = (0.5 * (ends.lower + ends.upper) for ends in (law.absent(edges), law.included(edges)))
+    return {
+        "score": _rounded(0.5 * (edges[1:] + edges[:-1])),
+        "absent": _rounded(np.maximum(-np.diff(absent), 0.0) / width),
+        "participating": _rounded(np.maximum(-np.diff(included), 0.0) / width),
+        "threshold": _round(threshold),
+    }
+
+
+def vote_evidence(design: Design, auxiliary: Routed[Auxiliary], mechanism: Mechanism) -> dict[str, Any]:
+    """Return where the canary's votes went, and how much traffic those entries get from the auxiliary users.
+
+    A share is a part of one user's votes; traffic is the mean share over the auxiliary users, and ``voters`` the part
+    of them who vote for the entry at all. Entries are the inspected ones with the most votes of the canary.
+    """
+    unclipped = replace(mechanism, clip=_UNCLIPPED)
+    own = canary_contribution(design.table, design.bank, unclipped)[design.inspected]
+    others = design.restrict(auxiliary.contributions(design.bank, unclipped)).tocsc()
+    traffic = np.asarray(others.sum(axis=0)).ravel() / others.shape[0]
+    voters = np.diff(others.indptr) / others.shape[0]
+    order = np.lexsort((design.inspected, -own))[:_ENTRIES]
+    return {
+        "inspected": len(design.inspected),
+        "voted": int(np.count_nonzero(own)),
+        "share": _round(own.sum()),
+        "traffic": _round(traffic.sum()),
+        "auxiliary": int(others.shape[0]),
+        "entries": [
+            {
+                "position": int(design.inspected[i]),
+                "share": _round(own[i]),
+                "traffic": _round(traffic[i]),
+                "voters": _round(voters[i]),
+                "text": _excerpt(design.bank, int(design.inspected[i])),
+            }
+            for i in order
+        ],
+    }
+
+
+def map_evidence(design: Design, seed: int) -> dict[str, Any]:
+    """Return a sample of the bank, the probes and the canary's records in the plane of the bank's first two axes.
+
+    The axes are the principal ones of the sample alone, which is drawn by seed from the entries that are never
+    reserved: they are the same for every attack and canary on one bank. ``explained`` is each axis' part of the
+    sample's variance.
+    """
+    bank = design.bank
+    drawn = stream(seed, "evidence", "map").permutation(len(bank.base))[:_SAMPLE]
+    sample = bank.vectors[bank.base[np.sort(drawn)]].astype(np.float64)
+    centre = sample.mean(axis=0)
+    axes, explained = _principal(sample - centre)
+    probes = bank.vectors[design.inspected] if design.attack.active else np.empty((0, bank.dimension))
+
+    def plane(vectors: NDArray[Any]) -> list[list[float]]:
+        return [_rounded(point) for point in (vectors.astype(np.float64) - centre) @ axes.T]
+
+    return {
+        "bank": plane(sample),
+        "probes": plane(probes),
+        "canary": plane(design.canary.vectors),
+        "explained": _rounded(explained),
+    }
+
+
+def _excerpt(bank: Bank, position: int) -> str | None:
+    if bank.texts is None:
+        return None
+    text = bank.texts[position]
+    cut = text if len(text) <= EXCERPT else text[: EXCERPT - 1] + "…"
+    return cut.encode("utf-8", "replace").decode()
+
+
+def _principal(centred: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the first two principal axes as rows, the largest entry positive, and their parts of the variance."""
+    values, vectors = np.linalg.eigh(centred.T @ centred)
+    axes, strength = vectors[:, ::-1][:, :2].T, np.maximum(values[::-1][:2], 0.0)
+    missing = 2 - len(axes)
+    axes, strength = np.pad(axes, ((0, missing), (0, 0))), np.pad(strength, (0, missing))
+    largest = axes[np.arange(2), np.abs(axes).argmax(axis=1)]
+    total = float(np.square(centred).sum())
+    return axes * np.where(largest < 0, -1.0, 1.0)[:, None], strength / total if total > 0 else strength
+
+
+def _rounded(values: NDArray[Any]) -> list[float]:
+    return [_round(value) for value in values]
+
+
+def _round(value: float) -> float:
+    # Adding 0.0 turns a negative zero into zero.
+    return float(f"{float(value):.{_DIGITS}g}") + 0.0

@@ -1,0 +1,198 @@
+"""Forecast the bound that trials will give, from an attack's true rates: not one number but its law."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.signal import fftconvolve
+from scipy.special import ndtr
+
+from canarybank.auditing.methods import Method, find_method
+from canarybank.auditing.rates import Array, Window, binomial_rows
+from canarybank.auditing.threshold import Target
+from canarybank.errors import InputError
+
+__all__ = ["ExpectedBound", "at_most", "bound_law", "expected_bound"]
+
+_POINTS = 256
+_WIDE, _DEVIATIONS = 2**16, 8.0
+_NODES = (-2.0, 0.0, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedBound:
+    """The law of a bound that is still to be measured: of the maximum over canaries, or of the pooled bound.
+
+    It is computed from the binomial laws of the counts, with no randomness; ``joint``, whose bound is a search, is
+    interpolated between outcomes, to about 0.002.
+    """
+
+    expected: float
+    """The bound at the expected counts: a typical value, not a mean and not a maximum."""
+    median: float
+    q05: float
+    q95: float
+    mean: float
+    sd: float
+    trials: float
+    """Trials of each hypothesis of each canary."""
+    canaries: int
+    method: str
+    alpha: float
+    """The level of each bound: a canary's share, or all of it for ``pooled``."""
+    delta: float
+
+    def __str__(self) -> str:
+        over = f", {self.canaries} canaries" if self.canaries > 1 else ""
+        return (
+            f"median bound {self.median:.3f}, 5% to 95% {self.q05:.3f} to {self.q95:.3f} ({self.method} at alpha "
+            f"{self.alpha:g}, delta {self.delta:g}, {self.trials:,.0f} trials a hypothesis{over})"
+        )
+
+
+def expected_bound(
+    tpr: ArrayLike,
+    fpr: ArrayLike,
+    trials: float,
+    *,
+    delta: float,
+    alpha: float,
+    method: Method | str = "paper",
+    canaries: int = 1,
+    q: float | None = None,
+) -> ExpectedBound:
+    """Return the law of the bound that true rates give with so many trials of each hypothesis of each canary.
+
+    Rates are those of an eligible canary and of its absence: one pair for all canaries, or one entry a canary.
+    ``alpha`` is the level of each bound: a canary's share, or all of it for ``pooled``.
+    """
+    pairs = _pairs(tpr, fpr, canaries)
+    target = Target(trials, delta, alpha, find_method(method), len(pairs), q)
+    return ExpectedBound(**summary(target, pairs))
+
+
+def summary(target: Target, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """Return the fields of an ``ExpectedBound``."""
+    values, mass = bound_law(target, pairs)
+    median, q05, q95 = (float(values[np.searchsorted(np.cumsum(mass), level)]) for level in (0.5, 0.05, 0.95))
+    mean = float(values @ mass)
+    found = {
+        "method": target.method.name,
+        "expected": _at_expected(target, pairs),
+        "median": median,
+        "q05": q05,
+        "q95": q95,
+        "mean": mean,
+        "sd": math.sqrt(float((values - mean) ** 2 @ mass)),
+    }
+    return found | {f.name: getattr(target, f.name) for f in fields(ExpectedBound) if f.name not in found}
+
+
+def _pairs(tpr: ArrayLike, fpr: ArrayLike, canaries: int) -> list[tuple[float, float]]:
+    first, second = np.atleast_1d(np.asarray(tpr, np.float64)), np.atleast_1d(np.asarray(fpr, np.float64))
+    if first.ndim != 1 or first.shape != second.shape or len(first) == 0:
+        raise InputError(f"Rates need one entry a canary in both, but the shapes are {first.shape} and {second.shape}.")
+    for name, rate in (("tpr", first), ("fpr", second)):
+        if not np.all((rate >= 0) & (rate <= 1)):
+            raise InputError(f"{name} must lie in [0, 1], not be {rate[~((rate >= 0) & (rate <= 1))][0]}.")
+    if len(first) > 1 and canaries not in {1, len(first)}:
+        raise InputError(f"There are rates of {len(first)} canaries, but canaries = {canaries!r}; leave that out.")
+    pairs = list(zip(first.tolist(), second.tolist(), strict=True))
+    return pairs if len(pairs) > 1 else pairs * canaries
+
+
+def _at_expected(target: Target, pairs: Sequence[tuple[float, float]]) -> float:
+    n = target.trials
+    if n == math.inf:
+        return max(0.0, *(float(target.bound(tpr, fpr)) for tpr, fpr in pairs))
+    best = 0.0
+    for group in [pairs] if target.method.pools else [[pair] for pair in pairs]:
+        tp = n * sum(float(target.first_rate(tpr, fpr)) for tpr, fpr in group)
+        fp, total = n * sum(fpr for _, fpr in group), n * len(group)
+        forecast = target.at_counts(tp, fp, total) if target.method.exact else target.claim(round(tp), round(fp), total)
+        best = max(best, float(forecast))
+    return best
+
+
+def bound_law(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
+    """Return the values of the bound that true rates (TPR, FPR) give, ascending, and their probabilities."""
+    if target.trials == math.inf:
+        return np.array([_at_expected(target, pairs)]), np.ones(1)
+    if target.method.pools:
+        return _one(target, pairs)
+    laws = [(_one(target, [pair]), times) for pair, times in Counter(pairs).items()]
+    values = np.unique(np.concatenate([law[0] for law, _ in laws]))
+    below = np.ones(len(values))
+    for law, times in laws:
+        below *= at_most(*law, values) ** times
+    return values, np.diff(below / below[-1], prepend=0.0)
+
+
+def at_most(values: Array, mass: Array, grid: Array) -> Array:
+    """Return the chance that a bound of this law is at most each of the grid's values."""
+    return np.concatenate([[0.0], np.cumsum(mass)])[np.searchsorted(values, grid, side="right")]
+
+
+def _one(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
+    """Return the law of one bound, from the counts of one canary or the summed counts of several."""
+    n = int(target.trials)
+    tp, mass1 = _counts(n, [float(target.first_rate(tpr, fpr)) for tpr, fpr in pairs])
+    fp, mass0 = _counts(n, [fpr for _, fpr in pairs])
+    values = target.at_counts(tp[:, None], fp[None, :], n * len(pairs))
+    if not target.method.exact:
+        values = values + _correction(target, tp, fp, mass1, mass0, n * len(pairs))
+    values, mass = np.maximum(values, 0.0).ravel(), np.outer(mass1, mass0).ravel()
+    order = np.argsort(values, kind="stable")
+    return values[order], mass[order]
+
+
+def _counts(n: int, rates: Sequence[float]) -> tuple[Array, Array]:
+    """Return counts and their probabilities, for a sum of binomials, gathered into at most so many blocks.
+
+    Counts that spread over more than memory should hold are normal, to about 1e-5 of probability.
+    """
+    mean, sd = n * sum(rates), math.sqrt(n * sum(rate * (1 - rate) for rate in rates))
+    if sd > _WIDE:
+        limits = np.clip(mean + sd * np.linspace(-_DEVIATIONS, _DEVIATIONS, _POINTS + 1), 0.0, n * len(rates))
+        return (limits[1:] + limits[:-1]) / 2, np.diff(ndtr((limits - mean) / sd))
+    stretches = [next(iter(binomial_rows(Window.around(n, rate), rate))) for rate in np.array(rates)[:, None]]
+    start = sum(int(first[0]) for _, first, _ in stretches)
+    mass: NDArray[np.float64] = np.maximum(reduce(fftconvolve, [law[0] for _, _, law in stretches]), 0.0)
+    mass[mass < 1e-18] = 0.0  # noqa: PLR2004, below what the convolution resolves
+    count = start + np.arange(len(mass), dtype=np.float64)
+    kept = np.flatnonzero(mass)
+    count, mass = count[kept[0] : kept[-1] + 1], mass[kept[0] : kept[-1] + 1]
+    edges = np.arange(0, len(mass), -(-len(mass) // _POINTS))
+    blocks = np.add.reduceat(mass, edges)
+    middle = np.add.reduceat(count * mass, edges) / np.where(blocks > 0, blocks, 1.0)
+    return np.where(blocks > 0, middle, count[edges]), blocks / blocks.sum()
+
+
+def _correction(target: Target, tp: Array, fp: Array, mass1: Array, mass0: Array, n: int) -> Array:
+    """Return what the bound itself adds to its forecast, a parabola through three outcomes a side."""
+    nodes1, nodes0 = _nodes(tp, mass1, n), _nodes(fp, mass0, n)
+    forecast = np.maximum(target.at_counts(nodes1[:, None], nodes0[None, :], n), 0.0)
+    exact = np.array([[target.claim(one, other, n) for other in nodes0] for one in nodes1])
+    return np.asarray(_lagrange(nodes1, tp) @ (exact - forecast) @ _lagrange(nodes0, fp).T)
+
+
+def _nodes(counts: Array, mass: Array, trials: float) -> Array:
+    mean = float(counts @ mass)
+    sd = math.sqrt(float((counts - mean) ** 2 @ mass))
+    return np.unique(np.clip(np.rint(mean + np.array(_NODES) * sd), 0, trials))
+
+
+def _lagrange(nodes: Array, at: Array) -> Array:
+    at = np.clip(at, nodes[0], nodes[-1])
+    return np.stack(
+        [
+            np.prod([(at - other) / (node - other) for other in nodes if other != node], axis=0) * np.ones(len(at))
+            for node in nodes
+        ],
+        axis=1,
+    )

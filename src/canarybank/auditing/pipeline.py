@@ -1,0 +1,663 @@
+"""Audit: design -> commit -> play -> judge, over T >= 1 rounds of any system.
+
+A case is one attack on one canary. Designing and freezing see the auxiliary and the calibration users; once every rule
+is frozen it can be committed to; only then are trials played, and only judging sees the evaluation users' law. Callers
+differ in their ports: which systems release (``Systems``), where stages are remembered (``Memo``), where counts are
+kept (``Tally``), and where work runs (``Engine``).
+
+One round is scored by its llr. Several rounds are scored by the sum of their mixture scores, and every prefix of them
+has a rule of its own.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from itertools import groupby
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolSource, design
+from canarybank.auditing.exact import Law, at_most, epsilon_at, supremum
+from canarybank.auditing.forecast import expected_bound
+from canarybank.auditing.ledger import AlphaLedger
+from canarybank.auditing.methods import Bound, Branch
+from canarybank.auditing.result import AttackResult, CanaryResult, Ladder, Rung
+from canarybank.auditing.settings import Settings, TrialEngine, canary_bound, headline, pooled_bound
+from canarybank.auditing.threshold import Threshold, ThresholdMode, analytic, calibrated, choose_aim, stand_in
+from canarybank.auditing.trials import Counts, Literal, Projected, Shard, Summed, Trials, count_shard, plan
+from canarybank.engine import Engine, Threads
+from canarybank.errors import CohortError, InputError
+from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, epsilon
+from canarybank.progress import SILENT, Progress
+from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw
+from canarybank.store import hash_array, hash_json, stage_key
+from canarybank.systems.mechanism import BankSystem, System, SystemFactory
+from canarybank.users import Auxiliary, Calibration, Cohort, Cohorts, Evaluation
+
+__all__ = [
+    "NOWHERE",
+    "Auditor",
+    "Case",
+    "Claims",
+    "Memo",
+    "MemoryTally",
+    "Place",
+    "Routes",
+    "Systems",
+    "Tally",
+    "route_cohorts",
+]
+
+C = TypeVar("C", bound=Cohort)
+Made = TypeVar("Made")
+Place = tuple[str, int]
+"""A canary's place: the attack's name, and its index among the attack's canaries."""
+STEP = 1.25e-5
+"""The width of the cells behind certified intervals over several rounds: they narrow, and take longer, with it."""
+
+
+class Memo(Protocol):
+    """Where stages are remembered: what stands under a key, or is made and kept there."""
+
+    def document(self, stage: str, key: str, make: Callable[[], Any], /) -> Any:
+        """Return a JSON value."""
+
+    def arrays(self, stage: str, key: str, make: Callable[[], Mapping[str, NDArray[Any]]], /) -> Mapping[str, Any]:
+        """Return named arrays."""
+
+
+class _Nowhere:
+    """Remember nothing."""
+
+    def document(self, _stage: str, _key: str, make: Callable[[], Any]) -> Any:
+        return make()
+
+    def arrays(self, _stage: str, _key: str, make: Callable[[], Mapping[str, NDArray[Any]]]) -> Mapping[str, Any]:
+        return make()
+
+
+NOWHERE: Memo = _Nowhere()
+
+
+class Tally(Protocol):
+    """Where the counts of finished shards are kept: in memory, or in a run's folder."""
+
+    @property
+    def done(self) -> Mapping[tuple[Place, Shard], tuple[int, ...]]:
+        """Return the finished shards."""
+
+    def put(self, place: Place, shard: Shard, positives: tuple[int, ...]) -> None:
+        """Keep a finished shard: how many of its trials each prefix's rule called present."""
+
+    def counts(self, place: Place, rounds: int = 1) -> Counts:
+        """Return a canary's counts over all finished shards, for the rule of so many rounds."""
+
+
+@dataclass
+class MemoryTally:
+    """Keep counts for as long as the process lives."""
+
+    done: dict[tuple[Place, Shard], tuple[int, ...]] = field(default_factory=dict)
+
+    def put(self, place: Place, shard: Shard, positives: tuple[int, ...]) -> None:
+        """Keep a finished shard."""
+        self.done[place, shard] = positives
+
+    def counts(self, place: Place, rounds: int = 1) -> Counts:
+        """Return a canary's counts over all finished shards."""
+        return Counts.gather((shard, each[rounds - 1]) for (at, shard), each in self.done.items() if at == place)
+
+
+class Claims(StrEnum):
+    """How alpha covers the prefixes of rounds."""
+
+    EACH = "each"
+    TOGETHER = "together"
+
+    @property
+    def statement(self) -> str:
+        """Say what the bounds claim, taken as a family."""
+        if self is Claims.TOGETHER:
+            return "Alpha is split evenly over the prefixes: all of them hold at once with probability 1 - alpha."
+        return (
+            "Each prefix is a claim of its own at the whole of alpha; that several of them hold at once, or that the "
+            "largest does, is not claimed."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One attack on one canary: a score for each round, and once they are frozen, a threshold for each prefix.
+
+    ``designs`` are what the scores come from, where canarybank designed them. Under the seed of the trials, a case's
+    random streams stand at ``address``. ``summed`` cases add mixture scores up over their rounds.
+    """
+
+    attack: Attack
+    index: int
+    canary: str
+    scores: tuple[LinearScore, ...]
+    designs: tuple[Design, ...] = ()
+    thresholds: tuple[Threshold, ...] = ()
+    address: tuple[str | int, ...] = ()
+    summed: bool = False
+
+    @classmethod
+    def of(cls, index: int, *designs: Design, summed: bool = False) -> "Case":
+        """Return the case of a designed attack, one design a round; its rules are not frozen yet."""
+        first = designs[0]
+        name, canary = first.attack.name, first.canary.id
+        address = ("multiround", name, canary) if summed else (name, index)
+        scores = tuple(each.score for each in designs)
+        return cls(first.attack, index, canary, scores, designs, address=address, summed=summed)
+
+    @property
+    def place(self) -> Place:
+        """Return where its counts are kept."""
+        return self.attack.name, self.index
+
+
+Systems = Callable[[Case], Sequence[System]]
+"""A case to the systems that release in each of its rounds, on the coordinates that its scores inspect."""
+
+
+@dataclass(frozen=True)
+class Routes:
+    """The cohorts, routed once over the base of a bank whose probe positions are reserved."""
+
+    bank: Bank
+    auxiliary: Routed[Auxiliary]
+    calibration: Routed[Calibration]
+    evaluation: Routed[Evaluation]
+    memo: Memo = NOWHERE
+
+    def canary(self, canary: Canary, k: int) -> RouteTable:
+        """Route the records of a canary."""
+        return _route_table(canary.vectors, self.bank, k, self.memo)
+
+
+def route_cohorts(cohorts: Cohorts, bank: Bank, k: int, memo: Memo = NOWHERE, progress: Progress = SILENT) -> Routes:
+    """Route every cohort over the base of a bank, once for all attacks and canaries."""
+
+    def routed(cohort: C) -> Routed[C]:
+        return Routed(cohort, _route_table(cohort.users.require_vectors(), bank, k, memo, progress))
+
+    return Routes(bank, routed(cohorts.auxiliary), routed(cohorts.calibration), routed(cohorts.evaluation), memo)
+
+
+def _route_table(
+    vectors: NDArray[np.float32], bank: Bank, k: int, memo: Memo, progress: Progress = SILENT
+) -> RouteTable:
+    if memo is NOWHERE:
+        return RouteTable.build(vectors, bank, k, progress)
+    base = hash_json([hash_array(bank.vectors[bank.base]), bank.size, sorted(bank.reserved)])
+    key = stage_key("routes", records=hash_array(vectors), base=base, k=k)
+
+    def make() -> Mapping[str, NDArray[Any]]:
+        table = RouteTable.build(vectors, bank, k, progress)
+        return {"positions": table.positions, "distances": table.distances}
+
+    kept = memo.arrays("routes", key, make)
+    return RouteTable(vectors, bank, kept["positions"].copy(), kept["distances"].copy())
+
+
+@dataclass(frozen=True)
+class Auditor:
+    """What an audit is declared with, and its ports.
+
+    ``eligible`` is N, the number of eligible users other than the canary. ``claims`` says how alpha covers prefixes.
+    """
+
+    mechanism: Mechanism
+    settings: Settings
+    eligible: int
+    system: SystemFactory = BankSystem
+    claims: Claims = Claims.EACH
+    memo: Memo = NOWHERE
+    engine: Engine = field(default_factory=Threads)
+    progress: Progress = SILENT
+    step: float = STEP
+
+    def design(
+        self,
+        attack: Attack,
+        canary: Canary,
+        pool: Pool | PoolSource | None,
+        routes: Routes,
+        seed: int,
+        *,
+        pool_size: int = 512,
+        probes: int | None = None,
+    ) -> Design:
+        """Freeze an attack's probes and score on a canary, from public things and the auxiliary users alone.
+
+        It is remembered where the pool is given, and not the source of one.
+        """
+        table, bank = routes.canary(canary, self.mechanism.k), routes.bank
+        make = partial(
+            design,
+            attack,
+            canary,
+            bank,
+            routes.auxiliary,
+            self.mechanism,
+            eligible=self.eligible,
+            pool=pool,
+            pool_size=pool_size,
+            probes=probes,
+            table=table,
+            seed=seed,
+        )
+        if self.memo is NOWHERE or not (pool is None or isinstance(pool, Pool)):
+            return make()
+        key = stage_key(
+            "design",
+            ties="by position",
+            attack=[attack.canary, attack.pool, attack.selection],
+            canary=[canary.id, hash_array(canary.vectors)],
+            pool=None if pool is None else [hash_array(pool.vectors), pool.sources, pool.texts],
+            bank=bank.hash,
+            probes=probes,
+            auxiliary=routes.auxiliary.cohort.users.hash,
+            mechanism=asdict(self.mechanism),
+            eligible=self.eligible,
+            seed=seed,
+        )
+        made: list[Design] = []
+
+        def arrays() -> Mapping[str, NDArray[Any]]:
+            made.append(make())
+            (one,) = made
+            return {
+                "selected": np.array(one.selected, dtype=np.int64),
+                "inspected": one.inspected,
+                "contribution": one.contribution,
+                "mean": one.score.moments.mean,
+                "covariance": one.score.moments.covariance,
+            }
+
+        kept = self.memo.arrays("design", key, arrays)
+        return made[0] if made else _restored(kept, attack, canary, table, bank, pool)
+
+    def calibration(self, routes: Sequence[Routes]) -> Systems:
+        """Return the systems on which thresholds are frozen: the calibration users stand for the eligible ones."""
+
+        def systems(case: Case) -> Sequence[System]:
+            return self._systems(
+                case,
+                [
+                    stand_in(
+                        over.calibration, each.bank, self.mechanism, eligible=self.eligible, seed=self.settings.seed
+                    )
+                    for each, over in zip(case.designs, routes, strict=True)
+                ],
+            )
+
+        return systems
+
+    def evaluation(self, routes: Sequence[Routes]) -> Systems:
+        """Return the systems that are judged: over the evaluation users."""
+        for cohort in (over.evaluation.cohort for over in routes):
+            if type(cohort) is not Evaluation:
+                raise CohortError(f"Rules are judged on the evaluation cohort, not on {type(cohort).__name__}.")
+        made: dict[Place, Sequence[System]] = {}
+
+        def systems(case: Case) -> Sequence[System]:
+            if case.place not in made:
+                pairs = zip(case.designs, routes, strict=True)
+                tables = [over.evaluation.contributions(each.bank, self.mechanism) for each, over in pairs]
+                made[case.place] = self._systems(case, tables)
+            return made[case.place]
+
+        return systems
+
+    def _systems(self, case: Case, tables: Sequence[Any]) -> Sequence[System]:
+        return [
+            self.system(each.restrict(table), each.contribution, self.mechanism)
+            for each, table in zip(case.designs, tables, strict=True)
+        ]
+
+    def freeze(self, cases: Sequence[Case], systems: Systems, *, calibration: str = "") -> tuple[Case, ...]:
+        """Return the cases with their thresholds, one for each prefix of rounds; every rule is then frozen.
+
+        ``calibration`` names the users that the systems are made of, for the memo.
+        """
+        if self.settings.method.included and any(case.summed for case in cases):
+            raise InputError(
+                f"The method {self.settings.method.name!r} counts trials in which the canary surely takes part, and "
+                "over several rounds it takes part by a coin in each; choose another method."
+            )
+        frozen: list[Case] = []
+        total = sum(len(case.scores) for case in cases)
+        with self.progress.stage("thresholds", total=total, unit="rules") as stage:
+            for _, group in _by_attack(cases):
+                candidates = []
+                for case in group:
+                    candidates.append(self._thresholds(case, systems, len(group), calibration))
+                    stage.advance(len(case.scores), note=f"{case.attack.name} canary {case.index}")
+                # All canaries of an attack aim at the same branch: of each prefix, the one that promises most together.
+                chosen = [choose_aim(prefix) for prefix in zip(*candidates, strict=True)]
+                frozen += [
+                    replace(case, thresholds=tuple(prefix[place] for prefix in chosen))
+                    for place, case in enumerate(group)
+                ]
+        return tuple(frozen)
+
+    def _thresholds(self, case: Case, systems: Systems, canaries: int, calibration: str) -> list[list[Threshold]]:
+        """Return, for each prefix of rounds, the threshold under each aim of the method."""
+        key = stage_key(
+            "threshold",
+            scores=[[hash_array(score.weights), float(score.offset)] for score in case.scores],
+            contributions=[hash_array(each.contribution) for each in case.designs],
+            calibration=calibration,
+            mechanism=asdict(self.mechanism),
+            eligible=self.eligible,
+            settings={**asdict(self.settings), "method": self.settings.method.name},
+            canaries=canaries,
+            claims=self.claims,
+            address=list(case.address),
+        )
+
+        def make() -> list[list[dict[str, Any]]]:
+            made = list(systems(case))
+            source, aims = self._source(case, made), self.settings.method.aims
+            return [
+                [asdict(self._aimed(case, made, source, canaries, rounds, aim)) for aim in aims]
+                for rounds in range(1, len(case.scores) + 1)
+            ]
+
+        kept = make() if not calibration else self.memo.document("threshold", key, make)
+        return [
+            [Threshold(each["value"], ThresholdMode(each["mode"]), each["expected"]) for each in prefix]
+            for prefix in kept
+        ]
+
+    def _aimed(
+        self,
+        case: Case,
+        systems: Sequence[System],
+        source: Trials,
+        canaries: int,
+        rounds: int,
+        aim: Branch | None,
+    ) -> Threshold:
+        target = self._declared(len(case.scores)).target(self.mechanism, canaries)
+        if self.settings.threshold is ThresholdMode.ANALYTIC and (law := self.law(case, systems, rounds)) is not None:
+            return analytic(law, target, aim)
+        several = isinstance(source, Summed)
+        return calibrated(
+            source.prefix(rounds) if isinstance(source, Summed) else source,
+            target,
+            number=self.settings.trials,
+            seed=self.settings.seed,
+            path=(*case.address, *((prefix_name(rounds),) if several else ())),
+            branch=aim,
+            engine=self.engine,
+            progress=SILENT if several else self.progress,
+        )
+
+    def play(self, cases: Sequence[Case], systems: Systems, tally: Tally) -> None:
+        """Play every shard that the tally lacks; show rates, for there is no bound before all trials are in."""
+        settings, shards = self.settings, plan(self.settings.trials)
+        tasks: list[tuple[Callable[[Shard], tuple[int, ...]], Shard]] = []
+        owners: list[Case] = []
+        for case in cases:
+            left = [shard for shard in shards if (case.place, shard) not in tally.done]
+            if left:
+                source, at = self._source(case, systems(case), counted=True), tuple(t.value for t in case.thresholds)
+                work = partial(count_shard, source, at, settings.seed, (*case.address, "evaluation"))
+                tasks += [(work, shard) for shard in left]
+                owners += [case] * len(left)
+        total = 2 * settings.trials * len(cases)
+        with self.progress.stage("trials", total=total, unit="trials") as stage:
+            stage.advance(total - sum(shard.size for _, shard in tasks))
+            for index, positives in self.engine.run(_played, tasks):
+                case, shard = owners[index], tasks[index][1]
+                tally.put(case.place, shard, positives)
+                stage.advance(shard.size, note=_rates(tally, case))
+
+    def judge(
+        self,
+        cases: Sequence[Case],
+        systems: Systems,
+        tally: Tally,
+        *,
+        accounted: Callable[[int], tuple[float, str] | None] = lambda _: None,
+        run_scores: Mapping[Place, NDArray[np.float64]] | None = None,
+        evidence: Callable[[Case, RoundLaw], dict[str, Any]] | None = None,
+        notes: Callable[[Case], tuple[str, ...]] = lambda _: (),
+    ) -> tuple[AttackResult, ...]:
+        """Turn counts into claims and set the exact figures beside them: a result for each attack and prefix of rounds.
+
+        ``accounted`` gives what an accountant states for so many releases, and which one it is; ``evidence`` makes the
+        data of figures from the canary that is shown.
+        """
+        found: list[AttackResult] = []
+        with self.progress.stage("judging", total=len(cases), unit="canaries") as stage:
+            for attack, group in _by_attack(cases):
+                made = {case.place: list(systems(case)) for case in group}
+                for rounds in range(1, len(group[0].scores) + 1):
+                    laws = [self.law(case, made[case.place], rounds) for case in group]
+                    judged = [
+                        self._judged(case, law, tally.counts(case.place, rounds), len(group), rounds, run_scores or {})
+                        for case, law in zip(group, laws, strict=True)
+                    ]
+                    best = max(range(len(group)), key=lambda index: _rank(judged[index][0]))
+                    law, is_last = laws[best], rounds == len(group[0].scores)
+                    shown = evidence(group[best], law) if evidence and is_last and isinstance(law, RoundLaw) else {}
+                    found.append(
+                        AttackResult(
+                            **self._claimed(attack.name, judged, rounds, len(group[0].scores), accounted(rounds)),
+                            attack=attack.name,
+                            description=attack.description,
+                            headline_canary=best,
+                            canaries=tuple(canary for canary, _ in judged),
+                            rounds=rounds,
+                            plants=attack.active,
+                            on_people=attack.canary is CanaryKind.REAL,
+                            notes=notes(group[0]),
+                            evidence=shown,
+                        )
+                    )
+                stage.advance(len(group))
+        return tuple(found)
+
+    def _declared(self, rounds: int) -> Settings:
+        """Return the settings of one prefix: all of alpha, or an even share of it where claims are made together."""
+        if self.claims is Claims.EACH:
+            return self.settings
+        return replace(self.settings, alpha=self.settings.alpha / rounds)
+
+    def _source(self, case: Case, systems: Sequence[System], *, counted: bool = False) -> Trials:
+        """Return where a case's scores come from; those that are counted are the kind that the method needs."""
+        rounds: list[Trials] = []
+        for system, score in zip(systems, case.scores, strict=True):
+            law = _law_of(system, score) if self.settings.engine is TrialEngine.PROJECTED else None
+            source = Literal(system, score) if law is None else Projected(law)
+            rounds.append(source.included() if counted and self.settings.method.included else source)
+        return Summed(rounds, self.mechanism.q) if case.summed else rounds[0]
+
+    def law(self, case: Case, systems: Sequence[System], rounds: int = 1) -> Law | None:
+        """Return the exact law of a case's score over so many rounds, where the systems have one."""
+        pairs = zip(systems[:rounds], case.scores, strict=False)
+        laws = [law for system, score in pairs if (law := _law_of(system, score)) is not None]
+        if len(laws) < rounds:
+            return None
+        return SummedLaw(laws, self.step) if case.summed else laws[0]
+
+    def _judged(
+        self,
+        case: Case,
+        law: Law | None,
+        counts: Counts,
+        canaries: int,
+        rounds: int,
+        run_scores: Mapping[Place, NDArray[np.float64]],
+    ) -> tuple[CanaryResult, tuple[float, float] | None]:
+        """Return what one canary's rule showed, and its true rates (TPR, FPR) where they are known."""
+        threshold, score, delta = case.thresholds[rounds - 1], case.scores[rounds - 1], self.mechanism.delta
+        designed = case.designs[rounds - 1] if case.designs else None
+        exact: dict[str, Any] = dict.fromkeys(("supremum", "rule", "absent_rate", "eligible_rate"))
+        pair = None
+        if law is not None:
+            limit, rates, most = epsilon(self.mechanism, rounds), law.rates(threshold.value), supremum(law, delta)
+            absent, eligible = (Interval(float(ends.lower), float(ends.upper)) for ends in (rates.fpr, rates.tpr))
+            exact = {
+                "supremum": at_most(most.interval, limit),
+                "exact": min(most.point, limit),
+                "rule": at_most(epsilon_at(law, threshold.value, delta), limit),
+                "absent_rate": absent,
+                "eligible_rate": eligible,
+            }
+            pair = (eligible.midpoint, absent.midpoint)
+            if case.summed:  # certified ends over several rounds are wide, and their law has a point value
+                fpr, tpr = law.point(threshold.value)
+                pair = (float(np.clip(tpr, 0.0, 1.0)), float(np.clip(fpr, 0.0, 1.0)))
+        own = run_scores.get(case.place)
+        result = CanaryResult(
+            canary=case.canary,
+            bank_hash="" if designed is None else designed.bank.hash,
+            inspected=() if designed is None else tuple(int(position) for position in designed.inspected),
+            selected=() if designed is None else designed.selected,
+            mu_eff=float(score.mu_eff),
+            probe_norm=float((score.canary**2).sum() ** 0.5),
+            threshold=threshold,
+            counts=counts,
+            bound=canary_bound(counts, self.mechanism, self._declared(len(case.scores)), canaries),
+            **exact,
+            run_score=None if own is None else float(own[rounds - 1]),
+            pool=None if designed is None or designed.pool is None else designed.pool.facts,
+        )
+        return result, pair
+
+    def _claimed(
+        self,
+        attack: str,
+        judged: Sequence[tuple[CanaryResult, tuple[float, float] | None]],
+        rounds: int,
+        of: int,
+        accounted: tuple[float, str] | None,
+    ) -> dict[str, Any]:
+        """Return the claims over an attack's canaries: headline, pooled, ledger and ladder.
+
+        The headline is the maximum over canaries, each at its share of alpha, or the pooled bound at all of alpha where
+        that was the method declared: with probability at least 1 - alpha it does not exceed the mechanism's epsilon.
+        """
+        canaries, settings = [canary for canary, _ in judged], self._declared(of)
+        beside = pooled_bound([canary.counts for canary in canaries], self.mechanism, settings)
+        claim = headline([canary.bound for canary in canaries], beside, settings)
+        spent = [claim] if settings.method.pools else [canary.bound for canary in canaries]
+        names = claim_names(attack, [canary.canary for canary in canaries], settings)
+        return {
+            "headline": claim,
+            "pooled": beside,
+            "ledger": _ledger(zip(names, spent, strict=True), settings.alpha, len(spent)),
+            "ladder": self._ladder(judged, settings, rounds, str(claim), claim.epsilon, accounted),
+        }
+
+    def _ladder(
+        self,
+        judged: Sequence[tuple[CanaryResult, tuple[float, float] | None]],
+        settings: Settings,
+        rounds: int,
+        said: str,
+        shown: float,
+        accounted: tuple[float, str] | None,
+    ) -> Ladder:
+        exact = epsilon(self.mechanism, rounds)
+        claimed, source = accounted or (exact, "no accountant's figure was given: the mechanism's own")
+        over = f"the best of {len(judged)} canaries" if len(judged) > 1 else "one canary"
+        one = "one release" if rounds == 1 else f"{rounds} releases"
+        reached: dict[str, Rung | None] = {}
+        for name, field_, where in (("attack", "supremum", "best"), ("rule", "rule", "frozen")):
+            known = [ends for canary, _ in judged if (ends := getattr(canary, field_)) is not None]
+            best = max(known, key=lambda ends: ends.lower, default=None)
+            text = f"exact, at the {where} threshold, {over}"
+            reached[name] = None if best is None else Rung.known(name, best, text)
+        pairs = [pair for _, pair in judged if pair is not None]
+        forecast = None
+        if len(pairs) == len(judged):
+            law = expected_bound(
+                [tpr for tpr, _ in pairs],
+                [fpr for _, fpr in pairs],
+                settings.trials,
+                delta=self.mechanism.delta,
+                method=settings.method,
+                alpha=settings.share(len(judged)),
+                q=self.mechanism.q,
+            )
+            text = f"median and 5% to 95% range of the bound at {settings.trials:,} trials a hypothesis"
+            forecast = Rung("expected", law.median, law.q05, law.q95, text)
+        return Ladder(
+            accounted=Rung("accounted", claimed, claimed, claimed, source),
+            mechanism=Rung(
+                "mechanism", exact, exact, exact, f"the exact epsilon of {one}, by its privacy loss distribution"
+            ),
+            **reached,
+            expected=forecast,
+            observed=Rung("observed", shown, shown, shown, said),
+        )
+
+
+def prefix_name(rounds: int) -> str:
+    """Return the name of a prefix of rounds."""
+    return "round 1" if rounds == 1 else f"rounds 1 to {rounds}"
+
+
+def claim_names(attack: str, canaries: Sequence[str], settings: Settings) -> list[str]:
+    """Return the names of the claims behind an attack's headline, which share its alpha."""
+    return [f"{attack}/{name}" for name in (["pooled"] if settings.method.pools else canaries)]
+
+
+def _ledger(claims: Iterable[tuple[str, Bound]], alpha: float, number: int) -> AlphaLedger:
+    """Enter what each claim behind the headline really spent; more than was declared is refused."""
+    ledger, declared = AlphaLedger(alpha), alpha / number
+    for name, bound in claims:
+        spent = 1 - bound.confidence
+        # The confidence was 1 less the share, so the last bits of the share are lost in it.
+        ledger = ledger.spend(name, declared if math.isclose(spent, declared, rel_tol=1e-9) else spent)
+    return ledger
+
+
+def _by_attack(cases: Sequence[Case]) -> list[tuple[Attack, list[Case]]]:
+    groups = [list(group) for _, group in groupby(cases, key=lambda case: case.attack.name)]
+    if not groups:
+        raise InputError("An audit needs at least one canary.")
+    return [(group[0].attack, group) for group in groups]
+
+
+def _played(task: tuple[Callable[[Shard], tuple[int, ...]], Shard]) -> tuple[int, ...]:
+    work, shard = task
+    return work(shard)
+
+
+def _law_of(system: System, score: LinearScore) -> RoundLaw | None:
+    law = getattr(system, "law", None)
+    return None if law is None else law(score)
+
+
+def _rank(canary: CanaryResult) -> tuple[float, float]:
+    return canary.bound.epsilon, 0.0 if canary.supremum is None else canary.supremum.lower
+
+
+def _rates(tally: Tally, case: Case) -> str:
+    counts = tally.counts(case.place, len(case.thresholds))
+    pairs = (("TPR", counts.tp, counts.n1), ("FPR", counts.fp, counts.n0))
+    shown = ", ".join(f"{name} {positives / trials:.2e}" for name, positives, trials in pairs if trials)
+    return f"{case.attack.name} canary {case.index}: {shown}"
+
+
+def _restored(
+    kept: Mapping[str, NDArray[Any]], attack: Attack, canary: Canary, table: RouteTable, bank: Bank, pool: Pool | None
+) -> Design:
+    selected = tuple(int(j) for j in kept["selected"])
+    if pool is not None:
+        texts = None if pool.texts is None else [pool.texts[j] for j in selected]
+        bank = bank.with_probes(pool.vectors[list(selected)], None if bank.texts is None else texts)
+    score = LinearScore(kept["contribution"], Moments(kept["mean"], kept["covariance"]))
+    inspected, contribution = kept["inspected"].copy(), kept["contribution"].copy()
+    return Design(attack, canary, bank, pool, selected, inspected, contribution, score, table)

@@ -1,0 +1,335 @@
+"""Play the hypothesis test many times and count how often the frozen rule says "present".
+
+Two engines draw the score of a trial, and both follow the same law. ``Literal`` samples participants, sums
+vectors, adds noise and scores the release: it is the reference, and it works with any system. ``Projected``
+uses that the score is linear: each user is one number, and a trial is one Bernoulli-weighted sum plus one
+Gaussian.
+
+``Summed`` adds the mixture scores of several rounds up. A trial of T rounds holds a trial of each prefix of them, so
+one pass serves all prefixes: the counts of a prefix are the very ones that playing its rounds alone gives. Counts of
+different prefixes come from the same trials and are dependent; each prefix's bound stands on its own counts.
+
+Trials come in shards. A shard's stream is derived from the root seed and the shard's own address, so counts
+depend neither on the number of workers nor on the order in which shards finish; and the two hypotheses
+stand at different addresses, so they never share randomness.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canarybank import seeds
+from canarybank.engine import Engine, Threads
+from canarybank.errors import InputError
+from canarybank.progress import SILENT, Progress
+from canarybank.score import LinearScore, RoundLaw, mixture
+from canarybank.systems.mechanism import BankSystem, System, checked_releases
+
+__all__ = [
+    "SHARD",
+    "Counts",
+    "Literal",
+    "Projected",
+    "Shard",
+    "Summed",
+    "Trials",
+    "count",
+    "count_prefixes",
+    "count_shard",
+    "draw",
+    "plan",
+]
+
+SHARD = 1 << 17
+_LITERAL_BATCH = 1 << 12
+_PROJECTED_BATCH = 1 << 12
+_VALUES = 1 << 16
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
+
+Scores = NDArray[np.float64]
+Outcome = TypeVar("Outcome")
+
+
+class Trials(Protocol):
+    """A source of trial scores."""
+
+    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as System.release
+        """Return the scores of ``size`` independent trials with the canary absent or eligible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Draw whole releases from a system and score each."""
+
+    system: System
+    score: LinearScore
+
+    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
+        """Release and score in batches, so that memory stays bounded."""
+        batches = (min(_LITERAL_BATCH, size - done) for done in range(0, size, _LITERAL_BATCH))
+        return np.concatenate([self._batch(eligible, batch, rng) for batch in batches])
+
+    def _batch(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
+        releases = self.system.release(eligible, size, rng)
+        return self.score.llr(checked_releases(releases, size, len(self.score.canary)))
+
+    def included(self) -> "Literal":
+        """Return the same trials with a canary that surely takes part, where the system is our own."""
+        if not isinstance(self.system, BankSystem):
+            raise InputError(
+                "Trials in which the canary surely takes part need our own system; for another system use a method "
+                "that counts eligible trials, such as 'paper' or 'clopper-pearson'."
+            )
+        return replace(self, system=self.system.included())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Coins:
+    """Coins of probability q, tossed eight at a time: the pattern of eight users taking part or not is one byte.
+
+    Sixteen random bits choose the pattern. Pattern s owns floor(65536 p_s) of their values, with p_s its probability;
+    the few values that are left over go to the patterns in proportion to what the floors cut off, by a fresh uniform.
+    So every pattern has its probability to within the rounding of float64.
+    """
+
+    settled: NDArray[np.uint8]
+    """The pattern of each value of sixteen bits; values from ``open`` on are still to be decided."""
+    open: int
+    remainders: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, q: float) -> "_Coins":
+        taking = _BITS.sum(axis=1)
+        shares = _VALUES * q**taking * (1.0 - q) ** (8 - taking)
+        whole = np.floor(shares).astype(np.int64)
+        settled = np.zeros(_VALUES, dtype=np.uint8)
+        settled[: whole.sum()] = np.repeat(np.arange(256, dtype=np.uint8), whole)
+        return cls(settled, int(whole.sum()), np.cumsum(shares - whole))
+
+    def toss(self, count: int, rng: np.random.Generator) -> NDArray[np.uint8]:
+        """Return that many patterns, each of eight independent coins."""
+        values = rng.integers(0, 1 << 64, size=-(-count // 4), dtype=np.uint64).view(np.uint16)[:count]
+        patterns = self.settled.take(values)
+        undecided = np.flatnonzero(values >= self.open)
+        uniforms = rng.random(len(undecided)) * self.remainders[-1]
+        patterns[undecided] = np.searchsorted(self.remainders, uniforms, side="right")
+        return patterns
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """Draw scores from their scalar law: a Bernoulli-weighted sum of one number a user, plus one Gaussian."""
+
+    law: RoundLaw
+    participation: float | None = None
+    _tables: NDArray[np.float64] = field(init=False, repr=False, compare=False)
+    _coins: _Coins = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_tables", _eights(self.law.weights[self.law.weights != 0]))
+        object.__setattr__(self, "_coins", _Coins.of(self.law.q))
+
+    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
+        """Sum the participating users' numbers batch by batch; add the noise and the canary."""
+        law = self.law
+        scores = rng.standard_normal(size)
+        scores *= law.noise
+        scores -= law.offset
+        for start in range(0, size, _PROJECTED_BATCH):
+            batch = scores[start : start + _PROJECTED_BATCH]
+            batch += _participation_sums(self._tables, self._coins, len(batch), rng)
+        if eligible:
+            chance = law.q if self.participation is None else self.participation
+            scores[rng.random(size) < chance] += law.shift
+        return scores
+
+    def included(self) -> "Projected":
+        """Return the same trials with a canary that surely takes part."""
+        return replace(self, participation=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """Draw the sum of rounds' mixture scores, coins and noise fresh in every round; a source of trials like any other.
+
+    ``rounds`` are the sources of each round's llr, played one after another from one stream.
+    """
+
+    rounds: Sequence[Trials]
+    q: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rounds", tuple(self.rounds))
+        if not self.rounds:
+            raise InputError("A sum over rounds needs at least one round.")
+        mixture(0.0, self.q)
+
+    @classmethod
+    def of(cls, laws: Sequence[RoundLaw]) -> "Summed":
+        """Return the trials whose rounds follow these laws."""
+        chances = sorted({law.q for law in laws})
+        if len(chances) != 1:
+            raise InputError(f"The rounds of one run share one participation probability, but here it is {chances}.")
+        return cls([Projected(law) for law in laws], chances[0])
+
+    def prefix(self, rounds: int) -> "Summed":
+        """Return the trials of the first rounds alone."""
+        return replace(self, rounds=self.rounds[:rounds])
+
+    def running(self, eligible: bool, size: int, rng: np.random.Generator) -> Iterator[Scores]:  # noqa: FBT001, as in the protocol
+        """Yield the sums of ``size`` trials after each round, in one array that the next round changes."""
+        total = np.zeros(size)
+        for source in self.rounds:
+            total += mixture(source.scores(eligible, size, rng), self.q)
+            yield total
+
+    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
+        """Return the sums of ``size`` independent trials after the last round."""
+        return list(self.running(eligible, size, rng))[-1]
+
+
+def _eights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Tabulate, for every eight users, the sum of their weights under each of the 256 patterns of taking part."""
+    groups = -(-len(weights) // 8)
+    padded = np.zeros(groups * 8)
+    padded[: len(weights)] = weights
+    return np.ascontiguousarray(padded.reshape(groups, 8) @ _BITS.T)
+
+
+def _participation_sums(tables: NDArray[np.float64], coins: _Coins, size: int, rng: np.random.Generator) -> Scores:
+    """Toss every user's coin ``size`` times and return the sums of the weights of those who take part."""
+    patterns = coins.toss(len(tables) * size, rng).reshape(len(tables), size)
+    total = np.zeros(size)
+    for table, pattern in zip(tables, patterns, strict=True):
+        total += table.take(pattern)
+    return total
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shard:
+    """A block of trials of one hypothesis: the unit of work, of seeding and of resumption."""
+
+    eligible: bool
+    block: int
+    size: int
+
+    def stream(self, seed: int, path: Sequence[str | int]) -> np.random.Generator:
+        """Return this shard's own random stream under a root seed and an address."""
+        return seeds.stream(seed, *path, "eligible" if self.eligible else "absent", self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How often the rule said "present": of n1 trials with an eligible canary, and of n0 without."""
+
+    tp: int
+    fp: int
+    n1: int
+    n0: int
+
+    @classmethod
+    def gather(cls, shards: Iterable[tuple[Shard, int]]) -> "Counts":
+        """Add up shards, in any order."""
+        totals = {True: [0, 0], False: [0, 0]}
+        for shard, positives in shards:
+            totals[shard.eligible][0] += positives
+            totals[shard.eligible][1] += shard.size
+        return cls(tp=totals[True][0], fp=totals[False][0], n1=totals[True][1], n0=totals[False][1])
+
+
+def plan(trials: int, size: int = SHARD) -> tuple[Shard, ...]:
+    """Cut ``trials`` of each hypothesis into shards of at most ``size``."""
+    if trials < 1:
+        raise InputError(f"An audit needs at least one trial of each hypothesis, not {trials}.")
+    blocks = range(0, trials, size)
+    return tuple(
+        Shard(eligible, block, min(size, trials - start))
+        for eligible in (False, True)
+        for block, start in enumerate(blocks)
+    )
+
+
+def count_shard(
+    trials: Trials, thresholds: Sequence[float], seed: int, path: Sequence[str | int], shard: Shard
+) -> tuple[int, ...]:
+    """Play one shard and return how many scores exceed each threshold: one for each prefix of rounds."""
+    rng = shard.stream(seed, path)
+    if isinstance(trials, Summed):
+        scores: Iterable[Scores] = trials.running(shard.eligible, shard.size, rng)
+    else:
+        scores = [trials.scores(shard.eligible, shard.size, rng)]
+    return tuple(int(np.count_nonzero(each > at)) for each, at in zip(scores, thresholds, strict=True))
+
+
+def count(
+    trials: Trials,
+    threshold: float,
+    number: int,
+    *,
+    seed: int,
+    path: Sequence[str | int] = (),
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+) -> Counts:
+    """Play ``number`` trials of each hypothesis and count the scores above the threshold."""
+    last = [-np.inf] * (len(trials.rounds) - 1) if isinstance(trials, Summed) else []
+    return count_prefixes(trials, [*last, threshold], number, seed=seed, path=path, engine=engine, progress=progress)[
+        -1
+    ]
+
+
+def count_prefixes(
+    trials: Trials,
+    thresholds: Sequence[float],
+    number: int,
+    *,
+    seed: int,
+    path: Sequence[str | int] = (),
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+) -> tuple[Counts, ...]:
+    """Play ``number`` trials of each hypothesis and count, for the first 1, 2, ... rounds, the sums above a threshold.
+
+    Entry t - 1 equals ``count(trials.prefix(t), thresholds[t - 1], ...)`` at the same seed and path.
+    """
+    rounds = len(trials.rounds) if isinstance(trials, Summed) else 1
+    if len(thresholds) != rounds:
+        raise InputError(f"There are {len(thresholds)} thresholds for {rounds} rounds; each needs one.")
+    work = partial(count_shard, trials, tuple(thresholds), seed, tuple(path))
+    found = dict(_over_shards(work, number, engine, progress))
+    return tuple(Counts.gather((shard, positives[t]) for shard, positives in found.items()) for t in range(rounds))
+
+
+def draw(
+    trials: Trials,
+    number: int,
+    *,
+    seed: int,
+    path: Sequence[str | int] = (),
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+) -> tuple[Scores, Scores]:
+    """Return the scores themselves, absent then eligible, for calibration and for figures."""
+    work = partial(_draw_shard, trials, seed, tuple(path))
+    scores = dict(_over_shards(work, number, engine, progress))
+    absent = [scores[shard] for shard in sorted(scores) if not shard.eligible]
+    eligible = [scores[shard] for shard in sorted(scores) if shard.eligible]
+    return np.concatenate(absent), np.concatenate(eligible)
+
+
+def _draw_shard(trials: Trials, seed: int, path: Sequence[str | int], shard: Shard) -> Scores:
+    return trials.scores(shard.eligible, shard.size, shard.stream(seed, path))
+
+
+def _over_shards(
+    work: Callable[[Shard], Outcome], number: int, engine: Engine | None, progress: Progress
+) -> Iterable[tuple[Shard, Outcome]]:
+    shards = plan(number)
+    with progress.stage("trials", total=2 * number, unit="trials") as stage:
+        for index, outcome in (engine or Threads()).run(work, shards):
+            stage.advance(shards[index].size)
+            yield shards[index], outcome

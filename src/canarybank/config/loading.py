@@ -1,0 +1,321 @@
+"""Put a configuration together from defaults, a preset, a file and flags, and remember where each value came from."""
+
+import contextlib
+import difflib
+import os
+import tomllib
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from canarybank.config.model import Config, Registered
+from canarybank.config.presets import PRESETS
+from canarybank.errors import ConfigError, DataError
+from canarybank.registry import ENCODERS
+
+__all__ = [
+    "Resolved",
+    "decisive",
+    "differences",
+    "fields",
+    "flatten",
+    "kind_of",
+    "read_value",
+    "refuse_unknown",
+    "registered",
+    "resolve",
+    "validated",
+]
+
+# A relative path in a file means a place beside that file; these values may be paths.
+_PATHS = (
+    "users.source",
+    "encoder.name",
+    "bank.source",
+    "bank.prompt",
+    "bank.examples",
+    "generator.model",
+    "evolve.prompt",
+    "evolve.responses",
+    "evolve.account",
+)
+# These mean what comes along, whatever stands beside the file; a file of such a name is written with ./ before it.
+_WORDS = frozenset({"chitchat", "embedded", "generate", "smollm2", *ENCODERS.places})
+# What these files hold is published or sent to the generator, so none of them may be the users' own.
+PUBLIC_FILES = (
+    "bank.source",
+    "bank.prompt",
+    "bank.examples",
+    "attack.paraphrase_prompt",
+    "evolve.prompt",
+    "evolve.responses",
+)
+SWEEP = "sweep"
+ACCOUNT = "evolve.account"
+_KEY_HINT = {"generator.api_key_env": " It takes the name of the environment variable that holds the key."}
+_SECRET = "generator.base_url"  # noqa: S105, the name of a key whose value may hold a password
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A configuration, for each of its keys where the value came from, and the grid that its file asks for.
+
+    Every command that reads users has one. None names the users' own file as a public one.
+    """
+
+    config: Config
+    origins: Mapping[str, str]
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _refuse_users_file(self.values())
+
+    def values(self) -> dict[str, Any]:
+        """Return every value by its dotted key."""
+        return flatten(self.config)
+
+
+def resolve(
+    file: Path | str | None = None, flags: Mapping[str, object] | None = None, preset: str | None = None
+) -> Resolved:
+    """Put a configuration together: a flag beats the file, the file beats the preset, the preset beats the defaults.
+
+    Args:
+        file: A TOML file with the sections of ``Config``, and with a section ``sweep`` of lists of values by key where
+            it asks for a grid.
+        flags: Values by dotted key, such as ``{"audit.trials": 1000}``; texts are read as the key's own type.
+        preset: A name in ``PRESETS``.
+    """
+    layers = []
+    sweep: dict[str, tuple[Any, ...]] = {}
+    if preset is not None:
+        layers.append((f"preset {preset}", _dotted(_preset(preset))))
+    if file is not None:
+        sections = _read(Path(file))
+        sweep = _grid(Path(file), sections.pop(SWEEP, {}))
+        layers.append((f"file {file}", _beside(Path(file), _dotted(sections))))
+    layers.append(("flag", dict(flags or {})))
+    values: dict[str, object] = {}
+    origins = dict.fromkeys(fields(), "default")
+    for origin, layer in layers:
+        for key, value in layer.items():
+            refuse_unknown(key, origin)
+            values[key], origins[key] = value, origin
+    return Resolved(validated(values, origins), origins, sweep)
+
+
+def _refuse_users_file(values: Mapping[str, Any]) -> None:
+    """Refuse the users' own file where a public one is asked for; the file counts, by whatever path or link."""
+    users = values["users.source"]
+    for key in PUBLIC_FILES:
+        if values[key] is not None and not {users, values[key]} & _WORDS and _is_same_file(users, values[key]):
+            raise ConfigError(
+                f"{key} is {values[key]!r}, and that is the file of users. What it holds would be published or sent to "
+                f"the generator. Set {key} to a public file."
+            )
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)  # noqa: PTH121, of two texts
+    except (OSError, ValueError):
+        return False
+
+
+def fields() -> dict[str, FieldInfo]:
+    """Return every field of the configuration by its dotted key, in the model's order."""
+    return {
+        f"{section}.{name}": field
+        for section, outer in Config.model_fields.items()
+        for name, field in _model(outer).model_fields.items()
+    }
+
+
+def kind_of(annotation: Any) -> Any:
+    """Return the type behind an annotation: without its constraints, and without None."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return kind_of(get_args(annotation)[0])
+    if origin in {Union, types.UnionType}:
+        return kind_of(next(part for part in get_args(annotation) if part is not type(None)))
+    return annotation
+
+
+def registered(field: FieldInfo) -> Registered | None:
+    """Return in which registry the names of a field stand; None for a field that holds no such names."""
+    return next(_marks((*field.metadata, field.annotation)), None)
+
+
+def _marks(parts: Iterable[Any]) -> Iterator[Registered]:
+    for part in parts:
+        if isinstance(part, Registered):
+            yield part
+        yield from _marks(getattr(part, "__metadata__", ()))
+        yield from _marks(get_args(part))
+
+
+def read_value(key: str, value: Any) -> Any:
+    """Read a typed 1e6 as a whole number where a key asks for one; everything else is the model's to read."""
+    if kind_of(fields()[key].annotation) is not int or not isinstance(value, str):
+        return value
+    with contextlib.suppress(ValueError):
+        return int(value)  # first, for a float would round a long number
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    return int(number) if number.is_integer() else value
+
+
+def flatten(config: Config) -> dict[str, Any]:
+    """Return every value of a configuration by its dotted key, as JSON values."""
+    return {
+        f"{section}.{name}": value
+        for section, values in config.model_dump(mode="json").items()
+        for name, value in values.items()
+    }
+
+
+def decisive(values: Mapping[str, Any], *, evolving: bool = False) -> dict[str, Any]:
+    """Return the values that decide what a run finds, leaving out how it is done.
+
+    The section evolve decides nothing in an audit; ``evolving`` says that the run is an evolution.
+    """
+    free = {key for key, field in fields().items() if _is_free(field)}
+    return {
+        key: value for key, value in values.items() if key not in free and (evolving or not key.startswith("evolve."))
+    }
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], *, evolving: bool = False) -> list[str]:
+    """Return a line for each decisive key whose values differ: key: old -> new.
+
+    Two paths of a budget account do not differ here: the rounds compare the account's opening, however it is spelled.
+    """
+    before, after = decisive(old, evolving=evolving), decisive(new, evolving=evolving)
+    if before.get(ACCOUNT) is not None and after.get(ACCOUNT) is not None:
+        before[ACCOUNT] = after[ACCOUNT]
+    keys = [key for key in {**fields(), **before, **after} if before.get(key) != after.get(key)]
+    return [f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}" for key in keys]
+
+
+def _is_free(field: FieldInfo) -> bool:
+    extra = field.json_schema_extra
+    return isinstance(extra, dict) and extra.get("decides") is False
+
+
+def _model(field: FieldInfo) -> type[BaseModel]:
+    model = field.annotation
+    assert isinstance(model, type)  # noqa: S101, every field of Config is a section
+    return model
+
+
+def _shown(value: Any) -> str:
+    return "left out" if value is None else repr(value)
+
+
+def _preset(name: str) -> Mapping[str, Any]:
+    if name not in PRESETS:
+        raise ConfigError(f"There is no preset {name!r}; choose one of {', '.join(PRESETS)}.")
+    return PRESETS[name]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    from canarybank.store import require_file  # it loads numpy, which the help of a command can do without
+
+    try:
+        if path.exists():
+            require_file(path)
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except DataError as error:
+        raise ConfigError(str(error)) from None
+    except OSError as error:
+        raise ConfigError(
+            f"The configuration {str(path)!r} cannot be read ({error.strerror}); check the path."
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"The configuration {str(path)!r} is not UTF-8; save it as UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"The configuration {str(path)!r} is not TOML: {error}.") from None
+
+
+def _dotted(sections: Mapping[str, Any]) -> dict[str, object]:
+    return dict(_pairs(sections))
+
+
+def _pairs(sections: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    for section, values in sections.items():
+        if isinstance(values, Mapping):
+            yield from ((f"{section}.{name}", value) for name, value in values.items())
+        else:
+            yield section, values
+
+
+def _beside(file: Path, values: dict[str, object]) -> dict[str, object]:
+    for key in _PATHS:
+        value = values.get(key)
+        if isinstance(value, str) and value not in _WORDS and not Path(value).is_absolute():
+            beside = file.parent / value
+            if beside.exists():
+                values[key] = f"./{beside}" if str(beside) in _WORDS else str(beside)
+    return values
+
+
+def _grid(file: Path, section: Any) -> dict[str, tuple[Any, ...]]:
+    """Read the values of each key that a file sweeps over; a value that is a list itself becomes a text of its own."""
+    axes: dict[str, tuple[Any, ...]] = {}
+    for key, values in (_dotted(section) if isinstance(section, Mapping) else {SWEEP: section}).items():
+        if not isinstance(values, list):
+            raise ConfigError(
+                f"The section [{SWEEP}] of {str(file)!r} holds lists of values by key, such as "
+                f"mechanism.sigma = [0.5, 1, 2], but {key} is {values!r}."
+            )
+        refuse_unknown(key, f"the section {SWEEP} of {file}")
+        plain = [",".join(map(str, value)) if isinstance(value, list) else value for value in values]
+        axes[key] = tuple(_beside(file, {key: value})[key] for value in plain)
+    return axes
+
+
+def refuse_unknown(key: str, origin: str) -> None:
+    """Refuse a key that the configuration does not have, naming the nearest that it has."""
+    known = fields()
+    if key in known:
+        return
+    names = {name.partition(".")[2]: name for name in known}
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    hint = close[0] if close else names.get(key.rpartition(".")[2])
+    raise ConfigError(
+        f"There is no key {key!r} (from {origin}); "
+        + (f"did you mean {hint!r}?{_KEY_HINT.get(hint, '')}" if hint else "`canarybank config show` lists them all.")
+    )
+
+
+def validated(values: Mapping[str, object], origins: Mapping[str, str]) -> Config:
+    """Return the configuration of these values by dotted key, or say of each that cannot be used where it came from."""
+    sections: dict[str, dict[str, object]] = {}
+    for key, value in values.items():
+        section, _, name = key.partition(".")
+        sections.setdefault(section, {})[name] = value
+    try:
+        return Config.model_validate(sections)
+    except ValidationError as error:
+        # Each key speaks once: one value can be wrong by every alternative of a type and by what follows from that.
+        problems: dict[tuple[int | str, ...], Any] = {}
+        for problem in error.errors():
+            problems.setdefault(problem["loc"][:2], problem)
+        raise ConfigError(" ".join(_sentence(problem, origins) for problem in problems.values())) from None
+
+
+def _sentence(problem: Any, origins: Mapping[str, str]) -> str:
+    key = ".".join(str(part) for part in problem["loc"][:2])
+    why = problem["msg"].removeprefix("Value error, ").rstrip(".")
+    if key not in origins:
+        return f"The section {key} cannot be used: {why}."
+    shown = "" if key == _SECRET else f" {problem['input']!r}"
+    end = "" if why.endswith("?") else "."
+    return f"The value{shown} of {key} (from {origins[key]}) cannot be used: {why[:1].lower()}{why[1:]}{end}"

@@ -1,0 +1,273 @@
+"""Run Private Evolution: publish, release, keep, give feedback, generate, and again."""
+
+import contextlib
+import secrets
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canarybank.encode import Encoder
+from canarybank.errors import BudgetError, ConfigError, StoreError
+from canarybank.evolution.archive import Archive, FolderArchive, MemoryArchive, Published
+from canarybank.evolution.draw import Voters
+from canarybank.evolution.feedback import Feedback, Taking, Voted, offspring
+from canarybank.evolution.ledger import Entry, Ledger, require_unchanged
+from canarybank.evolution.plan import DrawnReleases, EvolutionPlan, Keep, Releaser
+from canarybank.evolution.population import Population, Probes, encode_texts, split
+from canarybank.evolution.result import Evolution, Round
+from canarybank.generate import CachedGenerator, CandidateBank, Generator, ResponseCache
+from canarybank.mechanism import Account, Bank, Mechanism
+from canarybank.progress import SILENT, Progress
+from canarybank.store import (
+    canonical_json,
+    hash_array,
+    lock_folder,
+    parse_json,
+    read_checked,
+    write_checked,
+    write_json,
+)
+from canarybank.users import Users
+
+__all__ = ["ACCOUNT", "EvolutionLoop", "evolve"]
+
+ACCOUNT = "account.json"
+"""The file in a run's folder that holds the id by which the budget account knows the run."""
+DEFAULT = EvolutionPlan(Mechanism(), 1)
+Start = Population | Bank | CandidateBank | Sequence[str]
+
+
+def evolve(
+    users: Users,
+    start: Start,
+    mechanism: Mechanism,
+    encoder: Encoder,
+    generator: Generator,
+    rounds: int,
+    *,
+    keep: Keep = DEFAULT.keep,
+    new: int | None = None,
+    feedback: Feedback = DEFAULT.feedback,
+    taking: Taking = DEFAULT.taking,
+    cap: int | None = DEFAULT.cap,
+    budget: float | None = None,
+    seed: int = 0,
+    insecure_seed: int | None = None,
+    noise: str = DEFAULT.noise,
+    account: Path | str | None = None,
+    probes: Probes | None = None,
+    folder: Path | str | None = None,
+    progress: Progress = SILENT,
+) -> Evolution:
+    """Run Private Evolution for ``rounds`` releases and return all that it made.
+
+    ``users`` come with vectors from the same encoder. ``start`` is the first population: texts with labels or
+    without, a bank (what stands at its reserved positions are the probes), or a population with lineage.
+    ``EvolutionPlan`` says what the further choices mean.
+    With a folder every step is durable before the next begins, and the same call resumes a run that ended early;
+    a resume never repeats a release. Together the releases are (epsilon, delta + slack)-private for adding or removing
+    one user, by ``Evolution.spent``; a release that would pass ``budget``, or that ``account`` cannot pay, is not made,
+    and ``BudgetError`` is raised. Without an account other runs over the same people add to that epsilon.
+
+    A run is real unless ``insecure_seed`` is given. A real run promises that its folder and all that it returns are
+    functions of public inputs and of noisy releases, for these ``users`` as they are. How they were chosen is up to
+    you: each user's records must follow from that user's data alone. Do not cut users to a length that depends on other
+    users, do not drop one user because another one came, and encode their texts with an isolated encoder
+    (``canarybank.encode.is_isolated``). Take every other argument from public knowledge, and publish no count of the
+    users. ``canarybank evolve`` does all of this for you; ``docs/threat-model.md`` says what is promised.
+    """
+    plan = EvolutionPlan(
+        mechanism, rounds, keep, new, feedback, taking, cap, budget, seed, insecure_seed, noise, account
+    )
+    with EvolutionLoop(users, start, plan, encoder, generator, probes=probes, folder=folder, progress=progress) as loop:
+        return loop.finish()
+
+
+class EvolutionLoop:
+    """A run under way, one round at a time; as a context it holds its folder's lock.
+
+    ``releaser`` is where its noisy histograms come from; left out, they are drawn from the users' votes. ``ledger`` is
+    the list of its releases; ``done`` counts the rounds that are complete: released, and the next bank published.
+    """
+
+    def __init__(
+        self,
+        users: Users,
+        start: Start,
+        plan: EvolutionPlan,
+        encoder: Encoder,
+        generator: Generator,
+        *,
+        probes: Probes | None = None,
+        folder: Path | str | None = None,
+        progress: Progress = SILENT,
+        releaser: Releaser | None = None,
+    ) -> None:
+        self.plan, self.folder = plan, None if folder is None else Path(folder)
+        plan.variation(1)  # refuses what cannot be drawn before anything is read or spent
+        self._account = Account(plan.account) if plan.is_real and plan.account is not None else None
+        if self._account is not None:
+            self._account.require(plan.mechanism)
+        voters = Voters(users, plan.cap)
+        self._releaser: Releaser = releaser or DrawnReleases(voters, plan)
+        self._encoder, self._progress = encoder, progress
+        first = _first_bank(start, probes, encoder)
+        voters.check(first.bank)
+        plan.check(first)
+        opening = None if self._account is None else self._account.opening.hash
+        declaration = plan.declaration(first, encoder, generator, opening)
+        with contextlib.ExitStack() as held:
+            if self.folder is not None:
+                held.enter_context(lock_folder(self.folder, "evolve"))
+            self._open(first, generator, declaration)
+            self._held = held.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def finish(self) -> Evolution:
+        """Run the rounds that are left and return the whole run."""
+        try:
+            while self.done < self.plan.rounds:
+                self.advance()
+        except BudgetError:
+            self.conclude()
+            raise
+        return self.conclude()
+
+    def advance(self) -> Round:
+        """Run the next round: release over its bank, then build and publish the bank after it."""
+        plan, number = self.plan, self.done
+        published = self._archive.bank(number)
+        if published is None:
+            raise StoreError(
+                f"The bank of round {number} is missing although later steps are there; restore its files."
+            )
+        _, new = plan.sizes(len(published.population), len(published.probes or ()))
+        entry, release = self._release(number, published.bank)
+        spent = f"epsilon {entry.spent.epsilon:.4f} (adding up rounds: {entry.spent.bound:.4f})"
+        name = f"round {number + 1} of {plan.rounds}, {spent} at {entry.spent.at_delta}"
+        with self._progress.stage(name, new, "texts") as stage:
+            done = Round.of(number, published, release, plan.keep, entry.spent)
+            kept = done.kept_candidates
+            voted = Voted(number, done.population.candidates, done.votes, kept, new, plan.seed)
+            born = offspring(voted, plan.feedback, self._generator, plan.taking, stage)
+            vectors = encode_texts(self._encoder, [candidate.text for candidate in born.candidates])
+            population = done.population.followed_by(kept, born.candidates, vectors)
+            self._archive.put_bank(number + 1, Published.of(population, published.probes, born.rejected))
+        self.done += 1
+        return done
+
+    def conclude(self) -> Evolution:
+        """Return the run as far as it has come, and write its population and summary where it has a folder."""
+        result = Evolution.gather(self._archive, self.ledger, self.plan.keep, self.plan.insecure_seed, self.folder)
+        if self.folder is not None:
+            summary = {
+                "rounds": len(result.rounds),
+                "complete": len(result.rounds) == self.plan.rounds,
+                "releases": result.spent.releases,
+                "epsilon": result.spent.epsilon,
+                "epsilon_by_adding_up_rounds": result.spent.bound,
+                "delta": result.spent.delta,
+                "slack": result.spent.slack,
+                "neighbours": "adding or removing one user",
+                "population": [path.name for path in result.write(self.folder)],
+                "insecure_seed": self.plan.insecure_seed,
+            }
+            write_json(self.folder / "evolution.json", summary)
+        return result
+
+    def _open(self, first: Published, generator: Generator, declaration: dict[str, Any]) -> None:
+        """Begin a run, or take up the one in the folder, and hold it to what was declared and paid for."""
+        plan, folder = self.plan, self.folder
+        self._id = secrets.token_hex(16)
+        self._archive: Archive = MemoryArchive()
+        if folder is not None:
+            path = folder / "run.json"
+            now = parse_json(canonical_json(declaration), path)
+            if path.exists():
+                require_unchanged(read_checked(path, or_unmarked=True), now, f"The run in {str(folder)!r}")
+            else:
+                write_checked(path, now)
+            self._archive = FolderArchive(folder, plan.insecure_seed)
+            if self._account is not None:
+                if not (folder / ACCOUNT).exists():
+                    write_checked(folder / ACCOUNT, {"run": self._id})
+                self._id = str(read_checked(folder / ACCOUNT)["run"])
+        self.ledger = Ledger(
+            plan.mechanism,
+            budget=plan.budget,
+            insecure_seed=plan.insecure_seed,
+            noise=plan.sampler,
+            path=None if folder is None else folder / "ledger.log",
+        )
+        responses = ResponseCache(None if folder is None else folder / "responses.log")
+        self._generator = CachedGenerator(generator, responses)
+        if self._archive.bank(0) is None:
+            self._archive.put_bank(0, first)
+        self.done = next(t for t in count() if self._archive.bank(t + 1) is None)
+        if [entry.round for entry in self.ledger.entries if entry.seal][: self.done] != list(range(self.done)):
+            raise StoreError(
+                f"{self.done} rounds are complete, but the ledger does not account for the release of each; "
+                "restore the ledger from a copy: without it nobody knows what was spent."
+            )
+        if self._account is not None:
+            with self._account.held():
+                for entry in self.ledger.entries[: self.done]:
+                    self._account.debit(self._id, entry.round, entry.bank, entry.variation, entry.seal)
+
+    def _release(self, number: int, bank: Bank) -> tuple[Entry, NDArray[np.float64]]:
+        """Return a round's entry and release: those that are durable, or what is paid for, entered and drawn now.
+
+        The account is held from the debit to the seal, so that no other process draws under the same debit.
+        """
+        account = self._account
+        with contextlib.nullcontext() if account is None else account.held():
+            release, entry = self._archive.release(number), self.ledger.entry(number)
+            variation = self.plan.variation(bank.size)
+            if entry is None and release is not None:
+                raise StoreError(f"Round {number} has a release that the ledger does not know; restore the ledger.")
+            if entry is None:
+                self.ledger.next_spent(variation)
+            if account is not None:
+                account.debit(self._id, number, bank.hash, variation, None if release is None else hash_array(release))
+            entry = entry or self.ledger.record(number, bank.hash, variation)
+            if entry.bank != bank.hash:
+                raise StoreError(
+                    f"The ledger's entry of round {number} is over another bank; restore the round's files."
+                )
+            if release is None:
+                if entry.seal is not None:
+                    raise StoreError(
+                        f"The release of round {number} was made and its file is gone; another in its place would be "
+                        "a second release under one entry. Restore the file from a copy, or start a new run."
+                    )
+                release = self._releaser.release(number, bank)
+                self._archive.put_release(number, release)
+            seal = hash_array(release)
+            if entry.seal is None:
+                entry = self.ledger.seal(number, seal)
+            if entry.seal != seal:
+                raise StoreError(f"The release of round {number} is not the one in the ledger; restore its file.")
+            if account is not None:
+                account.seal(self._id, number, seal)
+            return entry, release
+
+
+def _first_bank(start: Start, probes: Probes | None, encoder: Encoder) -> Published:
+    if isinstance(start, Bank):
+        start, planted = split(start)
+        if planted is not None and probes is not None:
+            raise ConfigError("The first bank holds probes already; give probes once, in the bank or beside it.")
+        probes = probes or planted
+    if not isinstance(start, Population):
+        texts, labels = (start.texts, start.labels) if isinstance(start, CandidateBank) else (start, None)
+        start = Population.start(texts, encode_texts(encoder, texts), labels)
+    return Published.of(start, probes)

@@ -1,0 +1,200 @@
+"""Say what the text of a run is worth: every round's population against real text, which is a cohort of its own.
+
+Probes are in no population, so they enter no figure here; that they take places and votes shows in the difference to
+a run without them.
+"""
+
+import hashlib
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from canarybank.errors import CohortError, InputError
+from canarybank.evolution.result import Evolution
+from canarybank.measure import NEIGHBOURS, Concentration, Mauve, Variety, concentration, precision_recall, variety
+from canarybank.progress import SILENT, Progress
+from canarybank.users import Cohort, Cohorts, Users
+
+__all__ = [
+    "NOT_PRIVATE",
+    "AuditCost",
+    "Figures",
+    "Reference",
+    "Utility",
+    "audit_cost",
+    "hold_out",
+    "require_apart",
+    "utility",
+]
+
+NOT_PRIVATE: Final = (
+    "These figures are not differentially private: they are computed from the records of the reference users, without "
+    "noise. Do not publish them as if they were, and do not steer a run by them."
+)
+DEFAULT_MAUVE: Final = Mauve()
+ONE_RUN: Final = (
+    "Each difference is between two single runs, whose noise differs too; several seeds tell it from chance."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference(Cohort):
+    """Users whose records stand for real text in utility figures, and for nothing else: they never vote."""
+
+
+def hold_out(users: Users, size: int, *, seed: int) -> tuple[Users, Reference]:
+    """Set ``size`` users aside as the reference, by seed and id alone, and return the others first, in their order."""
+    if not 1 <= size < len(users):
+        raise CohortError(
+            f"{size} of {len(users)} users cannot be the reference; hold out at least one and leave at least one."
+        )
+    ranks = [hashlib.sha256(f"{seed}\0reference\0{name}".encode()).digest() for name in users.ids]
+    order = sorted(range(len(users)), key=ranks.__getitem__)
+    return users.take(sorted(order[size:])), Reference(users.take(order[:size]))
+
+
+def require_apart(reference: Reference, others: Users | Cohorts) -> Reference:
+    """Return the reference where none of its users plays another role, or refuse it."""
+    if not isinstance(reference, Reference):
+        raise CohortError(
+            f"Utility is measured against a Reference, not a {type(reference).__name__}: a cohort never plays "
+            "another's role."
+        )
+    if isinstance(others, Users):
+        roles = {"users of the run": others}
+    else:
+        names = ("auxiliary", "calibration", "evaluation")
+        roles = {f"cohort {name}": getattr(others, name).users for name in names}
+        roles |= {f"canaries of {attack}": users for attack, users in others.canaries.items()}
+    for role, users in roles.items():
+        if common := sorted(set(reference.users.ids) & set(users.ids)):
+            raise CohortError(
+                f"The reference and the {role} share {len(common)} users, {common[0]!r} among them; hold the reference "
+                "out before the other cohorts are drawn."
+            )
+    return reference
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one population is worth."""
+
+    round: int
+    """The round whose bank held it: 0 for the first population; as many as there are rounds for the last."""
+    candidates: int
+    mauve: float | None
+    """MAUVE against the reference's records, from 0 to 1; None where it was not asked for."""
+    precision: float
+    """The share of candidates that lie where real text lies."""
+    recall: float
+    """The share of real text that lies where candidates lie."""
+    variety: Variety
+    concentration: Concentration | None
+    """How the votes over it were spread, from the release alone; None where nothing was released over it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utility:
+    """What a run's populations are worth, round by round; ``statement`` says that these figures are not private."""
+
+    figures: tuple[Figures, ...]
+    probes: int
+    reference_users: int
+    reference_records: int
+    neighbours: int
+    mauve: Mauve | None
+    insecure_seed: int | None = None
+    statement: str = NOT_PRIVATE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain values."""
+        return asdict(self)
+
+
+def utility(
+    evolution: Evolution,
+    reference: Reference,
+    *,
+    mauve: Mauve | None = DEFAULT_MAUVE,
+    neighbours: int = NEIGHBOURS,
+    similarity: float = 0.7,
+    progress: Progress = SILENT,
+) -> Utility:
+    """Return the figures of every round's population and of the final one, against the reference's records.
+
+    The reference users come with vectors from the run's own encoder, and were in no other cohort (``require_apart``).
+    """
+    if not isinstance(reference, Reference):
+        raise CohortError(f"Utility is measured against a Reference, not against a {type(reference).__name__}.")
+    real = reference.users.require_vectors()
+    noise, rounds = evolution.mechanism.noise, evolution.rounds
+    spread = [concentration(each.release, each.kept, noise=noise, reserved=each.bank.reserved) for each in rounds]
+    populations = [each.population for each in rounds]
+    if not populations or evolution.population.ids != populations[-1].ids:
+        populations.append(evolution.population)  # nothing was released over it yet
+    figures = []
+    with progress.stage("utility", total=len(populations), unit="populations") as stage:
+        for number, population in enumerate(populations):
+            covered = precision_recall(population.vectors, real, neighbours=neighbours)
+            figures.append(
+                Figures(
+                    round=number,
+                    candidates=len(population),
+                    mauve=None if mauve is None else mauve(population.vectors, real),
+                    precision=covered.precision,
+                    recall=covered.recall,
+                    variety=variety(population.texts, similarity=similarity),
+                    concentration=spread[number] if number < len(spread) else None,
+                )
+            )
+            stage.advance()
+    return Utility(
+        figures=tuple(figures),
+        probes=len(rounds[0].bank.reserved) if rounds else 0,
+        reference_users=len(reference),
+        reference_records=len(real),
+        neighbours=neighbours,
+        mauve=mauve,
+        insecure_seed=evolution.insecure_seed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCost:
+    """What auditing cost in quality, after so many rounds: each figure without probes less the one with them."""
+
+    round: int
+    mauve: float | None
+    precision: float
+    recall: float
+    distinct_2: float
+    note: str = ONE_RUN
+
+
+def audit_cost(audited: Utility, plain: Utility) -> tuple[AuditCost, ...]:
+    """Return, for every population, how much better a run without probes was than one with them.
+
+    Positive differences are what auditing cost. Both runs must be measured alike, against the same reference.
+    """
+    if not audited.probes or plain.probes:
+        raise InputError(
+            f"The cost of auditing is between a run with probes and one without, but they have {audited.probes} and "
+            f"{plain.probes}; give the audited run first."
+        )
+    for name in ("reference_users", "reference_records", "neighbours", "mauve"):
+        first, second = getattr(audited, name), getattr(plain, name)
+        if first != second:
+            raise InputError(f"The two runs were not measured alike: {name} is {first} and {second}.")
+    if len(audited.figures) != len(plain.figures):
+        raise InputError(
+            f"The runs have {len(audited.figures)} and {len(plain.figures)} populations; compare equal ones."
+        )
+    return tuple(
+        AuditCost(
+            round=there.round,
+            mauve=None if here.mauve is None or there.mauve is None else there.mauve - here.mauve,
+            precision=there.precision - here.precision,
+            recall=there.recall - here.recall,
+            distinct_2=there.variety.distinct_2 - here.variety.distinct_2,
+        )
+        for here, there in zip(audited.figures, plain.figures, strict=True)
+    )

@@ -1,0 +1,67 @@
+"""Do what a command does: gather inputs, audit, evolve, sweep, plan.
+
+Names are imported when they are first used, so that a command loads only what it needs.
+"""
+
+from typing import TYPE_CHECKING
+
+from canarybank.lazily import exporter
+
+if TYPE_CHECKING:
+    from canarybank.flow.audit import mechanism_of, run_audit, settings_of
+    from canarybank.flow.evolution import run_evolution
+    from canarybank.flow.inputs import Inputs, gather
+    from canarybank.flow.planning import Plan, plan
+    from canarybank.flow.selftests import Check, SelfTest, selftest
+    from canarybank.flow.sweep import Axis, Point, grid, read_axis, run_sweep
+
+__all__ = [
+    "Axis",
+    "Check",
+    "Inputs",
+    "Plan",
+    "Point",
+    "SelfTest",
+    "gather",
+    "grid",
+    "mechanism_of",
+    "plan",
+    "read_axis",
+    "run_audit",
+    "run_evolution",
+    "run_sweep",
+    "selftest",
+    "settings_of",
+]
+
+__getattr__, __dir__ = exporter(
+    __name__,
+    {
+        "audit": (
+            "mechanism_of",
+            "run_audit",
+            "settings_of",
+        ),
+        "evolution": ("run_evolution",),
+        "inputs": (
+            "Inputs",
+            "gather",
+        ),
+        "planning": (
+            "Plan",
+            "plan",
+        ),
+        "selftests": (
+            "Check",
+            "SelfTest",
+            "selftest",
+        ),
+        "sweep": (
+            "Axis",
+            "Point",
+            "grid",
+            "read_axis",
+            "run_sweep",
+        ),
+    },
+)

@@ -1,0 +1,332 @@
+"""Keep a run in a folder: what stands where, who may work on it, and what must not change.
+
+The folder of a run::
+
+    manifest.json    settings and where each came from, versions, plug-ins, the hash of every file
+    commitment.json  what was frozen before the first evaluation trial, where the run is audited
+    trials.log       the counts of finished shards of trials
+    results.json     what was found
+    report.html      the page, and the same as summary.md, results.csv, ...
+
+An evolution has more: ``evolution/``, the rounds themselves (see ``canarybank.evolution.archive``); ``plain/``, the
+same without probes, for what they cost; and ``population.*``, the final population with its lineage.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal, Self, TypeVar
+
+from pydantic import ValidationError
+
+from canarybank.config.loading import Resolved, differences
+from canarybank.config.model import RECEIVED
+from canarybank.errors import ConfigError, IncompleteError, InputError, MissingError, StoreError
+from canarybank.run.commitment import Commitment, Record
+from canarybank.run.manifest import Manifest, changed_plugins, new_manifest, now
+from canarybank.run.results import Results
+from canarybank.store import (
+    altered_files,
+    canonical_json,
+    hash_bytes,
+    hash_file,
+    hash_folder,
+    lock_folder,
+    read_json,
+    sweep_temporaries,
+    write_atomic,
+    write_json,
+)
+from canarybank.store.locks import LOCK_NAME
+
+__all__ = [
+    "COMMITMENT",
+    "EVOLUTION",
+    "MANIFEST",
+    "PLAIN",
+    "RESULTS",
+    "SEALED",
+    "TRIALS",
+    "Run",
+    "open_run",
+    "read_document",
+    "refuse_foreign",
+    "refuse_other_settings",
+]
+
+MANIFEST, COMMITMENT, SEALED, TRIALS, RESULTS = (
+    "manifest.json",
+    "commitment.json",
+    "sealed.json",
+    "trials.log",
+    "results.json",
+)
+EVOLUTION, PLAIN = "evolution", "plain"
+SOURCES: Final = (COMMITMENT, SEALED, TRIALS, RESULTS)
+
+Document = TypeVar("Document", bound=Record)
+Kind = Literal["audit", "evolution"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What messages say of one kind of run, and the file or folder without which a start came to nothing."""
+
+    noun: str
+    begun: str
+    remedy: str
+    otherwise: str
+
+
+_WORDS: Final[dict[str, _Words]] = {
+    "audit": _Words(
+        "run",
+        COMMITMENT,
+        "Run the same `canarybank audit` command again: it makes a lost commitment.json or results.json again, the "
+        "same to the byte. Any other file must be restored from a copy.",
+        "; choose another folder, or go back to the old settings",
+    ),
+    "evolution": _Words(
+        "evolution",
+        EVOLUTION,
+        "Restore it from a copy: what was released stays released, so it is not made again.",
+        ": what was released stays released under its own parameters. Go back to the old settings, or choose another "
+        "folder",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run in its folder. Documents are read when they are asked for, and checked against their schema."""
+
+    folder: Path
+    kind: Kind = "audit"
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Self:
+        """Open the run in a folder, or say that there is none."""
+        path = Path(folder)
+        if not (path / MANIFEST).is_file():
+            left = [name for name in (RESULTS, COMMITMENT, EVOLUTION) if (path / name).exists()]
+            if left:
+                raise StoreError(
+                    f"The run in {str(path)!r} has its {left[0]} but no {MANIFEST}: it was altered, so restore it."
+                )
+            raise InputError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; check the path.")
+        return cls(path, read_document(path / MANIFEST, Manifest).kind)
+
+    @classmethod
+    @contextlib.contextmanager
+    def held(cls, resolved: Resolved, folder: Path, command: str, kind: Kind, **facts: Any) -> Iterator[Self]:
+        """Hold a folder for one run: a new one, with facts for its manifest, or one under the same settings."""
+        begun = _WORDS[kind].begun
+        refuse_foreign(folder, begun)
+        with lock_folder(folder, f"running {command}".strip()):
+            sweep_temporaries(folder, older_than=0)
+            lock = (folder / LOCK_NAME).stat()
+            is_new = not (folder / MANIFEST).exists()
+            if is_new:
+                run = cls(folder, kind)
+                run.write_manifest(new_manifest(resolved, command, kind=kind, **facts))
+            else:
+                run = cls.open(folder)
+                if run.kind != kind:
+                    raise InputError(f"The run in {str(folder)!r} is an {run.kind}, not an {kind}; check the path.")
+                refuse_other_settings(run, resolved)
+            run.__dict__["_lock"] = lock
+            try:
+                yield run
+            except (ConfigError, InputError, MissingError):
+                # A start that never could have come to anything must not hold the folder against the corrected command.
+                if is_new and not (folder / begun).exists():
+                    (folder / MANIFEST).unlink(missing_ok=True)
+                raise
+
+    @property
+    def noun(self) -> str:
+        """Return what messages call a run of this kind."""
+        return _WORDS[self.kind].noun
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """Return the manifest."""
+        return read_document(self.folder / MANIFEST, Manifest)
+
+    @cached_property
+    def commitment(self) -> Commitment:
+        """Return the commitment, or say that the run has not come so far."""
+        return self._due(COMMITMENT, Commitment)
+
+    @cached_property
+    def results(self) -> Results:
+        """Return the results, or say that the run is not finished."""
+        return self._due(RESULTS, Results)
+
+    @property
+    def commitment_hash(self) -> str:
+        """Return the sha256 of the commitment's file as it is on disk."""
+        _ = self.commitment
+        return hash_file(self.folder / COMMITMENT)
+
+    @property
+    def is_finished(self) -> bool:
+        """Say whether all results are in."""
+        return self.manifest.state == "finished"
+
+    def is_source(self, name: str) -> bool:
+        """Say whether a file, by its path in the folder, is of the run itself, and not made from it by a report."""
+        return name in SOURCES or name.partition("/")[0] in {EVOLUTION, PLAIN} or name.startswith("population.")
+
+    def write(self, name: str, document: Commitment | Results) -> None:
+        """Put a document on disk, durable before this returns."""
+        self.require_folder()
+        write_atomic(self.folder / name, document.text())
+
+    def finish(self, **facts: Any) -> str:
+        """Write into the manifest, at once, that the run is finished, and the hash of every file; its lock is held."""
+        done = {"state": "finished", "finished": now(), "files": hash_folder(self.folder, skip={MANIFEST})}
+        return self.write_manifest(self.manifest.model_copy(update={**facts, **done}))
+
+    def seal(self) -> str:
+        """Write the hash of every file that a report made into the manifest; return the manifest's own hash.
+
+        The files of the run itself were sealed when it finished, and are never sealed again.
+        """
+        with lock_folder(self.folder, "sealing"):
+            self.refuse_altered()
+            sealed = {name: digest for name, digest in self.manifest.files.items() if self.is_source(name)}
+            made = hash_folder(self.folder, skip={MANIFEST, *sealed})
+            return self.write_manifest(self.manifest.model_copy(update={"files": {**made, **sealed}}))
+
+    def refuse_altered(self) -> None:
+        """Refuse a finished run whose own files are not those that it was sealed with."""
+        if not self.is_finished:
+            raise self._lacks(RESULTS)
+        sealed = {name: digest for name, digest in self.manifest.files.items() if self.is_source(name)}
+        found = [f"{name} is {what}" for name, what in altered_files(self.folder, sealed).items()]
+        if RESULTS not in sealed:
+            found.append(f"{RESULTS} is not listed in {MANIFEST}")
+        names = hash_folder(self.folder, skip={MANIFEST, *sealed})
+        found += [f"{name} was added" for name in names if self.is_source(name) and RESULTS in sealed]
+        if found:
+            raise StoreError(
+                f"The {self.noun} in {str(self.folder)!r} is not as it was sealed: {'; '.join(found[:5])}. Restore it "
+                "from a copy, or start another one in a new folder."
+            )
+
+    def require_folder(self) -> None:
+        """Refuse to go on in a folder that was removed since the run was started; put a lost manifest back.
+
+        Files of a run would otherwise be written into a folder of the same name that lacks those before them.
+        """
+        if not self.is_ours():
+            self._remove_strays()
+            raise StoreError(
+                f"The folder {str(self.folder)!r} was removed while its {self.noun} went on, so the {self.noun} ends "
+                "here and what it had done is lost. Run the same command again to start anew."
+            )
+        if not (self.folder / MANIFEST).is_file():
+            self.write_manifest(self.manifest)
+
+    def is_ours(self) -> bool:
+        """Say whether the folder is still the one whose lock this process took."""
+        try:
+            return os.path.samestat((self.folder / LOCK_NAME).stat(), self.__dict__["_lock"])
+        except OSError:
+            return False
+
+    def _remove_strays(self) -> None:
+        """Remove what was written in the moment of the removal: it would keep the same command from starting anew."""
+        if not any((self.folder / name).exists() for name in (LOCK_NAME, MANIFEST)):
+            with contextlib.suppress(OSError):
+                (self.folder / TRIALS).unlink(missing_ok=True)
+                self.folder.rmdir()
+
+    def write_manifest(self, manifest: Manifest) -> str:
+        """Replace the manifest, and return the sha256 of its file."""
+        value = manifest.model_dump(mode="json")
+        write_json(self.folder / MANIFEST, value)
+        self.__dict__["manifest"] = manifest
+        return hash_bytes((canonical_json(value, indent=2) + "\n").encode())
+
+    def _due(self, name: str, kind: type[Document]) -> Document:
+        if not (self.folder / name).is_file():
+            raise self._lacks(name)
+        return read_document(self.folder / name, kind)
+
+    def _lacks(self, name: str) -> IncompleteError | StoreError:
+        """Return the error of a file that is not there yet, or not there any more."""
+        if self.is_finished:
+            return StoreError(
+                f"The {self.noun} in {str(self.folder)!r} is finished, but its {name} is missing. "
+                f"{_WORDS[self.kind].remedy}"
+            )
+        if (self.folder / name).exists():
+            return IncompleteError(
+                f"The {self.noun} in {str(self.folder)!r} has its {name}, but its {MANIFEST} says that it is not "
+                "finished; run the same command again to finish it."
+            )
+        return IncompleteError(
+            f"The {self.noun} in {str(self.folder)!r} has no {name} yet; run the same command again, and it goes on "
+            "where it stopped."
+        )
+
+
+def open_run(folder: Path | str) -> Run:
+    """Open the run in a folder: its ``manifest``, and once they are there, its ``commitment`` and ``results``."""
+    return Run.open(folder)
+
+
+def refuse_foreign(folder: Path, *parts: str) -> None:
+    """Refuse a folder that holds something else than a run, or parts of a run that has lost its manifest."""
+    if not folder.is_dir() or (folder / MANIFEST).exists():
+        return
+    strange = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    if left := [name for name in strange if name in parts]:
+        raise ConfigError(
+            f"The folder {str(folder)!r} holds {left[0]!r} of a run that has lost its {MANIFEST}; put the {MANIFEST} "
+            "back, or remove the folder, or choose another one."
+        )
+    if strange:
+        raise ConfigError(
+            f"The folder {str(folder)!r} holds {strange[0]!r} but no run; choose an empty folder or a new name."
+        )
+
+
+def refuse_other_settings(run: Run, resolved: Resolved) -> None:
+    """Refuse to go on with a run under settings that decide otherwise than its own, and say which differ."""
+    changed = differences(run.manifest.config, resolved.values(), evolving=run.kind == "evolution")
+    changed = changed or changed_plugins(run.manifest, resolved)
+    if not changed:
+        return
+    more = run.kind == "audit" and any(line.startswith("audit.trials:") for line in changed)
+    trials = "; another number of trials is another run, with an alpha of its own" if more else ""
+    listed = "\n  ".join(changed)
+    raise ConfigError(
+        f"The {run.noun} in {str(run.folder)!r} was started with other settings, so it cannot go on"
+        f"{_WORDS[run.kind].otherwise}{trials}. What differs:\n  {listed}"
+    )
+
+
+def read_document(path: Path, kind: type[Document]) -> Document:
+    """Read a typed file of a run, of this layout or an earlier one, or say what is wrong with it."""
+    value = read_json(path)
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    known = kind.model_fields["schema_version"].default
+    if isinstance(version, int) and version > known:
+        raise StoreError(
+            f"{str(path)!r} has layout {version}, and this canarybank reads up to {known}; install a newer canarybank."
+        )
+    try:
+        return kind.model_validate(kind.migrated(value), context=dict(RECEIVED))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise StoreError(
+            f"{str(path)!r} is not what canarybank writes: {where or 'it'}: {first['msg'].lower()}; it was altered, "
+            "so restore it."
+        ) from None

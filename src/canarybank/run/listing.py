@@ -1,0 +1,101 @@
+"""List the runs in a folder: what each shows, or why it is damaged. One damaged run hides no other."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from canarybank.errors import CanarybankError, ConfigError
+from canarybank.run.commitment import Figure, Record
+from canarybank.run.folder import COMMITMENT, MANIFEST, RESULTS, Run
+from canarybank.run.gating import compare, exceeded_ledger
+from canarybank.run.verification import refuse_unverified
+
+__all__ = ["LargestBound", "RunEntry", "list_runs"]
+
+
+class LargestBound(Record):
+    """The largest bound of a run, and the claims over which its confidence holds."""
+
+    attack: str
+    """The attack that gave it."""
+    epsilon: float
+    """The bound."""
+    method: str
+    """How counts became it."""
+    confidence: float
+    """Its confidence."""
+    over: str
+    """What that confidence covers."""
+
+
+class RunEntry(Record):
+    """One run of a listing."""
+
+    run: str
+    """The run's folder."""
+    state: Literal["started", "finished", "damaged"]
+    """How far it is, or that it is not usable."""
+    started: str | None = None
+    """When it was first started, in UTC."""
+    attacks: int | None = None
+    """Its attacks, once it is finished."""
+    trials: int | None = None
+    """The trials of each hypothesis of each canary."""
+    largest: LargestBound | None = None
+    """Its largest bound, once it is finished."""
+    claimed: Figure = None
+    """The accounted epsilon, or the exact one, of an audit; the ledger's of an audited evolution; null where it is
+    infinite."""
+    ok: bool | None = None
+    """Whether nothing computed or measured exceeds that claim."""
+    reason: str | None = None
+    """Why it is damaged or not finished, or why the claim fails."""
+
+
+def list_runs(folder: Path) -> tuple[RunEntry, ...]:
+    """Return an entry for each run that stands in a folder, in the order of their names."""
+    names = (MANIFEST, COMMITMENT, RESULTS)
+    places = sorted({path.parent for name in names for path in folder.glob(f"*/{name}")})
+    return tuple(_entry(place) for place in places)
+
+
+def _entry(place: Path) -> RunEntry:
+    try:
+        return _read(Run.open(place))
+    except CanarybankError as error:
+        return RunEntry(run=str(place), state="damaged", reason=str(error))
+
+
+def _read(run: Run) -> RunEntry:
+    trials = run.manifest.config.get("audit.trials")
+    audits = run.kind == "audit" or bool(run.manifest.config.get("evolve.audit"))
+    known: dict[str, Any] = {"run": str(run.folder), "state": run.manifest.state, "started": run.manifest.started}
+    known["trials"] = (trials if isinstance(trials, int) else None) if audits else 0
+    if not run.is_finished:
+        left = run.kind == "audit" and (run.folder / RESULTS).exists()
+        why = f"{RESULTS} is there, but {MANIFEST} says that the run is not finished; run the same command again."
+        return RunEntry(**known, reason=why if left else None)
+    refuse_unverified(run)
+    results = run.results
+    if not results.attacks:
+        return RunEntry(**known)
+    # A maximum over attacks is a claim of its own, so it is the gate's, with alpha split over them.
+    try:
+        found = compare(run, results.claim)
+    except ConfigError as error:  # its method is a plug-in, which is not imported because a folder names it
+        return RunEntry(**known, attacks=len(results.final), reason=str(error))
+    over = f", {results.rounds} rounds" if results.rounds > 1 else ""
+    exceeded = exceeded_ledger(results)
+    return RunEntry(
+        **known,
+        attacks=len(results.final),
+        largest=LargestBound(
+            attack=f"{found.attack}{over}",
+            epsilon=found.epsilon,
+            method=found.method,
+            confidence=found.confidence,
+            over="over all attacks",
+        ),
+        claimed=found.claimed,
+        ok=found.ok and not exceeded,
+        reason=f"{exceeded}." if exceeded else None if found.ok else found.statement,
+    )

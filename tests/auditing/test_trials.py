@@ -1,0 +1,139 @@
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.stats import binomtest
+
+from canarybank.systems.mechanism import BankSystem
+from canarybank.auditing.trials import (
+    Counts,
+    Literal,
+    Projected,
+    Shard,
+    _Coins,
+    _eights,
+    _participation_sums,
+    count,
+    draw,
+    plan,
+)
+from canarybank.engine import Processes, Serial, Threads
+from canarybank.errors import CanarybankError
+from canarybank.mechanism import Mechanism
+from canarybank.score import LinearScore, Moments, RoundLaw
+
+
+def setting(seed, users=60, coordinates=6, mechanism=None):
+    rng = np.random.default_rng(seed)
+    mechanism = mechanism or Mechanism(q=0.1 + 0.4 * rng.random(), sigma=0.5 + rng.random())
+    dense = (rng.random((users, coordinates)) < 0.4) * rng.random((users, coordinates))
+    dense *= mechanism.clip / np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), mechanism.clip)
+    canary = rng.random(coordinates)
+    canary *= mechanism.clip / np.linalg.norm(canary)
+    score = LinearScore(canary, Moments.estimate(dense, mechanism, users))
+    return csr_array(dense), canary, score, mechanism
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", ["literal", "projected"])
+def test_trials_follow_the_exact_law(kind, seed):
+    # 4 populations x 2 engines x 3 thresholds x 2 hypotheses = 48 exact binomial tests at 1e-6: a false alarm in
+    # fewer than 1 of 20,000 runs, if the seed were not fixed.
+    users, canary, score, mechanism = setting(seed)
+    law = RoundLaw.of(score, users, canary, mechanism)
+    trials = Literal(BankSystem(users, canary, mechanism), score) if kind == "literal" else Projected(law)
+    absent, eligible = draw(trials, 60_000, seed=seed, path=(kind,))
+    for threshold in (-0.5, 0.5, 2.0):
+        for scores, (lower, upper) in ((absent, law.absent(threshold)), (eligible, law.eligible(threshold))):
+            rate = (float(lower) + float(upper)) / 2
+            assert binomtest(int((scores > threshold).sum()), len(scores), rate).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("kind", ["literal", "projected"])
+def test_a_canary_that_surely_takes_part_follows_its_own_law(kind):
+    users, canary, score, mechanism = setting(9)
+    law = RoundLaw.of(score, users, canary, mechanism)
+    trials = Literal(BankSystem(users, canary, mechanism), score) if kind == "literal" else Projected(law)
+    _, included = draw(trials.included(), 60_000, seed=2)
+    rate = float(law.included(1.0)[0])
+    assert binomtest(int((included > 1.0).sum()), len(included), rate).pvalue > 1e-5
+
+
+@pytest.mark.parametrize("q", [1.0, 0.5, 0.1, 1 / 256, 1e-3, 0.9999])
+def test_every_coin_falls_by_q_and_alone(q):
+    # Weights that are powers of two name the users who took part. 19 users x 6 q at 1e-7 each, and one test of
+    # independence each: a false alarm in fewer than 1 of 50,000 runs.
+    users, size = 19, 40_000
+    sums = _participation_sums(_eights(2.0 ** np.arange(users)), _Coins.of(q), size, np.random.default_rng(5))
+    taking = (sums.astype(np.int64)[:, None] >> np.arange(users)) & 1
+    for column in taking.T:
+        assert binomtest(int(column.sum()), size, q).pvalue > 1e-7
+    if 0.01 < q < 0.99:
+        together = int((taking[:, 0] & taking[:, 1]).sum())
+        assert binomtest(together, size, q * q).pvalue > 1e-7
+
+
+@pytest.mark.parametrize("q", [1.0, 0.5, 0.1, 1 / 256, 1e-3, 0.9999])
+def test_every_pattern_of_eight_coins_has_its_exact_probability(q):
+    coins = _Coins.of(q)
+    settled = np.bincount(coins.settled[: coins.open], minlength=256)
+    found = (settled + np.diff(coins.remainders, prepend=0.0)) / 65_536
+    taking = [pattern.bit_count() for pattern in range(256)]
+    assert found == pytest.approx([q**n * (1 - q) ** (8 - n) for n in taking], abs=1e-15)
+    assert coins.open + coins.remainders[-1] == pytest.approx(65_536, abs=1e-9)
+
+
+def test_no_users_leave_the_noise_alone():
+    _, canary, score, mechanism = setting(3)
+    law = RoundLaw.of(score, csr_array((0, len(canary))), canary, mechanism)
+    scores, _ = draw(Projected(law), 20_000, seed=1)
+    assert abs(scores.mean() + law.offset) < 5 * law.noise / np.sqrt(20_000)
+
+
+@pytest.mark.parametrize("engine", [Serial(), Threads(2), Threads(7), Processes(2)], ids=repr)
+def test_counts_do_not_depend_on_the_workers(engine):
+    users, canary, score, mechanism = setting(1)
+    trials = Projected(RoundLaw.of(score, users, canary, mechanism))
+    counts = count(trials, 1.0, 300_000, seed=11, path=("exact", 0), engine=engine)
+    assert counts == count(trials, 1.0, 300_000, seed=11, path=("exact", 0), engine=Serial())
+    assert counts.n0 == counts.n1 == 300_000
+
+
+def test_other_addresses_and_seeds_give_other_counts():
+    users, canary, score, mechanism = setting(1)
+    trials = Projected(RoundLaw.of(score, users, canary, mechanism))
+    draws = [(1, ("a", 0)), (1, ("a", 1)), (2, ("a", 0)), (1, ("b", 0))]
+    assert len({count(trials, 0.0, 50_000, seed=seed, path=path) for seed, path in draws}) == 4
+
+
+def test_the_hypotheses_share_no_randomness():
+    # Were the noise shared, scores of the same shard would be almost perfectly correlated; independent ones exceed
+    # 0.03 in absolute correlation over 40,000 pairs with probability below 1e-8.
+    users, canary, score, mechanism = setting(2)
+    for trials in (
+        Projected(RoundLaw.of(score, users, canary, mechanism)),
+        Literal(BankSystem(users, canary, mechanism), score),
+    ):
+        absent, eligible = draw(trials, 40_000, seed=4)
+        assert abs(np.corrcoef(absent, eligible)[0, 1]) < 0.03
+
+
+def test_shards_add_up_to_the_trials_in_any_order():
+    shards = plan(1_000, size=300)
+    assert sum(s.size for s in shards if s.eligible) == sum(s.size for s in shards if not s.eligible) == 1_000
+    assert len({(s.eligible, s.block) for s in shards}) == len(shards) == 8
+    counted = [(shard, shard.block + 10 * shard.eligible) for shard in shards]
+    assert Counts.gather(counted) == Counts.gather(reversed(counted)) == Counts(tp=46, fp=6, n1=1_000, n0=1_000)
+
+
+def test_no_trials_are_refused():
+    with pytest.raises(CanarybankError, match="at least one trial"):
+        plan(0)
+
+
+def test_a_shard_has_one_stream_for_each_address():
+    shard = Shard(eligible=True, block=3, size=10)
+    same = partial(shard.stream, 5)
+    assert same(("a",)).random() == same(("a",)).random() != same(("b",)).random()
+    assert same(("a",)).random() != Shard(eligible=False, block=3, size=10).stream(5, ("a",)).random()

@@ -1,0 +1,179 @@
+"""Kill a run with SIGKILL before every single write, rename and flush, and resume it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from canarybank.evolution import Evolution
+from canarybank.mechanism import Account
+from canarybank.store import Log, hash_array
+
+# One process imports once and forks a child for each moment; the child dies by SIGKILL before the n-th call that
+# changes a disk. A second child resumes the run. Each child leaves its own folder behind, for the test to look at.
+SCRIPT = textwrap.dedent(
+    """
+    import importlib.util, itertools, os, pathlib, shutil, signal, sys
+
+    specification = importlib.util.spec_from_file_location("conftest", sys.argv[1])
+    conftest = importlib.util.module_from_spec(specification)
+    sys.modules["conftest"] = conftest
+    specification.loader.exec_module(conftest)
+    from canarybank.evolution import evolve
+    from canarybank.mechanism import Account, epsilon
+    import polars
+    base, seed, stride = pathlib.Path(sys.argv[2]), (int(sys.argv[3]) if sys.argv[3] else None), int(sys.argv[4])
+
+    def work(folder, account=None):
+        world = conftest.World(start=conftest.World.start[:8])
+        settings = {"keep": world.keep, "new": 2, "insecure_seed": seed, "folder": folder, "account": account}
+        return evolve(*world.arguments, 2, **settings)
+
+    def opened(path):
+        # It pays for the two releases of the run and for no third.
+        mechanism = conftest.World.mechanism
+        budget = epsilon(mechanism, 2) + 1e-6
+        return Account.open(path, "people", budget=budget, q=mechanism.q, sigma=mechanism.sigma).path
+
+    def armed(moment):
+        left = [moment]
+        def deadly(function):
+            def wrapped(*args, **kwargs):
+                if left[0] == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                left[0] -= 1
+                return function(*args, **kwargs)
+            return wrapped
+        for name in ("fsync", "ftruncate", "write", "open", "mkdir"):
+            setattr(os, name, deadly(getattr(os, name)))
+        pathlib.Path.replace = deadly(pathlib.Path.replace)
+        pathlib.Path.open = deadly(pathlib.Path.open)
+
+    def child(task):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                task()
+                os._exit(0)
+            except BaseException:
+                import traceback
+                traceback.print_exc()
+                os._exit(1)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    os.fsync = lambda descriptor: None  # A kill loses nothing that was written; only a loss of power does.
+    work(None)  # The accountant's figures are in memory from here on.
+    for moment in itertools.count(step=stride):
+        folder = base / f"{moment:04d}"
+        account = opened(base / f"{moment:04d}.account")
+        def killed():
+            armed(moment)
+            work(folder, account)
+        code = child(killed)
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL, code
+        if folder.exists():
+            shutil.copytree(folder, base / f"{moment:04d}-dead")
+        shutil.copy(account, f"{account}-dead")
+        assert child(lambda: work(folder, account)) == 0, moment
+    print(moment)
+    """
+)
+
+
+# Both are killed at every moment; a real run has more of them, for it debits an account and seals there too.
+SEEDED, REAL = ("3", 1), ("", 1)
+
+
+@pytest.fixture(scope="module", params=[SEEDED, REAL], ids=["seeded", "real"])
+def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
+    base = tmp_path_factory.mktemp("killed")
+    seed, stride = request.param
+    here = Path(__file__).with_name("conftest.py")
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+    outcome = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(here), str(base), seed, str(stride)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert outcome.returncode == 0, outcome.stderr[-3000:]
+    moments = int(outcome.stdout)
+    yield [base / f"{moment:04d}" for moment in range(0, moments + 1, stride)]
+    shutil.rmtree(base)
+
+
+def releases(folder: Path) -> dict[int, np.ndarray]:
+    return {int(path.parent.name): np.load(path) for path in folder.glob("rounds/*/release*.npy")}
+
+
+def test_there_are_many_moments(killed: list[Path]) -> None:
+    assert len(killed) > 40
+
+
+def test_after_a_resume_the_ledger_equals_the_releases(killed: list[Path]) -> None:
+    for folder in killed:
+        records = Log(folder / "ledger.log").records()[1:]
+        kinds = [(record["kind"], record["round"]) for record in records]
+        assert kinds == [("entry", 0), ("seal", 0), ("entry", 1), ("seal", 1)], folder.name
+        seals = {record["round"]: record["release"] for record in records if record["kind"] == "seal"}
+        assert {t: hash_array(release) for t, release in releases(folder).items()} == seals, folder.name
+        assert len(Evolution.load(folder).rounds) == 2
+
+
+def test_a_release_that_was_durable_is_never_replaced(killed: list[Path]) -> None:
+    seen = 0
+    for folder in killed[:-1]:
+        after = releases(folder)
+        for t, release in releases(folder.with_name(f"{folder.name}-dead")).items():
+            assert np.array_equal(after[t], release), (folder.name, t)
+            seen += 1
+    assert seen > 20
+
+
+def test_no_release_was_durable_before_its_entry(killed: list[Path]) -> None:
+    for folder in killed[:-1]:
+        dead = folder.with_name(f"{folder.name}-dead")
+        if dead.exists():
+            entered = {r["round"] for r in Log(dead / "ledger.log").read().records if r["kind"] == "entry"}
+            assert set(releases(dead)) <= entered
+
+
+def test_no_remnant_of_another_draw_lies_beside_a_release(killed: list[Path]) -> None:
+    for folder in killed:
+        assert not list(folder.glob("rounds/*/.release*")), folder.name
+
+
+@pytest.mark.parametrize("killed", [REAL], indirect=True, ids=["real"])
+def test_every_debit_is_kept_used_once_and_sealed_with_the_one_release(killed: list[Path]) -> None:
+    kept = 0
+    for folder in killed:
+        debits = Account(folder.with_suffix(".account")).debits
+        assert [debit.round for debit in debits] == [0, 1], folder.name
+        assert len({debit.run for debit in debits}) == 1
+        assert {debit.round: debit.seal for debit in debits} == {
+            t: hash_array(release) for t, release in releases(folder).items()
+        }
+    for folder in killed[:-1]:
+        dead = folder.with_name(f"{folder.name}.account-dead")
+        before, after = Account(dead).debits, Account(folder.with_suffix(".account")).debits
+        assert [(d.run, d.round, d.bank) for d in before] == [(d.run, d.round, d.bank) for d in after[: len(before)]]
+        assert {d.round for d in before} >= set(releases(folder.with_name(f"{folder.name}-dead")))
+        kept += sum(debit.seal is None for debit in before)
+    assert kept > 5  # moments between a debit and its seal
+
+
+@pytest.mark.parametrize("killed", [SEEDED], indirect=True, ids=["seeded"])
+def test_a_seeded_run_ends_in_the_same_bytes_wherever_it_was_killed(killed: list[Path]) -> None:
+    names = ["population.jsonl", "population.csv", "population.parquet", "evolution.json", "ledger.log", "run.json"]
+    for folder in killed[:-1]:
+        for name in names:
+            assert (folder / name).read_bytes() == (killed[-1] / name).read_bytes(), (folder.name, name)

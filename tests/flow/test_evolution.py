@@ -1,0 +1,275 @@
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+from canarybank.errors import (
+    ConfigError,
+    DataError,
+    GenerationError,
+    IncompleteError,
+    InputError,
+    MissingError,
+)
+from canarybank.evolution import Evolution
+from canarybank.experiment import EvolutionRun
+from canarybank.run import Run
+from canarybank.config import resolve
+from canarybank.flow import run_audit, run_evolution
+from canarybank.mechanism import Account, Mechanism, epsilon
+
+
+def test_an_evolution_leaves_a_population_with_lineage_in_three_formats(evolving, scripted, tmp_path):
+    run = run_evolution(resolve(flags=evolving), tmp_path / "run", command="canarybank evolve")
+    lines = [json.loads(line) for line in (run.folder / "population.jsonl").read_text().splitlines()]
+    assert len(lines) == run.results.candidates == 60
+    assert {line["born"] for line in lines} <= {0, 1, 2}
+    assert all(line["parents"] and line["prompt"] for line in lines if line["born"])
+    assert {line["insecure_seed"] for line in lines} == {3}
+    assert (run.folder / "population.parquet").is_file()
+    assert (run.folder / "population.csv").read_text().startswith("id,")
+    assert scripted.asked
+
+
+@pytest.mark.usefixtures("scripted")
+def test_every_round_states_what_was_spent(evolving, tmp_path):
+    results = run_evolution(resolve(flags=evolving), tmp_path / "run").results
+    mechanism = Mechanism(**results.mechanism.model_dump())
+    assert [each.epsilon for each in results.rounds] == [pytest.approx(epsilon(mechanism, t)) for t in (1, 2)]
+    assert all(each.added_up >= each.epsilon - 1e-6 for each in results.rounds)
+    assert results.complete
+    assert results.stopped is None
+    assert results.utility is results.audit is None
+
+
+@pytest.mark.usefixtures("scripted")
+def test_sigma_follows_from_epsilon_and_q_from_users(evolving, tmp_path):
+    flags = evolving | {"evolve.epsilon": 3.0, "evolve.users": 6}
+    results = run_evolution(resolve(flags=flags), tmp_path / "run").results
+    assert results.mechanism.q == 6 / results.voters
+    assert 2.99 < results.rounds[-1].epsilon <= 3.0
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_budget_ends_the_run_before_the_release_that_would_pass_it(evolving, tmp_path):
+    whole = epsilon(Mechanism(k=3, q=0.5), 1)
+    results = run_evolution(resolve(flags=evolving | {"evolve.budget": whole + 0.01}), tmp_path / "run").results
+    assert len(results.rounds) == 1
+    assert not results.complete
+    assert "past the declared budget" in results.stopped
+    assert any("affords 1 of 2 rounds" in note for note in results.notes)
+    assert len(Evolution.load(tmp_path / "run" / "evolution").rounds) == 1
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_finished_run_is_returned_as_it_is(evolving, tmp_path):
+    first = run_evolution(resolve(flags=evolving), tmp_path / "run")
+    before = {path: path.read_bytes() for path in first.folder.rglob("*") if path.is_file()}
+    run_evolution(resolve(flags=evolving), tmp_path / "run")
+    assert {path: path.read_bytes() for path in first.folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.usefixtures("scripted")
+def test_changed_privacy_parameters_are_refused_with_what_differs(evolving, tmp_path):
+    run_evolution(resolve(flags=evolving), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"mechanism.sigma: 1.0 -> 2.0\n  evolve.budget: left out -> 9.0"):
+        run_evolution(resolve(flags=evolving | {"mechanism.sigma": 2.0, "evolve.budget": 9.0}), tmp_path / "run")
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_start_that_came_to_nothing_does_not_hold_the_folder(evolving, tmp_path):
+    with pytest.raises(DataError):
+        run_evolution(resolve(flags=evolving | {"users.source": "no-such-file.csv"}), tmp_path / "run")
+    assert run_evolution(resolve(flags=evolving), tmp_path / "run").is_finished
+
+
+@pytest.mark.usefixtures("fresh_cache", "scripted")
+def test_a_generator_that_fails_leaves_the_release_and_the_same_call_goes_on(evolving, answering, tmp_path):
+    with answering(["I saw the cat and the dog today."]), pytest.raises(GenerationError):
+        run_evolution(resolve(flags=evolving), tmp_path / "run")
+    release = (tmp_path / "run" / "evolution" / "rounds" / "000" / "release.insecure.npy").read_bytes()
+    with pytest.raises(IncompleteError, match="same command"):
+        _ = EvolutionRun.open(tmp_path / "run").results
+    run = run_evolution(resolve(flags=evolving), tmp_path / "run")
+    assert (tmp_path / "run" / "evolution" / "rounds" / "000" / "release.insecure.npy").read_bytes() == release
+    assert len(run.results.rounds) == 2
+
+
+@pytest.mark.usefixtures("scripted")
+def test_the_same_seed_gives_the_same_results(evolving, tmp_path):
+    results = [run_evolution(resolve(flags=evolving), tmp_path / name).results.text() for name in ("one", "two")]
+    assert results[0] == results[1]
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_real_run_bears_no_stamp_and_is_never_the_same(evolving, tmp_path):
+    flags = {key: value for key, value in evolving.items() if key != "evolve.insecure_seed"}
+    runs = [run_evolution(resolve(flags=flags), tmp_path / name) for name in ("one", "two")]
+    releases = [run.evolution.rounds[0].release for run in runs]
+    assert not np.array_equal(*releases)
+    assert runs[0].results.insecure_seed is None
+    assert "The ledger states the epsilon" in runs[0].results.statement
+    assert "insecure" not in (runs[0].folder / "population.csv").read_text()
+
+
+@pytest.mark.usefixtures("scripted")
+def test_an_audit_needs_a_seed_and_says_so(audited, tmp_path):
+    flags = {key: value for key, value in audited.items() if key != "evolve.insecure_seed"}
+    with pytest.raises(ConfigError, match="--insecure-seed"):
+        run_evolution(resolve(flags=flags), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="module")
+def audited_run(audited, answering, tmp_path_factory):
+    """Run a small audited evolution once."""
+    with answering():
+        return run_evolution(resolve(flags=audited), tmp_path_factory.mktemp("audited") / "run")
+
+
+def test_an_audited_run_shows_every_prefix_and_what_it_cost(audited_run):
+    results = audited_run.results
+    audit = results.audit
+    assert [each.rounds for each in audit.prefixes] == [1, 2]
+    for prefix, done in zip(audit.prefixes, results.rounds, strict=True):
+        assert prefix.theory == pytest.approx(done.epsilon)
+        assert prefix.exact_interval.lower <= prefix.exact + 1e-9
+        assert prefix.exact <= prefix.theory + 1e-4
+        assert prefix.bound.trials == (4000, 4000)
+    assert any("conditional on the banks" in note for note in audit.notes)
+    assert [each.after for each in results.cost] == [0, 1, 2]
+    assert results.utility.probes == 8
+    assert results.plain.probes == 0
+    assert results.rounds[0].probes == 8
+    assert "simulation" in results.statement
+
+
+def test_probes_keep_their_places_and_never_enter_the_population(audited_run):
+    evolution = audited_run.evolution
+    banks = [each.bank for each in evolution.rounds]
+    assert banks[0].reserved == banks[1].reserved
+    places = list(banks[0].reserved)
+    assert np.array_equal(banks[0].vectors[places], banks[1].vectors[places])
+    probes = {banks[0].texts[place] for place in places}
+    assert not probes & set(evolution.population.texts)
+    plain = Evolution.load(audited_run.folder / "plain")
+    assert plain.rounds[0].bank.reserved == ()
+
+
+def test_voters_reference_and_canaries_are_apart(audited_run):
+    results = audited_run.results
+    assert results.audit.eligible == results.voters
+    assert results.utility.reference_users == 6
+    assert results.voters + results.utility.reference_users < 30
+
+
+def test_an_evolution_is_no_audit_and_an_audit_no_evolution(audited_run, finished):
+    with pytest.raises(InputError, match="is an evolution, not an audit"):
+        Run.open(audited_run.folder)
+    with pytest.raises(InputError, match="is an audit, not an evolution"):
+        EvolutionRun.open(finished.folder)
+    with pytest.raises(InputError, match="no run"):
+        EvolutionRun.open(finished.folder / "nothing")
+
+
+def test_a_folder_of_the_other_kind_is_refused(resolved, audited_run, finished, evolving, tmp_path):
+    with pytest.raises(InputError):
+        run_evolution(resolve(flags=evolving), shutil.copytree(finished.folder, tmp_path / "other"))
+    with pytest.raises(InputError, match="is an evolution, not an audit"):
+        run_audit(resolved, audited_run.folder)
+
+
+def test_the_evolve_section_decides_nothing_in_an_audit(flags, copied):
+    run = run_audit(resolve(flags=flags | {"evolve.rounds": 9}), copied)
+    assert run.is_finished
+
+
+@pytest.fixture
+def real(evolving):
+    """Return the settings of a real run."""
+    return {key: value for key, value in evolving.items() if key != "evolve.insecure_seed"}
+
+
+@pytest.fixture
+def account(tmp_path):
+    """Open an account that pays three releases."""
+    budget = epsilon(Mechanism(q=0.5), 3) + 1e-6
+    return Account.open(tmp_path / "people.log", "patients of 2026", budget=budget, q=0.5, sigma=1.0)
+
+
+@pytest.mark.usefixtures("scripted")
+@pytest.mark.parametrize("noise", ["discrete", "float"])
+def test_a_real_run_states_what_its_noise_adds_to_delta(real, tmp_path, noise):
+    results = run_evolution(resolve(flags=real | {"evolve.noise": noise}), tmp_path / "run").results
+    first, last = results.rounds
+    assert 0 < first.slack < last.slack < 1e-6
+    assert last.delta == 1e-5
+    assert "covers this run alone" in results.statement
+    assert results.account is None
+
+
+@pytest.mark.usefixtures("scripted")
+def test_an_account_pays_for_the_runs_that_name_it_and_then_no_more(real, account, tmp_path):
+    flags = real | {"evolve.account": str(account.path)}
+    first = run_evolution(resolve(flags=flags), tmp_path / "one").results
+    assert first.complete
+    assert (first.account.population, first.account.releases, first.account.left) == ("patients of 2026", 2, 1)
+    assert first.account.epsilon == pytest.approx(first.rounds[-1].epsilon)
+    assert "A budget account paid" in first.statement
+    second = run_evolution(resolve(flags=flags), tmp_path / "two").results
+    assert len(second.rounds) == 1
+    assert "cannot pay another release" in second.stopped
+    assert (second.account.releases, second.account.left) == (3, 0)
+    assert second.account.run != first.account.run
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_simulation_pays_nothing_and_says_so(evolving, account, tmp_path):
+    before = account.path.read_bytes()
+    run = run_evolution(resolve(flags=evolving | {"evolve.account": str(account.path)}), tmp_path / "run")
+    assert account.path.read_bytes() == before
+    assert "debits no budget account" in run.results.statement
+    assert run.results.rounds[-1].slack == 0.0
+
+
+@pytest.mark.usefixtures("scripted")
+def test_q_and_sigma_must_be_those_of_the_account(real, account, tmp_path):
+    flags = real | {"evolve.account": str(account.path), "mechanism.sigma": 2.0}
+    with pytest.raises(ConfigError, match=r"sigma is 1\.0 there and 2\.0 here"):
+        run_evolution(resolve(flags=flags), tmp_path / "run")
+    assert account.debits == Account(account.path).debits == ()
+
+
+def test_a_missing_sampler_or_account_is_said_before_anything_is_read(real, tmp_path, monkeypatch):
+    unread = real | {"users.source": "no-such-file.csv"}
+    with pytest.raises(ConfigError, match="no budget account"):
+        run_evolution(resolve(flags=unread | {"evolve.account": str(tmp_path / "nothing")}), tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
+    with pytest.raises(MissingError, match=r"canarybank\[opendp\]"):
+        run_evolution(resolve(flags=unread), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("scripted")
+def test_the_releases_of_a_run_can_be_put_in(real, tmp_path):
+    asked = []
+
+    class Fixed:
+        def __init__(self, voters, plan):
+            asked.append((len(voters.users), plan.rounds))
+
+        def release(self, round_number, bank):
+            asked.append(round_number)
+            return np.arange(bank.size, dtype=np.float64)
+
+    run = run_evolution(resolve(flags=real), tmp_path / "run", releaser=Fixed)
+    assert run.results.voters is None
+    assert asked == [(30, 2), 0, 1]
+    assert all(np.array_equal(done.release, np.arange(done.bank.size)) for done in run.evolution.rounds)
+
+
+def test_an_account_beside_the_configuration_file_is_found(tmp_path, account):
+    (tmp_path / "own.toml").write_text('[evolve]\naccount = "people.log"\n')
+    assert resolve(tmp_path / "own.toml").config.evolve.account == str(account.path)

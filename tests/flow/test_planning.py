@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import pytest
+
+from canarybank.auditing import Literal, Projected, TrialEngine, ceiling, trials_needed
+from canarybank.errors import ConfigError
+from canarybank.flow import plan, run_audit
+from canarybank.config import resolve
+from canarybank.experiment.folder import MANIFEST
+from canarybank.flow.measured import _sample
+from canarybank.flow.generators import response_file
+from canarybank.generate import CachedGenerator, ResponseCache, bank_plan
+from canarybank.mechanism import Mechanism, one_round_epsilon
+
+
+@pytest.mark.usefixtures("fresh_cache")
+def test_a_plan_of_a_new_run_says_what_is_to_do(flags, tmp_path):
+    found = plan(resolve(flags=flags), tmp_path / "run")
+    assert found.state == "new"
+    assert not any(
+        stage.cached for stage in found.stages if stage.stage in {"users", "vectors", "designs", "evaluation"}
+    )
+    assert (found.users, found.records, found.eligible) == (30, 240, 14)
+    assert found.attacks == ("ordinary", "nonce-norm")
+    assert found.trials == 2 * 2 * 3000 * 2 * 2
+    assert found.trials_per_second > 0
+    assert found.seconds > 0
+    assert found.memory_mib > 100
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_knows_the_most_that_could_be_certified(flags, tmp_path):
+    found, mechanism = plan(resolve(flags=flags), tmp_path / "run"), Mechanism(k=3)
+    most = ceiling(mechanism, 3000, alpha=0.025, canaries=2)
+    assert (found.ceiling, found.ceiling_range) == (most.median, (most.q05, most.q95))
+    assert found.epsilon == one_round_epsilon(mechanism)
+    assert found.trials_for_goal == trials_needed(mechanism, 0.9 * found.epsilon, alpha=0.025, canaries=2)
+
+
+@pytest.mark.usefixtures("fresh_cache")
+def test_every_text_to_encode_is_counted_once(flags, tmp_path):
+    told = resolve(flags=flags)
+    before = plan(told, tmp_path / "run").texts_to_encode
+    run_audit(told, tmp_path / "run")
+    after = plan(told, tmp_path / "other")
+    users = {line.split(",")[1] for line in Path(flags["users.source"]).read_text().splitlines()[1:]}
+    bank = set(Path(flags["bank.source"]).read_text().splitlines()[1:])
+    assert before == len(users | bank) + 2 * 8 + 2 * 40
+    assert after.texts_to_encode == 0
+    assert {stage.stage for stage in after.stages if stage.cached} >= {"users", "vectors", "bank"}
+
+
+def test_analytic_thresholds_take_no_calibration_trials(flags, tmp_path):
+    found = plan(resolve(flags={**flags, "audit.threshold": "analytic"}), tmp_path / "run")
+    assert found.trials == 2 * 3000 * 2 * 2
+
+
+def test_a_finished_run_has_nothing_left(resolved, finished):
+    found = plan(resolved, finished.folder)
+    assert (found.state, found.trials, found.seconds) == ("finished", 0, 0)
+    assert all(stage.cached for stage in found.stages)
+
+
+def test_a_begun_run_counts_what_is_done(resolved, copied):
+    manifest = copied / MANIFEST
+    manifest.write_text(manifest.read_text().replace('"state": "finished"', '"state": "started"'))
+    found = plan(resolved, copied)
+    assert found.state == "resumes"
+    assert found.trials == 2 * 3000 * 2 * 2
+
+
+def test_other_settings_are_refused_here_too(flags, finished):
+    with pytest.raises(ConfigError, match=r"mechanism\.q: 0\.1 -> 0\.2"):
+        plan(resolve(flags={**flags, "mechanism.q": 0.2}), finished.folder)
+
+
+@pytest.mark.usefixtures("fresh_cache")
+def test_the_generators_work_is_counted(flags, tmp_path, answering):
+    told = resolve(
+        flags={
+            **flags,
+            "generator.kind": "scripted_answers:write",
+            "bank.source": "generate",
+            "bank.labels": "cats,dogs",
+            "bank.size": 30,
+            "attack.names": "paraphrase,paraphrase-norm",
+            "cohorts.shared": True,
+        }
+    )
+    with answering(lambda _: "x", "counted") as generator:
+        found = plan(told, tmp_path / "run").generator
+        # 30 entries, and pools of 40 for two shared canaries, at three usable answers in four
+        assert found.calls == 40 + 2 * 54
+        assert found.tokens > found.calls * 40
+        cached = CachedGenerator(generator, ResponseCache(response_file(generator)))
+        list(cached.generate(bank_plan(30, ("cats", "dogs")).requests()[:10]))
+        again = plan(told, tmp_path / "run").generator
+    assert (again.calls, again.cached) == (found.calls - 10, 10)
+
+
+def test_the_literal_engine_is_measured_as_itself(flags, tmp_path, monkeypatch):
+    measured = []
+    monkeypatch.setattr("canarybank.flow.planning.trial_rate", lambda *given: measured.append(given[-1]) or 1.0)
+    for engine in TrialEngine:
+        plan(resolve(flags={**flags, "audit.engine": engine.value}), tmp_path / engine.value)
+    assert measured == list(TrialEngine)
+    kinds = {TrialEngine.PROJECTED: Projected, TrialEngine.LITERAL: Literal}
+    assert all(type(_sample(Mechanism(), 20, 4, engine)) is kinds[engine] for engine in TrialEngine)

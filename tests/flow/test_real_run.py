@@ -1,0 +1,138 @@
+import logging
+import os
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
+from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
+from canarybank.config import resolve
+from canarybank.flow.real_run import encode_users, hidden, is_real, require_isolated, require_private
+from canarybank.progress import SILENT, Lines
+from canarybank.users import Users
+
+
+def config(**flags):
+    return resolve(flags={key.replace("__", "."): value for key, value in flags.items()}).config
+
+
+class Fussy(HashingEncoder):
+    """An encoder that refuses some texts, and gives another no finite vector."""
+
+    def encode(self, texts, /):
+        if any("bad" in text for text in texts):
+            raise ValueError("bad text")
+        vectors = super().encode(texts).copy()
+        vectors[[i for i, text in enumerate(texts) if "nan" in text]] = np.nan
+        return vectors
+
+
+@pytest.fixture
+def fussy(tmp_path):
+    return CachedEncoder(Fussy(), VectorCache(tmp_path))
+
+
+def users(*texts):
+    """Return users a, b, c ... with two records each."""
+    return Users(tuple("abcdef"[: len(texts) // 2]), np.repeat(np.arange(len(texts) // 2), 2), texts=texts)
+
+
+def test_a_real_run_is_one_without_a_seed():
+    assert is_real(config())
+    assert not is_real(config(evolve__insecure_seed=0))
+
+
+def test_every_refusal_is_said_at_once():
+    with pytest.raises(ConfigError, match=r"users\.limit.*evolve\.reference.*--insecure-seed 0"):
+        require_private(config(users__limit=3, evolve__reference=2))
+    require_private(config(users__limit=3, evolve__reference=2, evolve__insecure_seed=0))
+    require_private(config(evolve__users=3, evolve__population=30, users__strict=False))
+
+
+def test_an_encoder_says_that_it_is_isolated():
+    require_isolated(HashingEncoder())
+
+    class Other:
+        name = "other"
+
+    with pytest.raises(ConfigError, match="such as wordllama"):
+        require_isolated(Other())
+
+
+def test_a_record_that_cannot_be_encoded_takes_no_other_with_it(fussy):
+    kept = encode_users(users("x", "bad", "bad", "nan", "y", "z"), fussy)
+    assert kept.ids == ("a", "c")
+    assert kept.texts == ("x", "y", "z")
+    np.testing.assert_array_equal(kept.vectors, HashingEncoder().encode(["x", "y", "z"]))
+
+
+def test_a_text_on_which_an_encoder_panics_takes_no_other_with_it(tmp_path):
+    class Panicking(HashingEncoder):
+        def encode(self, texts, /):
+            if any("bad" in text for text in texts):
+                raise Panic(texts)
+            return super().encode(texts)
+
+    kept = encode_users(users("x", "bad", "y", "z"), CachedEncoder(Panicking(), VectorCache(tmp_path)))
+    assert kept.texts == ("x", "y", "z")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_what_ends_the_process_ends_private_work(stop, tmp_path):
+    class Stopping(HashingEncoder):
+        def encode(self, _texts, /):
+            raise stop
+
+    with pytest.raises(stop), hidden("encoding", SILENT):
+        encode_users(users("x", "y"), CachedEncoder(Stopping(), VectorCache(tmp_path)))
+
+
+def test_nothing_that_private_work_prints_is_shown(capfd):
+    sys.stdout.write("before\n")
+    with hidden("reading users", Lines(sys.stderr)):
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__):
+            stream.write("alice\n")
+        os.write(1, b"alice")
+        os.write(2, b"alice")
+    sys.stdout.write("after\n")
+    os.write(2, b"and after\n")
+    out, err = capfd.readouterr()
+    assert out == "before\nafter\n"
+    assert err == "reading users: started\nreading users: done\nand after\n"
+
+
+def test_nobody_is_encoded_too(fussy):
+    assert encode_users(Users((), [], texts=()), fussy).vectors.shape == (0, 64)
+    assert len(encode_users(users("bad", "bad"), fussy)) == 0
+
+
+class Panic(BaseException):
+    """What a library in Rust raises, which is no ``Exception``."""
+
+
+@pytest.mark.parametrize(
+    "error", [DataError("line 7 of alice"), ValueError("alice"), MemoryError(), KeyError("alice"), Panic("alice")]
+)
+def test_an_error_of_private_work_says_nothing_of_it(error):
+    with pytest.raises(DataError, match="The step 'reading users' failed") as found, hidden("reading users", SILENT):
+        raise error
+    assert "alice" not in str(found.value)
+    assert found.value.__cause__ is None
+    assert found.value.__suppress_context__
+
+
+@pytest.mark.parametrize("error", [ColumnError("No column.", "Name it."), MissingError("Install it.")])
+def test_what_is_no_matter_of_rows_is_said(error):
+    with pytest.raises(type(error)), hidden("reading users", SILENT):
+        raise error
+
+
+def test_warnings_and_logs_of_private_work_are_dropped(caplog):
+    with hidden("reading users", SILENT):
+        warnings.warn("alice", stacklevel=1)
+        logging.getLogger("other").critical("alice")
+    assert not caplog.records
+    logging.getLogger("other").critical("heard again")
+    assert len(caplog.records) == 1

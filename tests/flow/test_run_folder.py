@@ -1,0 +1,70 @@
+import json
+
+import pytest
+
+from canarybank.errors import ConfigError, InputError, StoreError
+from canarybank.run import Run
+from canarybank.flow import run_audit
+from canarybank.store import hash_file
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(resolved, tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(ConfigError, match=r"holds 'thesis\.tex' but no run"), Run.held(resolved, tmp_path, ""):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_is_held_by_one(resolved, tmp_path):
+    with (
+        Run.held(resolved, tmp_path / "run", "first"),
+        pytest.raises(StoreError, match=r"in use by process .* running first"),
+        Run.held(resolved, tmp_path / "run", "second"),
+    ):
+        pass
+
+
+def test_a_path_under_a_file_cannot_be_written(resolved, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="is a file, not a folder"):
+        run_audit(resolved, tmp_path / "file" / "run")
+
+
+def test_what_is_no_run_is_no_run(tmp_path):
+    for path in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(InputError, match="no run in"):
+            Run.open(path)
+
+
+@pytest.mark.parametrize("kept", ["results.json", "commitment.json"])
+def test_a_run_that_lost_its_manifest_was_altered(copied, kept):
+    for path in copied.iterdir():
+        if path.name != kept:
+            path.unlink()
+    with pytest.raises(StoreError, match=rf"has its {kept} but no manifest\.json: it was altered"):
+        Run.open(copied)
+
+
+def test_sealing_lists_every_file_but_the_manifest(copied):
+    run = Run.open(copied)
+    assert set(run.manifest.files) == {"commitment.json", "results.json", "trials.log"}
+    (copied / "report.html").write_text("<p>")
+    digest = run.seal()
+    assert Run.open(copied).manifest.files["report.html"] == hash_file(copied / "report.html")
+    assert digest == hash_file(copied / "manifest.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda value: value | {"schema_version": 99}, "has layout 99, and this canarybank reads up to 1"),
+        (lambda value: value | {"extra": 1}, "extra: extra inputs"),
+        (lambda value: value | {"attacks": "none"}, "attacks: "),
+        (lambda value: [value], "is not what canarybank writes"),
+    ],
+)
+def test_a_document_that_does_not_fit_its_schema_is_named(copied, change, message):
+    path = copied / "results.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(StoreError, match=message):
+        _ = Run.open(copied).results
