@@ -168,4 +168,3 @@ def test_showing_a_configuration_imports_no_plugin(tmp_path, monkeypatch):
             [sys.executable, "-m", "canarybank", *command], capture_output=True, text=True, check=True
         )
         assert "imported" not in done.stdout
-    assert isinstance(Registry("attack", "nobody.registers", {}), Registry)
