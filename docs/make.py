@@ -77,9 +77,15 @@ def attacks() -> list[str]:
 
 def methods() -> list[str]:
     """Return the bounds with what each stands on."""
-    from canarybank.audit import Method
+    from canarybank.registry import METHODS
 
-    return ["## Bounds", "", "| method | assumption |", "|---|---|", *(f"| `{m}` | {m.assumption} |" for m in Method)]
+    return [
+        "## Bounds",
+        "",
+        "| method | assumption |",
+        "|---|---|",
+        *(f"| `{m}` | {METHODS.built_in(m).assumption} |" for m in METHODS.places),
+    ]
 
 
 def exit_codes() -> list[str]:

@@ -20,7 +20,6 @@ from canarybank.registry import (
     ATTACKS,
     ENCODERS,
     ENGINES,
-    METHODS,
     REGISTRIES,
     SYSTEMS,
     call_with,
@@ -29,9 +28,7 @@ from canarybank.registry import (
 )
 
 NAMED = {key: mark for key, field in fields().items() if (mark := registered(field)) is not None}
-OWN = [
-    (registry, name) for registry in REGISTRIES.values() if registry is not METHODS for name in registry.places
-]  # methods become objects in another step
+OWN = [(registry, name) for registry in REGISTRIES.values() for name in registry.places]
 
 
 @pytest.mark.parametrize(("registry", "name"), OWN, ids=[f"{each.kind} {name}" for each, name in OWN])

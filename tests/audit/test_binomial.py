@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from canarybank.audit.binomial import CUT, Window, rows
+from canarybank.audit.rates import CUT, Window, binomial_rows
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from canarybank.audit.binomial import CUT, Window, rows
 )
 def test_rows_are_binomial_laws(n, p):
     window = Window.around(n, np.array(p))
-    for part, start, mass in rows(window, np.array(p)):
+    for part, start, mass in binomial_rows(window, np.array(p)):
         for rate, first, law in zip(p[part], start, mass, strict=True):
             counts = first + np.arange(len(law))
             assert law == pytest.approx(binom.pmf(counts, n, rate), rel=1e-7, abs=1e-15)
@@ -29,14 +29,14 @@ def test_rows_are_binomial_laws(n, p):
 @pytest.mark.parametrize("n", [5, 100, 10**4, 10**6, 10**9])
 @pytest.mark.parametrize("p", [0.0, 1e-9, 1e-6, 1e-3, 0.2, 0.5, 0.9, 1 - 1e-6])
 def test_little_lies_outside_a_stretch(n, p):
-    ((_, start, mass),) = rows(Window.around(n, np.array([p])), np.array([p]))
+    ((_, start, mass),) = binomial_rows(Window.around(n, np.array([p])), np.array([p]))
     outside = binom.cdf(start[0] - 1, n, p) + binom.sf(start[0] + mass.shape[1] - 1, n, p)
     assert outside < CUT
 
 
 def test_parts_cover_all_rows_in_order(monkeypatch):
-    monkeypatch.setattr("canarybank.audit.binomial.MOST_ENTRIES", 500)
+    monkeypatch.setattr("canarybank.audit.rates.MOST_ENTRIES", 500)
     p = np.linspace(0.1, 0.2, 23)
-    parts = [part for part, _, _ in rows(Window.around(300, p), p)]
+    parts = [part for part, _, _ in binomial_rows(Window.around(300, p), p)]
     assert len(parts) > 1
     assert np.concatenate([np.arange(23)[part] for part in parts]).tolist() == list(range(23))

@@ -5,9 +5,15 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from canarybank.audit.bounds import epsilon_lower
-from canarybank.audit.ceiling import Ceiling, ceiling, perfect_rates, trials_needed, trials_needed_for
-from canarybank.audit.target import Target
+from canarybank.audit import (
+    Ceiling,
+    Target,
+    ceiling,
+    epsilon_lower,
+    perfect_rates,
+    trials_needed,
+    trials_needed_for,
+)
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
-from canarybank.audit.bounds import Branch
+from canarybank.audit import Branch
 from canarybank.audit.exact import epsilon_at, supremum
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, epsilon, one_round_epsilon
@@ -148,7 +148,7 @@ def test_the_reverse_branch_is_found() -> None:
 @pytest.mark.parametrize("delta", [-0.1, 1.0, -1e-5, float("nan")])
 def test_a_delta_outside_of_its_range_is_refused(delta: float) -> None:
     law = RoundLaw.perfect(Mechanism())
-    with pytest.raises(InputError, match="Delta must lie"):
+    with pytest.raises(InputError, match="delta must be at least 0"):
         supremum(law, delta)
-    with pytest.raises(InputError, match="Delta must lie"):
+    with pytest.raises(InputError, match="delta must be at least 0"):
         epsilon_at(law, 1.0, delta)

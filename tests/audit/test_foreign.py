@@ -133,7 +133,7 @@ def test_what_is_no_release_is_refused(function, complaint):
 
 @pytest.mark.parametrize("method", ["pooled", "stratified"])
 def test_methods_that_need_more_than_eligible_trials_are_refused(method):
-    with pytest.raises(CanarybankError, match="one canary at a time"):
+    with pytest.raises(CanarybankError, match="one canary's eligible trials"):
         audit_system(system(), SCORE, CLAIM, replace(SETTINGS, method=method))
 
 

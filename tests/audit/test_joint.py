@@ -7,10 +7,9 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import xlog1py, xlogy
 from scipy.stats import binom, norm
 
-from canarybank.audit import joint
-from canarybank.audit.bounds import REVERSE_SHARE, epsilon_lower
-from canarybank.audit.joint import joint_epsilon, score_epsilon
-from canarybank.audit.rates import clopper_pearson
+from canarybank.audit import clopper_pearson, epsilon_lower
+from canarybank.audit.methods import joint
+from canarybank.audit.methods.joint import REVERSE_SHARE, joint_epsilon, score_epsilon
 
 
 def naive_statistic(tp, fp, n1, n0, epsilon, delta):

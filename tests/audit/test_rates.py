@@ -3,7 +3,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from canarybank.audit.rates import clopper_pearson, count_epsilons, ends, pooled_ends, rate_epsilon, stratified_epsilon
+from canarybank.audit.methods.pooled import POOLED
+from canarybank.audit.methods.stratified import STRATIFIED
+from canarybank.audit.rates import clopper_pearson, count_epsilons, ends, rate_epsilon
 from canarybank.errors import InputError
 
 
@@ -138,7 +140,7 @@ def unequal_rates(gamma):
 
 @pytest.mark.parametrize("gamma", [0.0025, 0.025, 0.25])
 def test_pooled_ends_hold_when_every_trial_has_its_own_rate(gamma):
-    assert max(max(largest_pooled_misses(pooled_ends, rates, gamma)) for rates in unequal_rates(gamma)) <= gamma
+    assert max(max(largest_pooled_misses(POOLED.ends, rates, gamma)) for rates in unequal_rates(gamma)) <= gamma
 
 
 def test_plain_ends_fail_there_and_the_check_sees_it():
@@ -147,7 +149,7 @@ def test_plain_ends_fail_there_and_the_check_sees_it():
 
 
 def test_one_success_or_one_failure_costs_the_pool_almost_nothing():
-    lower, upper = pooled_ends(np.arange(11), 10, 0.025)
+    lower, upper = POOLED.ends(np.arange(11), 10, 0.025)
     plain_lower, plain_upper = ends(np.arange(11), 10, 0.025)
     assert lower[1] == 0.0025
     assert upper[9] == pytest.approx(1 - 0.0025)
@@ -168,8 +170,8 @@ def test_branches_use_the_ends_of_the_rates_they_name():
     assert reverse == pytest.approx(np.log((1 - fpr - 1e-3) / (1 - tpr)))
 
 
-def test_stratified_epsilon_follows_its_formula():
+def test_stratified_follows_its_formula():
     tpr, fpr = clopper_pearson(30, 40, 0.01)[0], clopper_pearson(5, 50, 0.01)[1]
-    value = stratified_epsilon(30, 5, 40, 50, q=0.3, delta=1e-3, gamma=0.01)
+    value = STRATIFIED.branches(30, 5, 40, 50, q=0.3, delta=1e-3, alpha=0.02)[0]
     assert value == pytest.approx(np.log(0.7 + (0.3 * tpr - 1e-3) / fpr))
-    assert stratified_epsilon(0, 5, 40, 50, q=1.0, delta=1e-3, gamma=0.01) == -np.inf
+    assert STRATIFIED.branches(0, 5, 40, 50, q=1.0, delta=1e-3, alpha=0.02)[0] == -np.inf

@@ -53,7 +53,7 @@ def test_the_interval_of_one_canary_knows_its_rare_thresholds():
     target = Target(5e6, 1e-5, 0.05)
     found = calibrated_spread([Canary(PERFECT, PERFECT)], target, number=5_000_000, seed=0)
     rng = np.random.default_rng(1)
-    fpr, tpr = PERFECT.point(drawn_thresholds(PERFECT, target, 5_000_000, 6000, rng))
+    fpr, tpr = PERFECT.point(drawn_thresholds([PERFECT], target, 5_000_000, 6000, [rng])[0])
     tp, fp = (rng.binomial(5_000_000, rate[:, None], (6000, 40)) for rate in (tpr, fpr))
     bounds = target.at_counts(tp, fp, 5e6)
     assert np.mean(bounds < found.lower) < 13e-4
@@ -69,7 +69,7 @@ def test_an_interval_takes_in_the_mass_between_two_values_of_its_grid():
     target = Target(5000, 1e-5, 0.01)
     found = calibrated_spread([Canary(law, law)] * 5, target, number=5000, seed=0, replicates=500)
     rng = np.random.default_rng(0)
-    rates = [law.point(drawn_thresholds(law, target, 5000, 4000, rng)) for _ in range(5)]
+    rates = [law.point(drawn_thresholds([law], target, 5000, 4000, [rng])[0]) for _ in range(5)]
     drawn = [(rng.binomial(5000, tpr), rng.binomial(5000, fpr)) for fpr, tpr in rates]
     bounds = np.max([target.at_counts(tp, fp, 5000) for tp, fp in drawn], axis=0)
     assert np.mean((bounds < found.lower - 1e-9) | (bounds > found.upper + 1e-9)) < 0.004
@@ -87,7 +87,7 @@ def test_a_spread_needs_canaries_and_rates():
 def test_drawn_thresholds_fall_as_real_calibrations_do():
     # Two means of 200 and 60 draws with sd 0.25 at most differ by more than 0.2 with probability below 1e-7.
     target = Target(20_000, 1e-5, 0.01)
-    drawn = drawn_thresholds(PERFECT, target, 20_000, 200, np.random.default_rng(0))
+    drawn = drawn_thresholds([PERFECT], target, 20_000, 200, [np.random.default_rng(0)])[0]
     real = [calibrated(Projected(PERFECT), target, number=20_000, seed=seed).value for seed in range(60)]
     assert np.mean(drawn) == pytest.approx(np.mean(real), abs=0.2)
     assert np.std(drawn) == pytest.approx(np.std(real), rel=0.5)

@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from canarybank.audit import Method, Target, best_threshold, ceiling, epsilon_lower, evaluation_law, perfect_rates
+from canarybank.audit import Target, best_threshold, ceiling, epsilon_lower, evaluation_law, perfect_rates
 from canarybank.experiment import Run, resolve
 from canarybank.experiment.gating import compare
 from canarybank.experiment.power import frozen_rates, separation, unclipped_rates
@@ -130,7 +130,7 @@ def test_a_frozen_threshold_does_not_show_the_noise_that_a_fresh_one_would(stron
     ratio = outcome.power.ratio
     assert simulated(true_rates(frozen, 0, noise=1.05 * ratio), 1.695) < 0.02
     broken = replace(Mechanism(k=3), sigma=1 / (1.05 * ratio))
-    target = Target(300_000, 1e-5, 0.0125, Method.PAPER)
+    target = Target(300_000, 1e-5, 0.0125)
     threshold, _ = best_threshold(perfect_rates(broken), target)
     fpr, tpr = (float(rate[0]) for rate in perfect_rates(broken)(np.array([threshold])))
     assert simulated((fpr, tpr), 1.695) > 0.5
@@ -139,7 +139,7 @@ def test_a_frozen_threshold_does_not_show_the_noise_that_a_fresh_one_would(stron
 def test_noise_is_shown_up_to_where_the_rule_is_blind_to_it(strong):
     """At a claim just above what the rule is expected to give, a little less noise is shown and much less is not."""
     canaries = [canary for record in strong.results.attacks for canary in record.canaries]
-    target = Target(300_000, 1e-5, 0.0125, Method.PAPER)
+    target = Target(300_000, 1e-5, 0.0125)
 
     def expected(ratio):
         rates = [frozen_rates(canary, Mechanism(k=3), np.array([ratio])) for canary in canaries]

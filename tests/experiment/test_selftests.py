@@ -2,24 +2,25 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from canarybank.audit import Method, Target, epsilon_lower, pooled, stratified
+from canarybank.audit import Target, epsilon_lower, pooled, stratified
 from canarybank.engine import Serial
 from canarybank.experiment import selftest, selftests
 from canarybank.experiment.selftests import end_level, miss_probability
 from canarybank.mechanism import Mechanism
+from canarybank.registry import METHODS
 
 
 def naive(method, n, alpha, tpr, fpr, q=0.3, canaries=1):
     """Sum the probability of every single outcome whose bound exceeds the truth."""
     delta, total = 0.01, 0.0
-    included = (tpr - (1 - q) * fpr) / q if method is Method.STRATIFIED else tpr
+    included = (tpr - (1 - q) * fpr) / q if method == "stratified" else tpr
     truth = max(0.0, np.log((tpr - delta) / fpr), np.log((1 - fpr - delta) / (1 - tpr)))
     size = n * canaries
     for tp in range(size + 1):
         for fp in range(size + 1):
-            if method is Method.STRATIFIED:
+            if method == "stratified":
                 bound = stratified(tp, fp, n, n, q=q, delta=delta, alpha=alpha)
-            elif method is Method.POOLED:
+            elif method == "pooled":
                 bound = pooled([tp], [fp], size, size, delta=delta, alpha=alpha)
             else:
                 bound = epsilon_lower(tp, fp, n, n, delta=delta, alpha=alpha, method=method)
@@ -28,10 +29,10 @@ def naive(method, n, alpha, tpr, fpr, q=0.3, canaries=1):
     return total
 
 
-@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("method", METHODS.places)
 @pytest.mark.parametrize(("tpr", "fpr"), [(0.4, 0.35), (0.3, 0.05), (0.2, 0.2)])
 def test_the_search_finds_what_enumeration_of_all_outcomes_finds(method, tpr, fpr):
-    n, canaries = (10, 1) if method is Method.JOINT else (10, 2) if method is Method.POOLED else (20, 1)
+    n, canaries = (10, 1) if method == "joint" else (10, 2) if method == "pooled" else (20, 1)
     target = Target(n, 0.01, 0.2, method, canaries, 0.3)
     assert miss_probability(target, tpr, fpr) == pytest.approx(
         naive(method, n, 0.2, tpr, fpr, canaries=canaries), abs=1e-9

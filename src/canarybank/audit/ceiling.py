@@ -6,16 +6,15 @@ is N(0, 1) without the canary and N(1/sigma, 1) when the canary takes part; no a
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from canarybank.audit.bounds import Method
 from canarybank.audit.forecast import ExpectedBound, summary
+from canarybank.audit.methods import Method, find_method
 from canarybank.audit.rates import Array
-from canarybank.audit.target import AttackRates, Target, best_threshold
+from canarybank.audit.threshold import AttackRates, Target, best_threshold
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.score import unmix
@@ -63,7 +62,7 @@ def ceiling(
     mechanism: Mechanism,
     trials: float,
     *,
-    method: Method | str = Method.PAPER,
+    method: Method | str = "paper",
     alpha: float = 0.01,
     canaries: int = 1,
 ) -> Ceiling:
@@ -71,11 +70,14 @@ def ceiling(
 
     ``alpha`` is the level of each bound: one canary's share, or all of it for ``pooled``. ``trials`` may be infinite.
     """
-    target = Target(trials, mechanism.delta, alpha, Method.named(method), canaries, mechanism.q)
+    target = Target(trials, mechanism.delta, alpha, find_method(method), canaries, mechanism.q)
     rates, exact, mu = perfect_rates(mechanism), one_round_epsilon(mechanism), 1 / mechanism.sigma
-    threshold = _endless(mechanism, exact) if trials == math.inf else best_threshold(rates, target)[0]
+    # The best event of one release is where its mixture score exceeds epsilon.
+    threshold = float(unmix(exact, mechanism.q)) if trials == math.inf else best_threshold(rates, target)[0]
     fpr, tpr = (float(rate[0]) for rate in rates(np.array([threshold])))
-    law = summary(target, [(tpr, fpr)] * canaries) if trials < math.inf else _certain(target, exact)
+    law = summary(target, [(tpr, fpr)] * canaries)
+    if trials == math.inf:  # the exact epsilon, always
+        law |= dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact) | {"sd": 0.0}
     # A rate that underflows says nothing; no rule on one release shows more than the exact epsilon.
     rule = min(exact, max(0.0, float(replace(target, trials=math.inf).bound(tpr, fpr))))
     return Ceiling(
@@ -89,22 +91,11 @@ def ceiling(
     )
 
 
-def _certain(target: Target, exact: float) -> dict[str, Any]:
-    """Return the law of the bound that endless trials give at the best threshold: the exact epsilon, always."""
-    shape = {name: getattr(target, name) for name in ("trials", "canaries", "method", "alpha", "delta")}
-    return shape | dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact) | {"sd": 0.0}
-
-
-def _endless(mechanism: Mechanism, exact: float) -> float:
-    # The best event of one release is where its mixture score exceeds epsilon.
-    return float(unmix(exact, mechanism.q))
-
-
 def trials_needed(
     mechanism: Mechanism,
     epsilon: float,
     *,
-    method: Method | str = Method.PAPER,
+    method: Method | str = "paper",
     alpha: float = 0.01,
     canaries: int = 1,
 ) -> int:
@@ -112,7 +103,7 @@ def trials_needed(
 
     That many are enough, and no more than a millionth part too many.
     """
-    target = Target(1, mechanism.delta, alpha, Method.named(method), canaries, mechanism.q)
+    target = Target(1, mechanism.delta, alpha, find_method(method), canaries, mechanism.q)
     return _least(perfect_rates(mechanism), epsilon, target, one_round_epsilon(mechanism))
 
 

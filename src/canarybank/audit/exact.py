@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
-from canarybank.audit.bounds import Branch
-from canarybank.errors import InputError
+from canarybank.audit.methods import Branch
+from canarybank.audit.rates import probability
 from canarybank.score import Bounds, Interval, Rates
 
 __all__ = ["Law", "Supremum", "at_most", "epsilon_at", "supremum"]
@@ -70,7 +70,7 @@ def at_most(interval: Interval, exact: float) -> Interval:
 
 def epsilon_at(law: Law, threshold: float, delta: float) -> Interval:
     """Return ends of max(0, log((TPR - delta) / FPR), log((TNR - delta) / FNR)) for the rule "score > threshold"."""
-    _check_delta(delta)
+    probability("delta", delta, or_zero=True)
     rates = law.rates(np.array([threshold], dtype=np.float64))
     lower = max(float(_least(*pair, delta)[0]) for pair in _pairs(rates))
     upper = max(float(_most(pair[0].upper, pair[1].lower, delta)[0]) for pair in _pairs(rates))
@@ -85,7 +85,7 @@ def supremum(law: Law, delta: float, *, tolerance: float = 5e-7) -> Supremum:
     law's own ends get no tighter, or until there are too many: a weak score at a large q, whose epsilon hardly changes
     with the threshold, is then known to about 1e-4, still for certain.
     """
-    _check_delta(delta)
+    probability("delta", delta, or_zero=True)
     if law.blind:
         return Supremum(Interval(0.0, 0.0), 0.0, law.reach(max(delta, LEAST_MASS))[1], Branch.NONE)
     points = np.linspace(*law.reach(max(0.5 * delta, LEAST_MASS)), FIRST_POINTS)
@@ -175,8 +175,3 @@ def _refined(
         for old, more in zip(rates, fresh, strict=True)
     ]
     return np.concatenate((points, new))[order], Rates(*merged)
-
-
-def _check_delta(delta: float) -> None:
-    if not 0.0 <= delta < 1.0:
-        raise InputError(f"Delta must lie in [0, 1), not {delta}.")

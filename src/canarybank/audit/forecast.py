@@ -12,13 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.signal import fftconvolve
 from scipy.special import ndtr
 
-from canarybank.audit.binomial import Window, rows
-from canarybank.audit.bounds import Method, epsilon_lower
-from canarybank.audit.rates import Array
-from canarybank.audit.target import Target
+from canarybank.audit.methods import Method, find_method
+from canarybank.audit.rates import Array, Window, binomial_rows
+from canarybank.audit.threshold import Target
 from canarybank.errors import InputError
 
-__all__ = ["ExpectedBound", "bound_law", "expected_bound"]
+__all__ = ["ExpectedBound", "at_most", "bound_law", "expected_bound"]
 
 _POINTS = 256
 _WIDE, _DEVIATIONS = 2**16, 8.0
@@ -29,8 +28,8 @@ _NODES = (-2.0, 0.0, 2.0)
 class ExpectedBound:
     """The law of a bound that is still to be measured: of the maximum over canaries, or of the pooled bound.
 
-    It is computed from the binomial laws of the counts, with no randomness; ``joint`` is interpolated between
-    outcomes, to about 0.002.
+    It is computed from the binomial laws of the counts, with no randomness; ``joint``, whose bound is a search, is
+    interpolated between outcomes, to about 0.002.
     """
 
     expected: float
@@ -43,14 +42,13 @@ class ExpectedBound:
     trials: float
     """Trials of each hypothesis of each canary."""
     canaries: int
-    method: Method
+    method: str
     alpha: float
     """The level of each bound: a canary's share, or all of it for ``pooled``."""
     delta: float
 
     def __str__(self) -> str:
-        which = "all" if self.method is Method.POOLED else "the best"
-        over = f", {which} of {self.canaries} canaries" if self.canaries > 1 else ""
+        over = f", {self.canaries} canaries" if self.canaries > 1 else ""
         return (
             f"median bound {self.median:.3f}, 5% to 95% {self.q05:.3f} to {self.q95:.3f} ({self.method} at alpha "
             f"{self.alpha:g}, delta {self.delta:g}, {self.trials:,.0f} trials a hypothesis{over})"
@@ -64,7 +62,7 @@ def expected_bound(
     *,
     delta: float,
     alpha: float,
-    method: Method | str = Method.PAPER,
+    method: Method | str = "paper",
     canaries: int = 1,
     q: float | None = None,
 ) -> ExpectedBound:
@@ -74,7 +72,7 @@ def expected_bound(
     ``alpha`` is the level of each bound: a canary's share, or all of it for ``pooled``.
     """
     pairs = _pairs(tpr, fpr, canaries)
-    target = Target(trials, delta, alpha, Method.named(method), len(pairs), q)
+    target = Target(trials, delta, alpha, find_method(method), len(pairs), q)
     return ExpectedBound(**summary(target, pairs))
 
 
@@ -84,6 +82,7 @@ def summary(target: Target, pairs: Sequence[tuple[float, float]]) -> dict[str, A
     median, q05, q95 = (float(values[np.searchsorted(np.cumsum(mass), level)]) for level in (0.5, 0.05, 0.95))
     mean = float(values @ mass)
     found = {
+        "method": target.method.name,
         "expected": _at_expected(target, pairs),
         "median": median,
         "q05": q05,
@@ -108,37 +107,35 @@ def _pairs(tpr: ArrayLike, fpr: ArrayLike, canaries: int) -> list[tuple[float, f
 
 
 def _at_expected(target: Target, pairs: Sequence[tuple[float, float]]) -> float:
-    first = [float(target.first_rate(tpr, fpr)) for tpr, fpr in pairs]
-    if target.trials == math.inf:
+    n = target.trials
+    if n == math.inf:
         return max(0.0, *(float(target.bound(tpr, fpr)) for tpr, fpr in pairs))
-    if target.method is Method.POOLED:
-        total = target.trials * len(pairs)
-        return max(
-            0.0,
-            float(target.at_counts(sum(first) * target.trials, sum(fpr for _, fpr in pairs) * target.trials, total)),
-        )
-    bounds = (
-        _joint(target, np.rint(one * target.trials), np.rint(fpr * target.trials))
-        if target.method is Method.JOINT
-        else float(target.at_counts(one * target.trials, fpr * target.trials, target.trials))
-        for one, (_, fpr) in zip(first, pairs, strict=True)
-    )
-    return max(0.0, *bounds)
+    best = 0.0
+    for group in [pairs] if target.method.pools else [[pair] for pair in pairs]:
+        tp = n * sum(float(target.first_rate(tpr, fpr)) for tpr, fpr in group)
+        fp, total = n * sum(fpr for _, fpr in group), n * len(group)
+        forecast = target.at_counts(tp, fp, total) if target.method.exact else target.claim(round(tp), round(fp), total)
+        best = max(best, float(forecast))
+    return best
 
 
 def bound_law(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
     """Return the values of the bound that true rates (TPR, FPR) give, ascending, and their probabilities."""
     if target.trials == math.inf:
         return np.array([_at_expected(target, pairs)]), np.ones(1)
-    if target.method is Method.POOLED:
+    if target.method.pools:
         return _one(target, pairs)
     laws = [(_one(target, [pair]), times) for pair, times in Counter(pairs).items()]
     values = np.unique(np.concatenate([law[0] for law, _ in laws]))
     below = np.ones(len(values))
-    for (ours, mass), times in laws:
-        reached = np.concatenate([[0.0], np.cumsum(mass)])
-        below *= reached[np.searchsorted(ours, values, side="right")] ** times
+    for law, times in laws:
+        below *= at_most(*law, values) ** times
     return values, np.diff(below / below[-1], prepend=0.0)
+
+
+def at_most(values: Array, mass: Array, grid: Array) -> Array:
+    """Return the chance that a bound of this law is at most each of the grid's values."""
+    return np.concatenate([[0.0], np.cumsum(mass)])[np.searchsorted(values, grid, side="right")]
 
 
 def _one(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
@@ -147,8 +144,8 @@ def _one(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Array, A
     tp, mass1 = _counts(n, [float(target.first_rate(tpr, fpr)) for tpr, fpr in pairs])
     fp, mass0 = _counts(n, [fpr for _, fpr in pairs])
     values = target.at_counts(tp[:, None], fp[None, :], n * len(pairs))
-    if target.method is Method.JOINT:
-        values = values + _correction(target, tp, fp, mass1, mass0)
+    if not target.method.exact:
+        values = values + _correction(target, tp, fp, mass1, mass0, n * len(pairs))
     values, mass = np.maximum(values, 0.0).ravel(), np.outer(mass1, mass0).ravel()
     order = np.argsort(values, kind="stable")
     return values[order], mass[order]
@@ -163,7 +160,7 @@ def _counts(n: int, rates: Sequence[float]) -> tuple[Array, Array]:
     if sd > _WIDE:
         limits = np.clip(mean + sd * np.linspace(-_DEVIATIONS, _DEVIATIONS, _POINTS + 1), 0.0, n * len(rates))
         return (limits[1:] + limits[:-1]) / 2, np.diff(ndtr((limits - mean) / sd))
-    stretches = [next(iter(rows(Window.around(n, rate), rate))) for rate in np.array(rates)[:, None]]
+    stretches = [next(iter(binomial_rows(Window.around(n, rate), rate))) for rate in np.array(rates)[:, None]]
     start = sum(int(first[0]) for _, first, _ in stretches)
     mass: NDArray[np.float64] = np.maximum(reduce(fftconvolve, [law[0] for _, _, law in stretches]), 0.0)
     mass[mass < 1e-18] = 0.0  # noqa: PLR2004, below what the convolution resolves
@@ -176,18 +173,12 @@ def _counts(n: int, rates: Sequence[float]) -> tuple[Array, Array]:
     return np.where(blocks > 0, middle, count[edges]), blocks / blocks.sum()
 
 
-def _joint(target: Target, tp: float, fp: float) -> float:
-    n = int(target.trials)
-    return epsilon_lower(int(tp), int(fp), n, n, delta=target.delta, alpha=target.alpha, method=Method.JOINT).epsilon
-
-
-def _correction(target: Target, tp: Array, fp: Array, mass1: Array, mass0: Array) -> Array:
-    """Return what the exact joint bound adds to its forecast, a parabola through three outcomes a side."""
-    nodes1, nodes0 = _nodes(tp, mass1, target.trials), _nodes(fp, mass0, target.trials)
-    forecast = np.maximum(target.at_counts(nodes1[:, None], nodes0[None, :], target.trials), 0.0)
-    exact = np.array([[_joint(target, one, other) for other in nodes0] for one in nodes1])
-    added: Array = _lagrange(nodes1, tp) @ (exact - forecast) @ _lagrange(nodes0, fp).T
-    return added
+def _correction(target: Target, tp: Array, fp: Array, mass1: Array, mass0: Array, n: int) -> Array:
+    """Return what the bound itself adds to its forecast, a parabola through three outcomes a side."""
+    nodes1, nodes0 = _nodes(tp, mass1, n), _nodes(fp, mass0, n)
+    forecast = np.maximum(target.at_counts(nodes1[:, None], nodes0[None, :], n), 0.0)
+    exact = np.array([[target.claim(one, other, n) for other in nodes0] for one in nodes1])
+    return np.asarray(_lagrange(nodes1, tp) @ (exact - forecast) @ _lagrange(nodes0, fp).T)
 
 
 def _nodes(counts: Array, mass: Array, trials: float) -> Array:
@@ -198,8 +189,10 @@ def _nodes(counts: Array, mass: Array, trials: float) -> Array:
 
 def _lagrange(nodes: Array, at: Array) -> Array:
     at = np.clip(at, nodes[0], nodes[-1])
-    columns = [
-        np.prod([(at - other) / (node - other) for other in nodes if other != node], axis=0) * np.ones(len(at))
-        for node in nodes
-    ]
-    return np.stack(columns, axis=1)
+    return np.stack(
+        [
+            np.prod([(at - other) / (node - other) for other in nodes if other != node], axis=0) * np.ones(len(at))
+            for node in nodes
+        ],
+        axis=1,
+    )

@@ -6,13 +6,12 @@ call to call. There are no exact figures: those need our own mechanism's law.
 
 from dataclasses import dataclass
 
-from canarybank.audit.bounds import Bound, Method, epsilon_lower
+from canarybank.audit.methods import Bound, epsilon_lower
 from canarybank.audit.settings import Settings
 from canarybank.audit.system import System
 from canarybank.audit.threshold import Threshold, calibrated
 from canarybank.audit.trials import Counts, Literal, count
 from canarybank.engine import Engine, Serial
-from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.score import LinearScore
@@ -54,10 +53,7 @@ def audit_system(
     The threshold comes from trials of the system itself that are then thrown away; the counts come from fresh ones.
     Without an engine the system is called once at a time: somebody else's may hold state that threads would race for.
     """
-    if settings.method in {Method.POOLED, Method.STRATIFIED}:
-        raise InputError(
-            f"A system is audited one canary at a time by eligible trials, not by {settings.method.value!r}."
-        )
+    settings.method.require_alone()
     trials, engine = Literal(system, score), engine or Serial()
     aim = settings.target(mechanism, 1)
     number, seed = settings.trials, settings.seed

@@ -1,7 +1,9 @@
-"""Bound true rates from counts, one-sided and exactly, and turn rates into epsilon."""
+"""Bound true rates from counts, one-sided and exactly, and turn rates into epsilon; tabulate binomial laws."""
 
-from collections.abc import Callable
-from typing import Any, TypeAlias, overload
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,21 +12,25 @@ from scipy.special import betainccinv, betaincinv
 from canarybank.errors import InputError
 
 __all__ = [
+    "CUT",
     "Array",
     "Ends",
+    "Window",
+    "binomial_rows",
     "clopper_pearson",
     "count_epsilons",
     "ends",
-    "pooled_ends",
     "probability",
     "rate_epsilon",
-    "small_probability",
-    "stratified_epsilon",
     "whole_counts",
 ]
 
 Array: TypeAlias = NDArray[np.float64]
 Ends: TypeAlias = Callable[[ArrayLike, ArrayLike, float], tuple[Array, Array]]
+
+CUT = 1e-13
+"""At most this much of a law lies outside its stretch."""
+MOST_ENTRIES = 2**20
 
 
 @overload
@@ -61,19 +67,6 @@ def ends(x: ArrayLike, n: ArrayLike, gamma: float) -> tuple[Array, Array]:
     return lower, upper
 
 
-def pooled_ends(x: ArrayLike, n: ArrayLike, gamma: float) -> tuple[Array, Array]:
-    """Return the two one-sided bounds of the mean rate of n independent trials whose rates may all differ.
-
-    For X a sum of n independent Bernoulli variables with mean rate p: P(lower(X) > p) <= gamma and
-    P(upper(X) < p) <= gamma, for gamma <= 1/4. Such a sum is more concentrated than Bin(n, p) beyond its mean ± 1
-    (Hoeffding 1956), where every Clopper–Pearson cut-off lies but two: one success when less than one is expected,
-    and one failure likewise. There P(X >= 1) <= n p gives gamma / n.
-    """
-    lower, upper = ends(x, n, gamma)
-    x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
-    return np.where(x == 1, gamma / n, lower), np.where(x == n - 1, 1 - gamma / n, upper)
-
-
 def rate_epsilon(above: ArrayLike, below: ArrayLike, delta: float) -> Array:
     """Return log((above - delta) / below), the epsilon forced by above <= exp(epsilon) below + delta; -inf for none."""
     excess = np.asarray(above, np.float64) - delta
@@ -95,26 +88,51 @@ def count_epsilons(
     return forward, reverse
 
 
-def stratified_epsilon(
-    tp: ArrayLike, fp: ArrayLike, n1: ArrayLike, n0: ArrayLike, *, q: float, delta: float, gamma: float
-) -> Array:
-    """Return log((1-q) + (q TPR_L - delta)/FPR_U), each end at gamma; -inf where q TPR_L <= delta."""
-    spent, fpr = q * ends(tp, n1, gamma)[0] - delta, ends(fp, n0, gamma)[1]
-    with np.errstate(divide="ignore"):
-        return np.log(np.where(spent > 0, (1 - q) + spent / fpr, 0.0))
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Counts from ``low`` to ``high``: every law of a family has its stretch, ``half`` to either side, inside."""
+
+    n: int
+    low: int
+    high: int
+    half: int
+
+    @classmethod
+    def around(cls, n: int, p: Array) -> Self:
+        """Return the window of Bin(n, p') for all p' between the smallest and the largest p.
+
+        By Bernstein's inequality a binomial leaves mean ± (8 sd + 40) with probability below 3e-14.
+        """
+        least, most = float(p.min()), float(p.max())
+        widest = min(max(0.5, least), most)
+        spread = widest * (1 - widest)
+        half = math.ceil(8 * math.sqrt(n * spread) + 40)
+        return cls(n, max(0, math.floor(n * least) - half), min(n, math.ceil(n * most) + half), half)
 
 
-def probability(name: str, value: float) -> float:
-    """Return a number strictly between 0 and 1, or say that it is none."""
-    if not (isinstance(value, int | float | np.number) and 0 < value < 1):
-        raise InputError(f"{name} must lie strictly between 0 and 1, not be {value!r}.")
-    return float(value)
+def binomial_rows(window: Window, p: Array) -> Iterator[tuple[slice, NDArray[np.int64], Array]]:
+    """Yield the laws Bin(n, p) in parts: which of p, where each stretch starts, and its probabilities, summing to 1."""
+    n = window.n
+    width = min(2 * window.half + 2, window.high - window.low + 1)
+    step = max(1, MOST_ENTRIES // width)
+    for begin in range(0, len(p), step):
+        part = slice(begin, min(begin + step, len(p)))
+        rate = np.clip(p[part], 1e-300, 1.0)
+        start = np.clip(np.floor(n * rate).astype(np.int64) - window.half, window.low, window.high - width + 1)
+        odds = rate / np.maximum(1 - rate, 1e-300)
+        x = start[:, None] + np.arange(width - 1)
+        log_mass = np.zeros((len(rate), width))
+        # The ratio of neighbouring probabilities, summed in logarithms: no factorial, so no cancellation at large n.
+        np.cumsum(np.log((n - x) / (x + 1.0)) + np.log(odds)[:, None], axis=1, out=log_mass[:, 1:])
+        mass = np.exp(log_mass - log_mass.max(axis=1, keepdims=True))
+        yield part, start, mass / mass.sum(axis=1, keepdims=True)
 
 
-def small_probability(name: str, value: float) -> float:
-    """Return a number of at least 0 and below 1, or say that it is none."""
-    if not (isinstance(value, int | float | np.number) and 0 <= value < 1):
-        raise InputError(f"{name} must be at least 0 and below 1, not {value!r}.")
+def probability(name: str, value: float, *, or_zero: bool = False) -> float:
+    """Return a number strictly between 0 and 1, or 0 where that is allowed; refuse any other."""
+    if not (isinstance(value, int | float | np.number) and (0 < value < 1 or (or_zero and value == 0))):
+        allowed = "be at least 0 and below 1" if or_zero else "lie strictly between 0 and 1"
+        raise InputError(f"{name} must {allowed}, not be {value!r}.")
     return float(value)
 
 

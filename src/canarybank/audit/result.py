@@ -4,9 +4,9 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from canarybank.audit.bounds import Bound
 from canarybank.audit.ladder import Ladder
 from canarybank.audit.ledger import AlphaLedger
+from canarybank.audit.methods import Bound
 from canarybank.audit.threshold import Threshold
 from canarybank.audit.trials import Counts
 from canarybank.mechanism import Mechanism

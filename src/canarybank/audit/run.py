@@ -22,7 +22,7 @@ from canarybank.attack import (
     simulated_nonces,
     simulated_paraphrases,
 )
-from canarybank.audit.bounds import Method
+from canarybank.audit.methods import Method, find_method
 from canarybank.audit.result import AuditResult, CanaryResult
 from canarybank.audit.settings import Settings, TrialEngine, one_of
 from canarybank.audit.stages import Prepared, evaluation_law, evaluation_trials, freeze, judge, prepare
@@ -49,7 +49,7 @@ def audit(
     trials: int = 1_000_000,
     seed: int = 0,
     alpha: float = 0.05,
-    method: Method | str = Method.PAPER,
+    method: Method | str = "paper",
     threshold: ThresholdMode | str = ThresholdMode.CALIBRATED,
     trial_engine: TrialEngine | str = TrialEngine.PROJECTED,
     canaries: int | None = None,
@@ -89,7 +89,7 @@ def audit(
     settings = Settings(
         trials=trials,
         alpha=alpha,
-        method=one_of(Method, method, "method"),
+        method=find_method(method),
         threshold=one_of(ThresholdMode, threshold, "threshold"),
         engine=one_of(TrialEngine, trial_engine, "trial engine"),
         seed=seed,

@@ -1,19 +1,22 @@
-"""Hold what is declared before anything is evaluated."""
+"""Declare an audit before anything is evaluated, and make the claims that its counts then buy."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
 import numpy as np
 
-from canarybank.audit.bounds import Method, poolable
-from canarybank.audit.rates import probability, whole_counts
-from canarybank.audit.target import Target
-from canarybank.audit.threshold import ThresholdMode
+from canarybank.audit.methods import Bound, Method, find_method
+from canarybank.audit.methods.paper import PAPER
+from canarybank.audit.methods.pooled import POOLED
+from canarybank.audit.rates import whole_counts
+from canarybank.audit.threshold import Target, ThresholdMode
+from canarybank.audit.trials import Counts
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism
 
-__all__ = ["Settings", "TrialEngine", "one_of"]
+__all__ = ["Settings", "TrialEngine", "attack_bound", "canary_bound", "headline", "one_of", "pooled_bound"]
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -35,31 +38,65 @@ class Settings:
 
     trials: int = 1_000_000
     alpha: float = 0.05
-    method: Method = Method.PAPER
+    method: Method = PAPER
     threshold: ThresholdMode = ThresholdMode.CALIBRATED
     engine: TrialEngine = TrialEngine.PROJECTED
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "method", one_of(Method, self.method, "method"))
+        object.__setattr__(self, "method", find_method(self.method))
         object.__setattr__(self, "threshold", one_of(ThresholdMode, self.threshold, "threshold"))
         object.__setattr__(self, "engine", one_of(TrialEngine, self.engine, "engine"))
         object.__setattr__(self, "trials", int(whole_counts("trials", self.trials)))
         if self.trials < 1:
             raise InputError(f"An audit needs at least one trial of each hypothesis, not {self.trials}.")
-        probability("alpha", self.alpha)
+        self.method.require(self.alpha)
         if not isinstance(self.seed, int | np.integer) or self.seed < 0:
             raise InputError(f"A seed is a whole number of at least 0, not {self.seed!r}.")
-        if self.method is Method.POOLED:
-            poolable(self.alpha)
 
     def share(self, canaries: int) -> float:
         """Return the level of each bound: all of alpha where canaries are pooled, an even share of it elsewhere."""
-        return self.alpha if self.method is Method.POOLED else self.alpha / canaries
+        return self.method.share(self.alpha, canaries)
 
     def target(self, mechanism: Mechanism, canaries: int) -> Target:
         """Return what the threshold is chosen for."""
         return Target(self.trials, mechanism.delta, self.share(canaries), self.method, canaries, mechanism.q)
+
+
+def attack_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Settings) -> Bound:
+    """Return an attack's headline from its canaries' counts.
+
+    With probability at least 1 - alpha it does not exceed the epsilon of the mechanism that gave the counts.
+    """
+    bounds = [canary_bound(each, mechanism, settings, len(counts)) for each in counts]
+    return headline(bounds, pooled_bound(counts, mechanism, settings), settings)
+
+
+def canary_bound(counts: Counts, mechanism: Mechanism, settings: Settings, canaries: int) -> Bound:
+    """Return one canary's bound at its share of alpha: by the declared method, or what it shows of a canary alone."""
+    share = settings.alpha / canaries
+    return settings.method.single.bound([counts], delta=mechanism.delta, alpha=share, q=mechanism.q)
+
+
+def pooled_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Settings) -> Bound | None:
+    """Return the bound over all canaries at all of alpha; none of included canaries' counts, or beyond its proof."""
+    method = settings.method if settings.method.pools else POOLED
+    if not settings.method.pools and (settings.method.included or settings.alpha > method.largest_alpha):
+        return None
+    return method.bound(counts, delta=mechanism.delta, alpha=settings.alpha, q=mechanism.q)
+
+
+def headline(bounds: Sequence[Bound], over_all: Bound | None, settings: Settings) -> Bound:
+    """Return the one claim that all of alpha buys: the pooled bound, or the largest of the canaries' own."""
+    if not bounds:
+        raise InputError("An audit needs at least one canary.")
+    if settings.method.pools and over_all is not None:
+        return over_all
+    best = max(bounds, key=lambda bound: bound.epsilon)
+    if len(bounds) == 1:
+        return best
+    union = f"{best.assumption}; the largest of {len(bounds)} canaries' bounds, alpha split evenly over them"
+    return replace(best, confidence=1 - settings.alpha, assumption=union)
 
 
 def one_of(kind: type[Choice], given: str, name: str) -> Choice:

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from canarybank.audit.bounds import Method
 from canarybank.audit.exact import Law
-from canarybank.audit.forecast import bound_law
+from canarybank.audit.forecast import at_most, bound_law
 from canarybank.audit.rates import Array, ends, probability
-from canarybank.audit.target import Target
+from canarybank.audit.threshold import Target, aimed
 from canarybank.errors import InputError
 from canarybank.score import Interval
 from canarybank.seeds import stream
@@ -78,37 +77,50 @@ def calibrated_spread(
             f"A spread needs a canary and a calibration for each, not {len(canaries)} canaries and {replicates}."
         )
     share = replicates // len(canaries)
-    drawn = [
-        drawn_thresholds(each.calibration, target, number, share, stream(seed, "spread", index))
-        for index, each in enumerate(canaries)
-    ]
-    if target.method is Method.POOLED:
-        laws = [_together(canaries, drawn, target)]
-    else:
-        laws = [_mixture(each.evaluation, kinds, target) for each, kinds in zip(canaries, drawn, strict=True)]
-    grid, reached = _largest(laws)
-    tail = _certain((1.0 - level) / 2, share * len(canaries))
+    streams = [stream(seed, "spread", index) for index in range(len(canaries))]
+    drawn = drawn_thresholds([each.calibration for each in canaries], target, number, share, streams)
+    grid, reached = _largest(
+        [_together(canaries, drawn, target)]
+        if target.method.pools
+        else [_mixture(each.evaluation, kinds, target) for each, kinds in zip(canaries, drawn, strict=True)]
+    )
+    # The chance that comes to (1 - level) / 2 together with the standard error of its share in so many draws.
+    draws = share * len(canaries)
+    tail = float((np.sqrt(1 / draws + 4 * ((1.0 - level) / 2)) - np.sqrt(1 / draws)) ** 2 / 4)
     low, high = (int(np.searchsorted(reached, at)) for at in (tail, 1.0 - tail))
     # Between two values of the grid there may be mass: the interval takes it in at both ends.
     return Interval(float(grid[max(low - 1, 0)]), float(grid[min(high, len(grid) - 1)]))
 
 
 def drawn_thresholds(
-    law: Law, target: Target, number: int, replicates: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Return so many thresholds, each the best by the counts of ``number`` simulated trials of each hypothesis.
+    laws: Sequence[Law], target: Target, number: int, replicates: int, streams: Sequence[np.random.Generator]
+) -> list[NDArray[np.float64]]:
+    """Return so many thresholds of each canary, the best by the counts of ``number`` simulated trials a hypothesis.
 
     Counts are drawn for the cells of a grid over the thresholds that can come out best, so a threshold is one of some
-    hundred, not one of the scores.
+    hundred, not one of the scores. Where a method has several aims, a replicate's canaries all take the aim that
+    promises them most together.
     """
+    drawn = [_best_drawn(law, target, number, replicates, rng) for law, rng in zip(laws, streams, strict=True)]
+    aim = np.argmax(np.sum([np.maximum(promised, 0.0) for _, promised in drawn], axis=0), axis=0)
+    return [best[aim, np.arange(replicates)] for best, _ in drawn]
+
+
+def _best_drawn(
+    law: Law, target: Target, number: int, replicates: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Return the best threshold by each aim (a row) and replicate (a column), and the bound that it promises."""
     points = _plausible(law, target, number)
     fpr, tpr = law.point(points)
-    best = []
+    best, promised = [], []
     for start in range(0, replicates, _AT_ONCE):
         some = min(_AT_ONCE, replicates - start)
         false, true = (_positives(rate, number, some, rng) for rate in (fpr, tpr))
-        best.append(np.argmax(_bounds(target, true, false, number), axis=1))
-    return np.asarray(points[np.concatenate(best)])
+        branches = _branches(target, true, false, number)
+        bounds = np.stack([aimed(branches, aim) for aim in target.method.aims])
+        best.append(points[np.argmax(bounds, axis=2)])
+        promised.append(bounds.max(axis=2))
+    return np.concatenate(best, axis=1), np.concatenate(promised, axis=1)
 
 
 def _plausible(law: Law, target: Target, number: int) -> Array:
@@ -132,11 +144,11 @@ def _positives(rates: Array, number: int, replicates: int, rng: np.random.Genera
     return np.asarray(number - np.cumsum(counts[:, :-1], axis=1))
 
 
-def _bounds(target: Target, true: NDArray[np.int64], false: NDArray[np.int64], number: int) -> Array:
-    """Return what ``target.bound`` gives at these counts, by a table where the ends are those of one rate alone."""
-    if target.method not in {Method.PAPER, Method.CLOPPER_PEARSON} or target.trials != number:
-        return target.bound(true / number, false / number)
-    gamma = target.alpha / (4 if target.method is Method.PAPER else 2)
+def _branches(target: Target, true: NDArray[np.int64], false: NDArray[np.int64], number: int) -> tuple[Array, Array]:
+    """Return what ``target.branches`` gives at these counts, by a table where the ends are those of one rate alone."""
+    if not target.method.separate or target.trials != number:
+        return target.branches(true / number, false / number)
+    gamma = target.alpha / target.method.tails
     steps = np.arange(_COUNTED, dtype=np.float64)
     above = np.geomspace(_COUNTED, max(number, _COUNTED), 2 + int(np.log(max(number / _COUNTED, 1)) / np.log(_RATIO)))
     counts = np.unique(np.minimum(np.concatenate([steps, above]), number))
@@ -145,7 +157,7 @@ def _bounds(target: Target, true: NDArray[np.int64], false: NDArray[np.int64], n
     most = np.log(upper)
     forward = np.interp(true, counts, least) - np.interp(false, counts, most)
     reverse = np.interp(number - false, counts, least) - np.interp(number - true, counts, most)
-    return np.maximum(forward, reverse)
+    return forward, reverse
 
 
 Mixture = list[tuple[float, tuple[Array, Array]]]
@@ -153,22 +165,16 @@ Mixture = list[tuple[float, tuple[Array, Array]]]
 
 
 def _mixture(law: Law, thresholds: Array, target: Target) -> Mixture:
-    """Return the law of one canary's bound at the drawn thresholds, by how often each was drawn."""
-    kinds, weights = _gathered(thresholds)
-    fpr, tpr = law.point(kinds)
-    pairs = zip(tpr.tolist(), fpr.tolist(), strict=True)
-    return [(weight, bound_law(target, [pair])) for weight, pair in zip(weights.tolist(), pairs, strict=True)]
-
-
-def _gathered(thresholds: Array) -> tuple[Array, Array]:
-    """Return thresholds, ascending, and which share of the draws each stands for."""
+    """Return the law of one canary's bound at the drawn thresholds, gathered, by how often each was drawn."""
     ordered = np.sort(thresholds)
     outer = min(max(1, round(_OUTER * len(ordered))), len(ordered) // 2)
     groups = np.array_split(ordered[outer : len(ordered) - outer], _INNER)
     middles = [np.full(len(group), group[len(group) // 2]) for group in groups if len(group)]
     all_of_them = np.concatenate([ordered[:outer], *middles, ordered[len(ordered) - outer :]])
     kinds, times = np.unique(all_of_them, return_counts=True)
-    return kinds, times / len(ordered)
+    fpr, tpr = law.point(kinds)
+    cases = zip((times / len(ordered)).tolist(), tpr.tolist(), fpr.tolist(), strict=True)
+    return [(weight, bound_law(target, [(one, other)])) for weight, one, other in cases]
 
 
 def _together(canaries: Sequence[Canary], drawn: Sequence[Array], target: Target) -> Mixture:
@@ -180,21 +186,11 @@ def _together(canaries: Sequence[Canary], drawn: Sequence[Array], target: Target
     return [(1 / len(laws), law) for law in laws]
 
 
-def _certain(tail: float, draws: int) -> float:
-    """Return the probability that comes to ``tail`` together with the standard error of its share in so many draws."""
-    return float((np.sqrt(1 / draws + 4 * tail) - np.sqrt(1 / draws)) ** 2 / 4)
-
-
 def _largest(laws: Sequence[Mixture]) -> tuple[Array, Array]:
     """Return values and the chance that the maximum over canaries, each of a mixture of laws, is at most these."""
     high = max(float(values[-1]) for mixture in laws for _, (values, _) in mixture)
     grid = np.linspace(0.0, high, _VALUES)
     reached = np.ones(_VALUES)
     for mixture in laws:
-        reached *= np.sum([weight * _at_most(values, mass, grid) for weight, (values, mass) in mixture], axis=0)
+        reached *= np.sum([weight * at_most(*law, grid) for weight, law in mixture], axis=0)
     return grid, reached
-
-
-def _at_most(values: Array, mass: Array, grid: Array) -> Array:
-    total = np.concatenate([[0.0], np.cumsum(mass)])
-    return np.asarray(total[np.searchsorted(values, grid, side="right")])

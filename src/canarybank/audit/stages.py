@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from scipy.sparse import csr_array
 
 from canarybank.attack import Design
-from canarybank.audit.bounds import Method
-from canarybank.audit.claims import canary_bound
 from canarybank.audit.exact import at_most, epsilon_at, supremum
 from canarybank.audit.result import CanaryResult
-from canarybank.audit.settings import Settings, TrialEngine
+from canarybank.audit.settings import Settings, TrialEngine, canary_bound
 from canarybank.audit.system import BankSystem
 from canarybank.audit.threshold import Threshold, ThresholdMode, analytic, calibrated, stand_in
 from canarybank.audit.trials import Counts, Literal, Projected
@@ -103,7 +101,7 @@ def evaluation_trials(
 ) -> Literal | Projected:
     """Return the source of a design's trials on the evaluation cohort, by the declared engine and method."""
     trials = _trials(design, _evaluated(design, evaluation, mechanism), mechanism, settings.engine)
-    return trials.included() if settings.method is Method.STRATIFIED else trials
+    return trials.included() if settings.method.included else trials
 
 
 def judge(

@@ -3,13 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from canarybank.audit.bounds import Bound, Method
-from canarybank.audit.claims import headline, pooled_bound
 from canarybank.audit.forecast import expected_bound
 from canarybank.audit.ladder import Ladder, Rung
 from canarybank.audit.ledger import AlphaLedger
+from canarybank.audit.methods import Bound
 from canarybank.audit.result import AuditResult, CanaryResult
-from canarybank.audit.settings import Settings
+from canarybank.audit.settings import Settings, headline, pooled_bound
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, epsilon
 from canarybank.score import Interval
@@ -38,7 +37,7 @@ def summarise(
         raise InputError("An audit needs at least one canary.")
     beside = pooled_bound([canary.counts for canary in canaries], mechanism, settings)
     claim = headline([canary.bound for canary in canaries], beside, settings)
-    claims = [("pooled", claim)] if settings.method is Method.POOLED else [(c.canary, c.bound) for c in canaries]
+    claims = [("pooled", claim)] if settings.method.pools else [(c.canary, c.bound) for c in canaries]
     return AuditResult(
         attack=attack,
         mechanism=mechanism,

@@ -19,7 +19,6 @@ from canarybank.audit import (
     Bound,
     Counts,
     ExpectedBound,
-    Method,
     Settings,
     Supremum,
     Target,
@@ -132,7 +131,7 @@ def freeze_prefixes(
     the best; trials follow the laws unless given. ``canaries`` is the number of canaries, each with a run of its own,
     that share alpha.
     """
-    _require_one_canary(settings.method)
+    settings.method.require_alone()
     source = SummedTrials.of(calibration) if trials is None else trials
     ledgers = claims.ledgers(settings.alpha / canaries, len(calibration))
     shares = [share for ledger in ledgers for _, share in ledger.entries]
@@ -225,14 +224,6 @@ def judge_prefix(rule: Rule, law: SummedLaw, counts: Counts, mechanism: Mechanis
             counts.tp, counts.fp, counts.n1, counts.n0, delta=delta, alpha=rule.alpha, method=settings.method
         ),
     )
-
-
-def _require_one_canary(method: Method) -> None:
-    if method in {Method.POOLED, Method.STRATIFIED}:
-        raise InputError(
-            f"A bound over rounds is made from one canary's eligible trials, and {method.value!r} is not; choose "
-            "'paper', 'clopper-pearson' or 'joint'."
-        )
 
 
 def _accounted(mechanism: Mechanism, rounds: int) -> float | None:

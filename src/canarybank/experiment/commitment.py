@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from canarybank import __version__
-from canarybank.audit import AlphaLedger, Method, Prepared, Settings
+from canarybank.audit import AlphaLedger, Prepared, Settings
 from canarybank.audit.trials import SHARD
 from canarybank.experiment.config import Config, MechanismConfig
 from canarybank.experiment.designs import Case
@@ -169,7 +169,7 @@ def commit(
             "evaluation": prepared.evaluation.cohort.users.hash,
         },
         eligible=prepared.eligible,
-        method=settings.method,
+        method=config.audit.method,
         trials=settings.trials,
         engine=settings.engine,
         seed=settings.seed,
@@ -191,7 +191,7 @@ def score_hash(case: Case) -> str:
 
 def _attack(name: str, cases: Sequence[Case], settings: Settings) -> AttackCommitment:
     ids = [case.frozen.design.canary.id for case in cases]
-    claims = [f"{name}/{claim}" for claim in (["pooled"] if settings.method is Method.POOLED else ids)]
+    claims = [f"{name}/{claim}" for claim in (["pooled"] if settings.method.pools else ids)]
     return AttackCommitment(
         attack=name,
         canaries=tuple(_canary(case) for case in cases),

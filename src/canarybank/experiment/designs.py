@@ -143,7 +143,7 @@ class Studio:
         return made[0] if made else _restored(kept, attack, canary, table, self.prepared.bank, pool)
 
     def _threshold(self, design_key: str, designed: Design, name: str, index: int) -> Threshold:
-        declared = asdict(self.settings)
+        declared = asdict(self.settings) | {"method": self.settings.method.name}
         key = stage_key(
             "threshold",
             design=design_key,

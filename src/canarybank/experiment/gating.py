@@ -135,7 +135,7 @@ def compare(run: Run, claimed: float) -> GateOutcome:
         attained=attained,
         epsilon=worst.bound.epsilon,
         attack=worst.attack,
-        method=settings.method,
+        method=settings.method.name,
         confidence=1 - settings.alpha,
         trials=settings.trials,
         attacks=read,

@@ -11,7 +11,7 @@ from pydantic import Field
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from canarybank.audit import Method, Settings, Target, best_threshold, perfect_rates
+from canarybank.audit import Settings, Target, best_threshold, perfect_rates
 from canarybank.experiment.commitment import Epsilon, Figure, Record
 from canarybank.experiment.results import AttackRecord, CanaryRecord, IntervalRecord, Results
 from canarybank.mechanism import Mechanism, one_round_epsilon
@@ -137,7 +137,7 @@ class _Rules:
         canaries = self.record.canaries
         target = replace(self.settings, alpha=self.share).target(self.mechanism, len(canaries))
         rates = np.array([rates_of(canary, self.mechanism, ratios) for canary in canaries])
-        if target.method is Method.POOLED:
+        if target.method.pools:
             fpr, tpr = rates.mean(axis=0)
             return target.bound(tpr, fpr)
         return np.asarray(target.bound(rates[:, 1], rates[:, 0]).max(axis=0))

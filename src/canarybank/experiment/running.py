@@ -8,13 +8,13 @@ from typing import Any
 from canarybank.attack import Attack, CanaryKind
 from canarybank.audit import (
     AuditResult,
-    Method,
     Prepared,
     Settings,
     ThresholdMode,
     TrialEngine,
     evaluation_law,
     evaluation_trials,
+    find_method,
     judge,
     summarise,
 )
@@ -129,7 +129,7 @@ def settings_of(config: Config) -> Settings:
     return Settings(
         trials=audit.trials,
         alpha=audit.alpha,
-        method=Method(audit.method),
+        method=find_method(audit.method),
         threshold=ThresholdMode(audit.threshold),
         engine=TrialEngine(audit.engine),
         seed=config.run.seed,

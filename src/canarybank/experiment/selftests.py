@@ -24,6 +24,7 @@ from canarybank.audit import (
     clopper_pearson,
     count,
     epsilon_lower,
+    find_method,
     perfect_rates,
     supremum,
 )
@@ -39,8 +40,8 @@ __all__ = ["Check", "SelfTest", "end_level", "miss_probability", "selftest"]
 _CHANCE = 1e-6
 """A check on sampled trials fails by chance at most this often."""
 _MOST_SAMPLED = 2_000_000
-_JOINT_TRIALS = 20
-"""The joint bound is enumerated at this many trials at most, for each of its values takes a search."""
+_SEARCHED_TRIALS = 20
+"""A bound each of whose values takes a search, as joint's does, is enumerated at this many trials at most."""
 
 
 class Check(Record):
@@ -63,7 +64,7 @@ def selftest(
     trials: int = 1_000_000,
     alpha: float = 0.05,
     *,
-    method: Method | str = Method.PAPER,
+    method: Method | str = "paper",
     canaries: int = 5,
     seed: int = 0,
     engine: Engine | None = None,
@@ -73,9 +74,8 @@ def selftest(
 
     A right program fails the checks on sampled trials with probability at most 4e-6; the others involve no chance.
     """
-    chosen = Method(method)
-    share = alpha if chosen is Method.POOLED else alpha / canaries
-    target = Target(trials, mechanism.delta, share, chosen, canaries, mechanism.q)
+    chosen = find_method(method)
+    target = Target(trials, mechanism.delta, chosen.share(alpha, canaries), chosen, canaries, mechanism.q)
     checks = (
         *_coverage(mechanism, target),
         *_ends(target),
@@ -92,7 +92,7 @@ def miss_probability(target: Target, tpr: float, fpr: float) -> float:
     positives, so for each number of false ones a search finds the fewest true ones with which it exceeds the truth.
     """
     truth = max(0.0, float(rate_epsilon(tpr, fpr, target.delta)), float(rate_epsilon(1 - fpr, 1 - tpr, target.delta)))
-    n = int(target.trials) * (target.canaries if target.method is Method.POOLED else 1)
+    n = int(target.trials) * target.pool
     false, mass = _law(n, fpr)
     low, high = np.full(len(false), -1.0), np.full(len(false), n + 1.0)
     while np.any(high - low > 1):
@@ -114,11 +114,9 @@ def end_level(trials: int, successes: int, gamma: float, *, declared: float | No
 
 
 def _bounds(target: Target, tp: NDArray[np.float64], fp: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-    if target.method is not Method.JOINT:
+    if target.method.exact:
         return np.maximum(target.at_counts(tp, fp, n), 0.0)
-    level = {"delta": target.delta, "alpha": target.alpha}
-    pairs = zip(tp.astype(int).tolist(), fp.astype(int).tolist(), strict=True)
-    return np.array([epsilon_lower(a, b, n, n, **level, method=Method.JOINT).epsilon for a, b in pairs])
+    return np.array([target.claim(one, other, n) for one, other in zip(tp, fp, strict=True)])
 
 
 def _law(n: int, rate: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -128,8 +126,8 @@ def _law(n: int, rate: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
 def _coverage(mechanism: Mechanism, target: Target) -> Iterator[Check]:
     small = target
-    if target.method is Method.JOINT:
-        small = Target(min(target.trials, _JOINT_TRIALS), 0.01, target.alpha, Method.JOINT, 1, target.q)
+    if not target.method.exact:
+        small = Target(min(target.trials, _SEARCHED_TRIALS), 0.01, target.alpha, target.method, 1, target.q)
     for name, tpr, fpr in _cases(mechanism, small):
         missed = miss_probability(small, tpr, fpr)
         yield Check(
@@ -142,7 +140,7 @@ def _coverage(mechanism: Mechanism, target: Target) -> Iterator[Check]:
 
 def _cases(mechanism: Mechanism, target: Target) -> Iterator[tuple[str, float, float]]:
     n = int(target.trials)
-    if target.method is not Method.JOINT:
+    if target.method.exact:
         best = ceiling(mechanism, n, method=target.method, alpha=target.alpha, canaries=target.canaries)
         yield "perfect attack at its best threshold", best.tpr, best.fpr
     rates = perfect_rates(mechanism)
@@ -155,7 +153,7 @@ def _cases(mechanism: Mechanism, target: Target) -> Iterator[tuple[str, float, f
 
 
 def _ends(target: Target) -> Iterator[Check]:
-    n, gamma = int(target.trials), target.alpha / (4 if target.method is Method.PAPER else 2)
+    n, gamma = int(target.trials), target.alpha / target.method.tails
     seen = sorted({max(1, min(n - 1, x)) for x in (1, 10, 100, n // 10)})
     worst = max(max(end_level(n, x, gamma)) for x in seen)
     yield Check(

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 from scipy.stats import binom
 
-from canarybank.audit import Counts, Method, Settings, canary_bound, headline, pooled_bound
+from canarybank.audit import Counts, Settings, canary_bound, headline, pooled_bound
 from canarybank.errors import CanarybankError, ConfigError, StoreError
 from canarybank.experiment.commitment import Commitment, Record, finite
 from canarybank.experiment.folder import COMMITMENT, MANIFEST, RESULTS, TRIALS, Run
@@ -72,7 +72,7 @@ def refuse_unverified(run: Run, commitment_hash: str | None = None, *, rewritten
 def declared(results: Results) -> Settings:
     """Return the declaration that results were made under; a method that the user has not named is not imported."""
     audit = results.audit
-    method = Method(METHODS.permit(audit.method))
+    method = METHODS.received(audit.method)
     return Settings(trials=audit.trials, alpha=audit.alpha, method=method, seed=results.seed)
 
 
@@ -229,10 +229,9 @@ def _rates(results: Results) -> Iterator[str]:
         target = declared(results).target(mechanism, max(1, len(record.canaries)))
         for index, canary in enumerate(record.canaries):
             counts, ends = canary.counts, {"fp": _ends(canary.absent_rate), "tp": _ends(canary.eligible_rate)}
-            if target.method is Method.STRATIFIED:
-                ends["tp"] = tuple(
-                    float(target.first_rate(tpr, fpr)) for tpr, fpr in zip(ends["tp"], ends["fp"][::-1], strict=True)
-                )
+            ends["tp"] = tuple(
+                float(target.first_rate(tpr, fpr)) for tpr, fpr in zip(ends["tp"], ends["fp"][::-1], strict=True)
+            )
             for name, number, trials in (("fp", counts.fp, counts.n0), ("tp", counts.tp, counts.n1)):
                 low, high = ends[name]
                 if min(binom.sf(number - 1, trials, high), binom.cdf(number, trials, low)) < IMPOSSIBLE:

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from canarybank.audit import Method, clopper_pearson
+from canarybank.audit import clopper_pearson, own_method
 from canarybank.experiment.power import shown_epsilon
 from canarybank.experiment.results import CanaryRecord
 from canarybank.mechanism import Mechanism
@@ -60,7 +60,8 @@ def rule_upper(canary: CanaryRecord, mechanism: Mechanism) -> float:
     counts, gamma = canary.counts, (1 - canary.bound.confidence) / 4
     tpr_low, tpr_high = (float(end) for end in clopper_pearson(counts.tp, counts.n1, gamma))
     fpr_low, fpr_high = (float(end) for end in clopper_pearson(counts.fp, counts.n0, gamma))
-    if canary.bound.method == Method.STRATIFIED:
+    method = own_method(canary.bound.method)
+    if method is not None and method.included:
         tpr_low = (1 - mechanism.q) * fpr_low + mechanism.q * tpr_low
         tpr_high = (1 - mechanism.q) * fpr_high + mechanism.q * tpr_high
     forward = _log_ratio(tpr_high - mechanism.delta, fpr_low)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from canarybank import __version__
-from canarybank.audit import Method
+from canarybank.audit import own_method
 from canarybank.experiment.reproduce import UNPUBLISHED, Cell, Piece
 from canarybank.report.latex import latex_table
 from canarybank.report.numbers import confidence
@@ -73,9 +73,10 @@ def stands_on(piece: Piece) -> str:
 
 def _rule(cell: Cell) -> str:
     """Say how the bound of a cell comes from its canaries."""
+    method = own_method(cell.method)
     if cell.canaries == 1:
         over = "of one canary"
-    elif cell.method == Method.POOLED:
+    elif method is not None and method.pools:
         over = f"from the counts of {cell.canaries} canaries together"
     else:
         over = f"the largest over {cell.canaries} canaries"

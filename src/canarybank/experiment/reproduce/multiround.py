@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, Final
 
-from canarybank.audit import Method, Target
+from canarybank.audit import Target, find_method
 from canarybank.audit.spread import frozen_spread
 from canarybank.errors import ConfigError
 from canarybank.experiment.admitted import admit_users
@@ -108,15 +108,12 @@ def _cell(prefix: PrefixRecord, audit: MultiRoundRecord, results: EvolutionResul
     )
 
 
-def _explained(prefix: PrefixRecord, audit: MultiRoundRecord, delta: float) -> Span | None:
+def _explained(prefix: PrefixRecord, audit: MultiRoundRecord, delta: float) -> Span:
     """Return where sampling alone puts a prefix's bound, its threshold being the frozen one."""
     rates = [
         0.5 * (float(each.lower or 0) + float(each.upper or 0)) for each in (prefix.eligible_rate, prefix.absent_rate)
     ]
-    method = Method(audit.method)
-    if method is Method.STRATIFIED:
-        return None
-    target = Target(audit.trials, delta, 1 - prefix.bound.confidence, method)
+    target = Target(audit.trials, delta, 1 - prefix.bound.confidence, find_method(audit.method))
     interval = frozen_spread([(rates[0], rates[1])], target)
     return Span(low=interval.lower, high=interval.upper)
 

@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from canarybank.audit.binomial import CUT, Window, rows
-from canarybank.audit.rates import Array, ends
+from canarybank.audit.methods import FROZEN, Method
+from canarybank.audit.rates import CUT, Array, Window, binomial_rows, count_epsilons, ends
 
-__all__ = ["joint_epsilon", "score_epsilon"]
+__all__ = ["JOINT", "joint_epsilon", "score_epsilon"]
+
+REVERSE_SHARE = 0.05
+"""The part of alpha that the reverse branch gets, by Clopper–Pearson ends."""
 
 NUISANCE_SHARE = 0.01
 """The part of alpha for p0 lying outside the set over which the maximum is taken (1e-4 at alpha 0.01)."""
@@ -83,18 +86,14 @@ class _Tail:
     def probability(self, p0: Array, p1: Array) -> Array:
         """Return P(X1 >= cut(X0)) for independent binomials, one pair of rates an entry."""
         out = np.empty(len(p0))
-        for part, start0, mass0 in rows(self.window, p0):
-            for inner, start1, mass1 in rows(Window.around(self.n1, p1[part]), p1[part]):
-                out[part][inner] = self._meet(start0[inner], mass0[inner], start1, mass1)
+        for part, start0, mass0 in binomial_rows(self.window, p0):
+            for inner, start1, mass1 in binomial_rows(Window.around(self.n1, p1[part]), p1[part]):
+                above = np.zeros((mass1.shape[0], mass1.shape[1] + 1))
+                above[:, :-1] = mass1[:, ::-1].cumsum(axis=1)[:, ::-1]
+                position = start0[inner][:, None] - self.window.low + np.arange(mass0.shape[1])
+                place = np.clip(self.cut[position] - start1[:, None], 0, mass1.shape[1])
+                out[part][inner] = np.einsum("ij,ij->i", mass0[inner], np.take_along_axis(above, place, axis=1))
         return out
-
-    def _meet(self, start0: NDArray[np.int64], mass0: Array, start1: NDArray[np.int64], mass1: Array) -> Array:
-        above = np.zeros((mass1.shape[0], mass1.shape[1] + 1))
-        above[:, :-1] = mass1[:, ::-1].cumsum(axis=1)[:, ::-1]
-        position = start0[:, None] - self.window.low + np.arange(mass0.shape[1])
-        place = np.clip(self.cut[position] - start1[:, None], 0, mass1.shape[1])
-        met: Array = np.einsum("ij,ij->i", mass0, np.take_along_axis(above, place, axis=1))
-        return met
 
     def at(self, p0: Array, epsilon: float) -> Array:
         """Return the largest probability of the set that epsilon allows at each p0."""
@@ -120,20 +119,16 @@ def joint_epsilon(tp: int, fp: int, n1: int, n0: int, *, delta: float, alpha: fl
     rank = float(score_epsilon(tp, fp, n1, n0, delta=delta, alpha=alpha))
     if rank <= 0:
         return 0.0
-    lowest, highest = (float(end) for end in _nuisance_set(fp, n0, alpha))
+    lowest, highest = (float(end) for end in ends(fp, n0, NUISANCE_SHARE * alpha / 2))
     tail = _tail(tp, fp, n1, n0, delta, alpha, rank, np.array([lowest, highest]))
     grid = np.linspace(math.asin(math.sqrt(lowest)), math.asin(math.sqrt(highest)), FIRST_CELLS + 1)
     nodes = np.sin(grid) ** 2
     limit = alpha * (1 - NUISANCE_SHARE - ROUNDING) - 2 * CUT
     return _largest(
-        lambda epsilon: _within(tail, nodes, epsilon, limit),
+        lambda epsilon: bool(tail.at(nodes, epsilon).max() <= limit),
         lambda epsilon: _certify(tail, nodes, epsilon, limit, SLACK_SHARE * alpha),
         rank,
     )
-
-
-def _nuisance_set(fp: int, n0: int, alpha: float) -> tuple[Array, Array]:
-    return ends(fp, n0, NUISANCE_SHARE * alpha / 2)
 
 
 def _tail(tp: int, fp: int, n1: int, n0: int, delta: float, alpha: float, rank: float, p0: Array) -> _Tail:
@@ -168,10 +163,6 @@ def _on_curve(p0: Array, x0: NDArray[np.int64], n1: int, n0: int, ratio: float, 
     spread1, spread0 = p1 * (1 - p1), p0 * (1 - p0)
     slope = (n0 * p0 - x0) / (ratio * spread0)
     return n1 * p1 + slope * spread1, slope**2 * (spread1 / n1 + ratio**2 * spread0 / n0)
-
-
-def _within(tail: _Tail, nodes: Array, epsilon: float, limit: float) -> bool:
-    return bool(tail.at(nodes, epsilon).max() <= limit)
 
 
 def _certify(tail: _Tail, nodes: Array, epsilon: float, limit: float, slack: float) -> bool:
@@ -245,3 +236,44 @@ def _bisect(holds: Callable[[float], bool], low: float, high: float) -> tuple[fl
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low, high
+
+
+class _Joint(Method):
+    def branches(
+        self,
+        tp: ArrayLike,
+        fp: ArrayLike,
+        n1: float,
+        n0: float,
+        *,
+        delta: float,
+        alpha: float,
+        q: float | None,  # noqa: ARG002, as in the base
+    ) -> tuple[Array, Array]:
+        return (
+            score_epsilon(tp, fp, n1, n0, delta=delta, alpha=(1 - REVERSE_SHARE) * EFFECTIVE_SHARE * alpha),
+            count_epsilons(tp, fp, n1, n0, delta=delta, gamma=REVERSE_SHARE * alpha / 2)[1],
+        )
+
+    def claim(
+        self,
+        tp: int,
+        fp: int,
+        n1: int,
+        n0: int,
+        *,
+        delta: float,
+        alpha: float,
+        q: float | None,  # noqa: ARG002, as in the base
+    ) -> tuple[float, float]:
+        return (
+            joint_epsilon(tp, fp, n1, n0, delta=delta, alpha=(1 - REVERSE_SHARE) * alpha),
+            float(count_epsilons(tp, fp, n1, n0, delta=delta, gamma=REVERSE_SHARE * alpha / 2)[1]),
+        )
+
+
+JOINT = _Joint(
+    "joint",
+    f"{FROZEN}, and the hypotheses independent of each other (no common random numbers); forward by Buehler's "
+    f"ordering at {1 - REVERSE_SHARE:g} alpha, reverse by Clopper–Pearson at {REVERSE_SHARE:g} alpha",
+)
