@@ -95,7 +95,7 @@ def test_a_name_that_a_folder_holds_need_not_be_registered_here():
 
 
 @pytest.mark.parametrize(
-    "name", ["some/model", "all-distilroberta-v1", "vectors.npz", "./folder", "module.part:NAME", "hashing"]
+    "name", ["some/model", "all-distilroberta-v1", "vectors.npz", "./folder", "module.part:NAME", "hashing", "x" * 5000]
 )
 def test_an_encoder_may_be_a_path_or_a_name_on_the_hub(name):
     assert ENCODERS.check(name) == name
