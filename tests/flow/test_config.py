@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from canarybank.auditing import Method, ThresholdMode, TrialEngine
+from canarybank.auditing import ThresholdMode, TrialEngine
 from canarybank.errors import ConfigError
 from canarybank.config.model import AuditConfig, Config, GeneratorConfig
 from canarybank.config.loading import fields, resolve
@@ -27,7 +27,7 @@ def test_every_field_says_what_it_is():
 
 def test_names_and_choices_are_those_of_the_rooms_that_know_them():
     choices = AuditConfig.model_json_schema()["properties"]
-    assert choices["method"]["anyOf"][0]["enum"] == [str(method) for method in Method]
+    assert choices["method"]["anyOf"][0]["enum"] == list(METHODS.places)
     assert set(choices["threshold"]["enum"]) == {str(mode) for mode in ThresholdMode}
     assert set(choices["engine"]["enum"]) == {str(engine) for engine in TrialEngine}
     formats = Config.model_json_schema()["$defs"]["UsersConfig"]["properties"]["format"]["anyOf"][0]["enum"]

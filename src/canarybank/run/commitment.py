@@ -207,7 +207,6 @@ def commit(auditor: Auditor, cases: Sequence[Case], cohorts: Cohorts, **facts: A
         mechanism=auditor.mechanism,
         cohorts={name: getattr(cohorts, name).users.hash for name in ("auxiliary", "calibration", "evaluation")},
         eligible=auditor.eligible,
-        method=settings.method.name,
         trials=settings.trials,
         engine=settings.engine,
         seed=settings.seed,
