@@ -1,5 +1,6 @@
-"""Help to test what stands on canarybank: the neighbour test of a real evolution."""
+"""Help to test what stands on canarybank: the neighbour test of a real evolution, checks of plug-ins."""
 
+from canarybank.testing.conformance import check_method
 from canarybank.testing.neighbours import (
     Draw,
     FixedReleases,
@@ -17,6 +18,7 @@ __all__ = [
     "FixedReleases",
     "Performance",
     "World",
+    "check_method",
     "check_neighbours",
     "compare_worlds",
     "perform_evolution",

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from canarybank.audit import Target
+from canarybank.audit import Target, best_threshold
 from canarybank.audit.spread import Canary, calibrated_spread, frozen_spread
-from canarybank.audit.target import best_threshold
 from canarybank.experiment import resolve
 from canarybank.experiment.reproduce.spreads import run_spreads
 from canarybank.experiment.results import AttackRecord, CanaryRecord, IntervalRecord, Results

@@ -1,6 +1,6 @@
 """The paper's rule with two ends instead of four: by symmetry they serve both branches."""
 
-from canarybank.audit.methods import FROZEN, Method
+from canarybank.audit.methods.base import FROZEN, Method
 
 __all__ = ["CLOPPER_PEARSON"]
 

@@ -1,6 +1,6 @@
 """The paper's rule: four one-sided ends, a quarter of alpha each."""
 
-from canarybank.audit.methods import FROZEN, Method
+from canarybank.audit.methods.base import FROZEN, Method
 
 __all__ = ["PAPER"]
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from canarybank.audit.methods import FROZEN, Bound, Branch, Method
+from canarybank.audit.methods.base import FROZEN, Bound, Branch, Method
 from canarybank.audit.methods.clopper_pearson import CLOPPER_PEARSON
 from canarybank.audit.rates import Array, ends, whole_counts
 from canarybank.audit.trials import Counts

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from canarybank.audit.methods import FROZEN, Bound, Method
+from canarybank.audit.methods.base import FROZEN, Bound, Method
 from canarybank.audit.rates import Array
 from canarybank.audit.trials import Counts
 from canarybank.errors import InputError
