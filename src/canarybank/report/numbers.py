@@ -8,7 +8,17 @@ from canarybank.experiment.power import shown_epsilon
 from canarybank.experiment.results import CanaryRecord
 from canarybank.mechanism import Mechanism
 
-__all__ = ["confidence", "epsilon", "interval_text", "percent", "rate", "reach_text", "rule_upper", "rung_text"]
+__all__ = [
+    "confidence",
+    "counts_included",
+    "epsilon",
+    "interval_text",
+    "percent",
+    "rate",
+    "reach_text",
+    "rule_upper",
+    "rung_text",
+]
 
 _LARGE = 0.01
 
@@ -60,13 +70,18 @@ def rule_upper(canary: CanaryRecord, mechanism: Mechanism) -> float:
     counts, gamma = canary.counts, (1 - canary.bound.confidence) / 4
     tpr_low, tpr_high = (float(end) for end in clopper_pearson(counts.tp, counts.n1, gamma))
     fpr_low, fpr_high = (float(end) for end in clopper_pearson(counts.fp, counts.n0, gamma))
-    method = own_method(canary.bound.method)
-    if method is not None and method.included:
+    if counts_included(canary.bound.method):
         tpr_low = (1 - mechanism.q) * fpr_low + mechanism.q * tpr_low
         tpr_high = (1 - mechanism.q) * fpr_high + mechanism.q * tpr_high
     forward = _log_ratio(tpr_high - mechanism.delta, fpr_low)
     reverse = _log_ratio(1 - fpr_low - mechanism.delta, 1 - tpr_high)
     return max(0.0, forward, reverse)
+
+
+def counts_included(method: str) -> bool:
+    """Say whether a bound counts trials in which the canary surely takes part; of a plug-in's it is not known."""
+    own = own_method(method)
+    return own is not None and own.included
 
 
 def _log_ratio(above: float, below: float) -> float:
