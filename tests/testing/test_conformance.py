@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,11 @@ class Boastful(type(METHODS.find("pooled"))):
         return super().bound([Counts(*(times * getattr(each, name) for name in COUNTS)) for each in counts], **level)
 
 
+class Unforetold(Method):
+    def bound(self, counts, **level):
+        return replace(super().bound(counts, **level), epsilon=0.0)
+
+
 class Aimless(Method):
     aims = ()
 
@@ -74,6 +81,7 @@ class Aimless(Method):
         (OneNumber("number", "nothing"), "for every pair of counts"),
         (Sure("sure", "nothing"), "a claim from as many false as true positives"),
         (Boastful("boastful", "nothing"), "exceeds the true epsilon .* of unequal canaries"),
+        (Unforetold("unforetold", "nothing"), "gives bounds that its `branches` do not"),
         (Aimless("aimless", "nothing"), r"cannot aim at \(\)"),
     ],
     ids=str,

@@ -110,6 +110,10 @@ def _check_coverage(method: Method, alpha: float, q: float, first: _Arm, second:
     _require(np.all(np.diff(bounds, axis=0) >= -_UNSTEADY), method, "falls when there are more true positives")
     if first is second:
         _require(not np.diag(bounds).any(), method, "makes a claim from as many false as true positives")
+        tp, fp, n = np.array(first.outcomes)[:, None], np.array(second.outcomes), first.trials
+        forecast = np.maximum(*method.branches(tp, fp, n, n, delta=_DELTA, alpha=alpha, q=q))
+        told = not method.exact or np.allclose(np.maximum(forecast, 0.0), bounds)
+        _require(told, method, "gives bounds that its `branches` do not; override `claim` where they are a forecast")
     truth = _truth(method, first.rates[:, None], second.rates, q)
     for value in np.unique(bounds[bounds > 0]):
         reached = np.where(truth < value - _ROUNDING, first.law @ (bounds >= value) @ second.law.T, 0.0)
