@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_an_audit_runs_with_them_from_python(small, settings, tmp_path):
     attack = run.results.attack("planted")
     assert run.results.setup.encoder == "letters"
     assert attack.description == "plant a copy of each record of a canary made of nonces"
-    assert (attack.is_on_nonces, attack.is_active) == (True, True)
+    assert (attack.on_people, attack.plants) == (False, True)
     assert sys.modules["outside_bank.engine"].done
     assert verify(run.folder).ok
     pins = {(each.kind, each.package) for each in run.manifest.plugins}
@@ -88,13 +89,14 @@ def test_the_same_audit_by_the_command_line_gives_the_same_results(small, tmp_pa
     assert "Nonce canaries are no people" in (tmp_path / "other" / "report.html").read_text()
 
 
-@pytest.mark.xfail(strict=True, reason="audit.system is played in another step")
 def test_an_audit_runs_with_all_five(small, tmp_path):
     run = run_audit(resolve(flags={**small, **ALL}), tmp_path / "run")
     assert sys.modules["outside_bank.system"].asked
     assert {each.kind for each in run.manifest.plugins} == set(NAMES)
-    document = command("audit", *flags({**small, **ALL}), "--folder", tmp_path / "other", "--json", "--quiet")
-    assert document["audit"]["system"] == "rounded"
+    assert run.results.audit.system == run.commitment.system == "rounded"
+    assert run.results.attack("planted").ladder.attack is None  # a system without a law has no exact figures
+    assert verify(run.folder).ok
+    command("audit", *flags({**small, **ALL}), "--folder", tmp_path / "other", "--json", "--quiet")
     assert (tmp_path / "other" / "results.json").read_bytes() == (run.folder / "results.json").read_bytes()
 
 
@@ -122,7 +124,7 @@ def test_bounds_by_the_plugin_are_checked_only_where_the_user_trusts_it(small, t
 def test_what_is_ours_stays_as_it_is(small, tmp_path):
     alone = run_audit(resolve(flags=small), tmp_path / "alone").results.attack("ordinary")
     beside = run_audit(resolve(flags={**small, "attack.names": "ordinary,planted"}), tmp_path / "beside").results
-    assert beside.attack("ordinary") == alone.model_copy(update={"evidence": beside.attack("ordinary").evidence})
+    assert beside.attack("ordinary") == replace(alone, evidence=beside.attack("ordinary").evidence)
     for word in ("all", "available"):
         chosen, _ = chosen_attacks(resolve(flags={"attack.names": word, "cohorts.fixed": "embedded"}).config)
         assert chosen == tuple(ATTACKS.values())
