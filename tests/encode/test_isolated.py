@@ -19,7 +19,7 @@ from canarybank.encode import (
     wordllama,
 )
 from canarybank.config.model import EncoderConfig
-from canarybank.flow.audit import cached_encoder
+from canarybank.flow.inputs import cached_encoder
 
 Check = Callable[..., list[str]]
 

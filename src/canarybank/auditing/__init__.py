@@ -25,7 +25,7 @@ from canarybank.auditing.pipeline import (
 )
 from canarybank.auditing.rates import clopper_pearson
 from canarybank.auditing.result import AttackResult, AuditResult, CanaryResult, Ladder, Rung
-from canarybank.auditing.run import SystemResult, audit, audit_system
+from canarybank.auditing.run import SystemAudit, SystemResult, audit, audit_system
 from canarybank.auditing.settings import Settings, TrialEngine, attack_bound, canary_bound, headline, pooled_bound
 from canarybank.auditing.threshold import (
     Target,
@@ -81,6 +81,7 @@ __all__ = [
     "Summed",
     "Supremum",
     "System",
+    "SystemAudit",
     "SystemFactory",
     "SystemResult",
     "Systems",

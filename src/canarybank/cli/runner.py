@@ -158,13 +158,17 @@ def attack_rows(results: "Results") -> list[list[str]]:
 def _stands_on(results: "Results") -> dict[str, str]:
     from canarybank.report import written_lines
 
-    audit, setup = results.audit, results.require_setup()
-    return {
+    audit, setup = results.audit, results.setup
+    lines = {
         "exact, mechanism": f"computed with no trials, at delta {results.mechanism.delta:g}, add or remove one user",
         "observed": f"lower bound by the {audit.method} method, {100 * (1 - audit.alpha):g}% confidence each attack, "
-        f"{audit.trials:,} trials of each hypothesis of each of {setup.canaries} canaries; the first line "
-        "splits alpha over all attacks",
+        f"{audit.trials:,} trials of each hypothesis of each of {1 if setup is None else setup.canaries} canaries; the "
+        "first line splits alpha over all attacks",
         "expected": "where 90% of such bounds fall, by the attack's exact rates",
+    }
+    if setup is None:
+        return lines | {"system": audit.system}
+    return lines | {
         "users": f"{setup.evaluation:,} evaluation, {setup.calibration:,} calibration, {setup.auxiliary:,} auxiliary; "
         f"up to {setup.records} records each",
         "bank": f"{setup.bank:,} entries, {setup.probes} positions for probes; encoder {setup.encoder}",

@@ -10,6 +10,7 @@ from canarybank.lazily import exporter
 if TYPE_CHECKING:
     from canarybank.flow.audit import mechanism_of, run_audit, settings_of
     from canarybank.flow.evolution import run_evolution
+    from canarybank.flow.foreign import audit_system
     from canarybank.flow.inputs import Inputs, gather
     from canarybank.flow.planning import Plan, plan
     from canarybank.flow.selftests import Check, SelfTest, selftest
@@ -22,6 +23,7 @@ __all__ = [
     "Plan",
     "Point",
     "SelfTest",
+    "audit_system",
     "gather",
     "grid",
     "mechanism_of",
@@ -43,6 +45,7 @@ __getattr__, __dir__ = exporter(
             "settings_of",
         ),
         "evolution": ("run_evolution",),
+        "foreign": ("audit_system",),
         "inputs": (
             "Inputs",
             "gather",

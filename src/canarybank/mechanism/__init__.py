@@ -4,6 +4,7 @@ from canarybank.mechanism.account import Account, Debit, Opening
 from canarybank.mechanism.accounting import delta_slack, delta_text, epsilon, prv_epsilon, slack_refusal
 from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.budget import affordable_rounds, composition_bound, q_for_users, sigma_for_epsilon
+from canarybank.mechanism.claim import Claim, attained_epsilon
 from canarybank.mechanism.contributions import contributions, whole_contributions
 from canarybank.mechanism.grid import Grid
 from canarybank.mechanism.mechanism import Mechanism
@@ -16,6 +17,7 @@ from canarybank.mechanism.table import RouteTable
 __all__ = [
     "Account",
     "Bank",
+    "Claim",
     "Debit",
     "Grid",
     "Mechanism",
@@ -23,6 +25,7 @@ __all__ = [
     "RouteTable",
     "Routed",
     "affordable_rounds",
+    "attained_epsilon",
     "composition_bound",
     "contributions",
     "delta_slack",

@@ -7,7 +7,7 @@ from typing import Any
 
 from canarybank.errors import InputError
 
-__all__ = ["Mechanism", "require_delta", "whole"]
+__all__ = ["Mechanism", "finite_number", "require_delta", "whole"]
 
 
 SMALLEST, LARGEST = 1e-60, 1e60
@@ -32,7 +32,7 @@ class Mechanism:
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", whole("k", self.k))
         for name in ("clip", "sigma", "q", "delta"):
-            object.__setattr__(self, name, _number(name, getattr(self, name)))
+            object.__setattr__(self, name, finite_number(name, getattr(self, name)))
         for name in ("clip", "sigma"):
             if getattr(self, name) <= 0:
                 raise InputError(f"{name} must be positive, not {getattr(self, name)!r}; without it there is no noise.")
@@ -68,7 +68,8 @@ def whole(name: str, value: Any) -> int:
     return int(value)
 
 
-def _number(name: str, value: Any) -> float:
+def finite_number(name: str, value: Any) -> float:
+    """Return a finite number, or say that it is none."""
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise InputError(f"{name} must be a finite number, not {value!r}.")
     return float(value)

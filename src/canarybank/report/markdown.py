@@ -59,7 +59,9 @@ def plain(text: str) -> str:
 def _ladder_row(attack: dict[str, Any]) -> tuple[str, ...]:
     rungs = {rung["name"]: rung for rung in attack["ladder"]}
     expected = rungs["expected"]
-    spread = f"{epsilon(expected['epsilon'])} ({interval_text(expected['low'], expected['high'])})"
+    spread = rung_text(expected)
+    if expected["is_known"]:
+        spread += f" ({interval_text(expected['low'], expected['high'])})"
     exact = [rung_text(rungs[name]) for name in ("accounted", "mechanism", "attack", "rule")]
     return (plain(attack["name"]), *exact, spread, epsilon(rungs["observed"]["epsilon"]))
 

@@ -12,6 +12,22 @@ __all__ = ["assumptions", "generator_line", "limits", "written_lines"]
 
 _REASONS = 3
 _LIMIT = 600
+_OWN_RELEASES = [
+    (
+        "The release is simulated by this program with the given parameters. A fault in another implementation "
+        "shows only when that implementation makes the releases."
+    ),
+    (
+        "Background and rates are those of the users at hand: another population moves the attack's rungs, while "
+        "the mechanism's rung stays."
+    ),
+]
+_FOREIGN_RELEASES = [
+    (
+        "The releases are those of a system that is not canarybank's own, named by whoever ran the audit. That this "
+        "system is the one that is deployed, and that its releases are independent from call to call, is not checked."
+    ),
+]
 
 
 def assumptions(results: Results) -> list[str]:
@@ -20,10 +36,7 @@ def assumptions(results: Results) -> list[str]:
     return [
         f"Neighbours differ by adding or removing one user, with all of that user's records; delta is {pairs.delta:g}.",
         f"The {pairs.method} bound assumes {pairs.assumption}.",
-        (
-            "Bank, probes, score, threshold, method, number of trials and alpha were fixed in the commitment, on "
-            "disk before the first evaluation trial. Anybody who saw its hash before the results can check that."
-        ),
+        (f"{_fixed(results)} Anybody who saw its hash before the results can check that."),
         (
             "Each attack's headline is a claim of its own at level alpha. The verdict covers all attacks together, "
             "so it gives each an even share of alpha. A pooled bound stands beside a headline as one more claim; the "
@@ -35,6 +48,19 @@ def assumptions(results: Results) -> list[str]:
             "not for code that differs from it."
         ),
     ]
+
+
+def _fixed(results: Results) -> str:
+    if results.setup is not None:
+        return (
+            "Bank, probes, score, threshold, method, number of trials and alpha were fixed in the commitment, on disk "
+            "before the first evaluation trial."
+        )
+    return (
+        "Score, method, number of trials, alpha and the recipe of the threshold were fixed in the commitment, on disk "
+        "before the system was first called; sealed.json, on disk before the first evaluation trial, holds the "
+        "threshold and the commitment's hash."
+    )
 
 
 def limits(results: Results) -> list[str]:
@@ -52,14 +78,7 @@ def limits(results: Results) -> list[str]:
             else f"{results.rounds} releases are audited, by a server that shapes the first bank and sees them all. "
             "Colluding users and side channels such as timing, logs or the generator's own memory lie outside."
         ),
-        (
-            "The release is simulated by this program with the given parameters. A fault in another implementation "
-            "shows only when that implementation makes the releases."
-        ),
-        (
-            "Background and rates are those of the users at hand: another population moves the attack's rungs, while "
-            "the mechanism's rung stays."
-        ),
+        *(_OWN_RELEASES if results.setup is not None else _FOREIGN_RELEASES),
         *(
             ["Nonce canaries are no people: they show what the mechanism allows, not what a user risks."]
             if nonce

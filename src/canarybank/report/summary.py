@@ -15,10 +15,10 @@ from canarybank.report.statements import assumptions, generator_line, limits, wr
 from canarybank.report.text import clean, label
 from canarybank.report.verdict import strongest, verdict
 from canarybank.run.commitment import finite
-from canarybank.run.folder import COMMITMENT, RESULTS, Run
+from canarybank.run.folder import COMMITMENT, RESULTS, SEALED, Run
 from canarybank.run.gating import exceeded_ledger
 from canarybank.run.manifest import Manifest
-from canarybank.run.results import EvolutionFacts, Results
+from canarybank.run.results import EvolutionFacts, Results, Setup
 from canarybank.score import Interval
 from canarybank.store import hash_file
 
@@ -181,21 +181,28 @@ def _prefix(attack: AttackResult) -> dict[str, Any]:
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
-    results, config = run.results, run.manifest.config
-    setup, mechanism, audit = results.require_setup(), results.mechanism, results.audit
+    results = run.results
+    mechanism, audit = results.mechanism, results.audit
     return [
-        ("Users", f"{clean(Path(str(config.get('users.source', '?'))).name, 120)}; {setup.evaluation:,} eligible"),
-        ("Records", f"at most {setup.records:,} a user"),
-        ("Set aside", f"{setup.auxiliary:,} auxiliary users, {setup.calibration:,} calibration users"),
-        ("Canaries", f"{setup.canaries:,} an attack"),
-        ("Encoder", f"{clean(setup.encoder, 80)}, {setup.dimension:,} dimensions"),
-        ("Bank", f"{setup.bank:,} entries, {setup.probes:,} positions for probes"),
+        *(_setup_facts(results.setup, run.manifest) if results.setup else [("System", clean(audit.system, 120))]),
         *((name.capitalize(), line) for name, line in written_lines(results).items()),
         *(("Generator", line) for line in [generator_line(run.manifest)] if line),
         ("Mechanism", f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:g}"),
         ("Delta", f"{mechanism.delta:g}, add or remove one user, one release"),
         ("Trials", f"{audit.trials:,} of each hypothesis of each canary"),
         ("Method", f"{audit.method}, alpha {audit.alpha:g} an attack, threshold {audit.threshold}"),
+    ]
+
+
+def _setup_facts(setup: Setup, manifest: Manifest) -> list[tuple[str, str]]:
+    source = clean(Path(str(manifest.config.get("users.source", "?"))).name, 120)
+    return [
+        ("Users", f"{source}; {setup.evaluation:,} eligible"),
+        ("Records", f"at most {setup.records:,} a user"),
+        ("Set aside", f"{setup.auxiliary:,} auxiliary users, {setup.calibration:,} calibration users"),
+        ("Canaries", f"{setup.canaries:,} an attack"),
+        ("Encoder", f"{clean(setup.encoder, 80)}, {setup.dimension:,} dimensions"),
+        ("Bank", f"{setup.bank:,} entries, {setup.probes:,} positions for probes"),
     ]
 
 
@@ -317,10 +324,12 @@ def _provenance(run: Run) -> dict[str, Any]:
     manifest, results = run.manifest, run.results
     around, setup = manifest.surroundings, results.setup
     hashes = [(RESULTS, hash_file(run.folder / RESULTS))]
+    if (run.folder / SEALED).exists():
+        hashes.insert(0, (SEALED, hash_file(run.folder / SEALED)))
+    if results.commitment is not None:
+        hashes.insert(0, (COMMITMENT, run.commitment_hash))
     if setup is not None and results.commitment is not None:
-        hashes = [
-            (COMMITMENT, run.commitment_hash),
-            *hashes,
+        hashes += [
             ("bank before any probe", setup.bank_hash),
             ("encoder", setup.encoder_fingerprint),
             *((f"{name} cohort", digest) for name, digest in sorted(run.commitment.cohorts.items())),

@@ -8,7 +8,7 @@ seed and level were not chosen in their light. ``docs/commitment.md`` says what 
 import math
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib import metadata
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -16,8 +16,9 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
 
 from canarybank import __version__
-from canarybank.auditing import AlphaLedger, Auditor, Case, claim_names
+from canarybank.auditing import AlphaLedger, Auditor, Case, Threshold, claim_names
 from canarybank.auditing.trials import SHARD
+from canarybank.errors import StoreError
 from canarybank.mechanism import Mechanism
 from canarybank.store import canonical_json, hash_array, hash_bytes, hash_json
 from canarybank.users import Cohorts
@@ -30,6 +31,7 @@ __all__ = [
     "Epsilon",
     "Figure",
     "Record",
+    "Seal",
     "attack_commitments",
     "commit",
     "finite",
@@ -121,8 +123,8 @@ class CanaryCommitment(Record):
     """The bank positions that the score reads: the probes', if any."""
     score_hash: str
     """The sha256 of the score's weights and offset."""
-    threshold: float
-    """The rule says present when the score exceeds this."""
+    threshold: float | None = None
+    """The rule says present when the score exceeds this; left out where it is fitted later, by ``recipe``."""
     canary_hash: str | None = None
     """The sha256 of the canary's record vectors and of its contribution on the inspected positions; null in layout
     1."""
@@ -180,6 +182,9 @@ class Commitment(Record):
     """The frozen rules, one entry for each attack and number of rounds."""
     gate: AlphaLedger
     """How a gate splits alpha over the attacks it reads."""
+    recipe: str | None = None
+    """How thresholds are fitted on a system's own calibration trials, which come after the commitment and before the
+    evaluation; sealed.json then holds them. Left out where the thresholds stand here."""
     exact: Figure = None
     """The exact epsilon of all releases, as the results will state it; null where it is infinite, and in layout 1."""
     claimed: Figure = None
@@ -200,12 +205,63 @@ class Commitment(Record):
         return hash_bytes(self.text().encode())
 
 
-def commit(auditor: Auditor, cases: Sequence[Case], cohorts: Cohorts, **facts: Any) -> Commitment:
-    """Return the commitment to frozen cases, with the facts that only the caller knows."""
-    settings = auditor.settings
+class Seal(Record):
+    """The thresholds that were fitted on a system's own calibration trials, before its first evaluation trial."""
+
+    schema_version: int = 1
+    """The version of this file's layout."""
+    commitment: str
+    """The sha256 of the commitment, which holds the recipe of the fit."""
+    thresholds: dict[str, tuple[tuple[Threshold, ...], ...]]
+    """The thresholds of each attack's canaries, in their order, one for each number of rounds."""
+
+    @classmethod
+    def of(cls, commitment: Commitment, cases: Sequence[Case]) -> "Seal":
+        """Return the seal of frozen cases."""
+        found: dict[str, tuple[tuple[Threshold, ...], ...]] = {}
+        for case in cases:
+            found[case.attack.name] = (*found.get(case.attack.name, ()), case.thresholds)
+        return cls(commitment=commitment.hash, thresholds=found)
+
+    @property
+    def hash(self) -> str:
+        """Return the sha256 of the seal's file: the trials are played under it."""
+        return hash_bytes(self.text().encode())
+
+    def applied(self, case: Case) -> Case:
+        """Return a case with the threshold that is sealed for it."""
+        return replace(case, thresholds=self._of(case.attack.name, case.index))
+
+    def filled(self, commitment: Commitment) -> Commitment:
+        """Return the commitment with the sealed thresholds in their places."""
+        attacks = tuple(
+            each.model_copy(
+                update={
+                    "canaries": tuple(
+                        rule.model_copy(update={"threshold": self._of(each.attack, index)[each.rounds - 1].value})
+                        for index, rule in enumerate(each.canaries)
+                    )
+                }
+            )
+            for each in commitment.attacks
+        )
+        return commitment.model_copy(update={"attacks": attacks})
+
+    def _of(self, attack: str, canary: int) -> tuple[Threshold, ...]:
+        found = self.thresholds.get(attack, ())
+        if canary >= len(found) or not found[canary]:
+            raise StoreError(
+                f"The seal holds no threshold of {attack}, canary {canary}; it was altered, so restore it."
+            )
+        return found[canary]
+
+
+def commit(auditor: Auditor, cases: Sequence[Case], cohorts: Cohorts | None, **facts: Any) -> Commitment:
+    """Return the commitment to cases, with the facts that only the caller knows; a system of others has no cohorts."""
+    settings, names = auditor.settings, () if cohorts is None else ("auxiliary", "calibration", "evaluation")
     return Commitment(
         mechanism=auditor.mechanism,
-        cohorts={name: getattr(cohorts, name).users.hash for name in ("auxiliary", "calibration", "evaluation")},
+        cohorts={name: getattr(cohorts, name).users.hash for name in names},
         eligible=auditor.eligible,
         trials=settings.trials,
         engine=settings.engine,
@@ -246,6 +302,6 @@ def _canary(case: Case, rounds: int) -> CanaryCommitment:
         bank_hash="" if design is None else design.bank.hash,
         inspected=() if design is None else tuple(int(position) for position in design.inspected),
         score_hash=hash_json([hash_array(score.weights), float(score.offset)]),
-        threshold=case.thresholds[rounds - 1].value,
+        threshold=case.thresholds[rounds - 1].value if case.thresholds else None,
         canary_hash=hash_json([*own, hash_array(score.canary)]),
     )

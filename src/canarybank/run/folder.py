@@ -4,6 +4,7 @@ The folder of a run::
 
     manifest.json    settings and where each came from, versions, plug-ins, the hash of every file
     commitment.json  what was frozen before the first evaluation trial, where the run is audited
+    sealed.json      the thresholds of a system that is not ours, fitted after the commitment and before that trial
     trials.log       the counts of finished shards of trials
     results.json     what was found
     report.html      the page, and the same as summary.md, results.csv, ...
@@ -25,7 +26,7 @@ from pydantic import ValidationError
 from canarybank.config.loading import Resolved, differences
 from canarybank.config.model import RECEIVED
 from canarybank.errors import ConfigError, IncompleteError, InputError, MissingError, StoreError
-from canarybank.run.commitment import Commitment, Record
+from canarybank.run.commitment import Commitment, Record, Seal
 from canarybank.run.manifest import Manifest, changed_plugins, new_manifest, now
 from canarybank.run.results import Results
 from canarybank.store import (
@@ -162,6 +163,11 @@ class Run:
         return self._due(COMMITMENT, Commitment)
 
     @cached_property
+    def sealed(self) -> Seal:
+        """Return the thresholds that were fitted after the commitment, or say that the run has not come so far."""
+        return self._due(SEALED, Seal)
+
+    @cached_property
     def results(self) -> Results:
         """Return the results, or say that the run is not finished."""
         return self._due(RESULTS, Results)
@@ -181,7 +187,7 @@ class Run:
         """Say whether a file, by its path in the folder, is of the run itself, and not made from it by a report."""
         return name in SOURCES or name.partition("/")[0] in {EVOLUTION, PLAIN} or name.startswith("population.")
 
-    def write(self, name: str, document: Commitment | Results) -> None:
+    def write(self, name: str, document: Commitment | Seal | Results) -> None:
         """Put a document on disk, durable before this returns."""
         self.require_folder()
         write_atomic(self.folder / name, document.text())

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from canarybank.auditing import AttackResult, Bound, Settings, attack_bound
 from canarybank.errors import ConfigError, StoreError
-from canarybank.mechanism import Mechanism, epsilon
+from canarybank.mechanism import attained_epsilon
 from canarybank.run.commitment import Epsilon, Figure, Record
 from canarybank.run.folder import Run
 from canarybank.run.power import FrozenPower, Power, fresh_power, frozen_power, power_text, shown_epsilon
@@ -32,10 +32,6 @@ __all__ = [
 
 PRINTED: Final = (3, 4, 5, 6)
 """The decimals with which an epsilon is printed somewhere; below 1, significant digits after the first."""
-COMPOSED: Final = 2e-6
-"""What the epsilon of several releases may be above the truth, relative to itself, for its accountant rounds up."""
-ROUNDING: Final = 1e-9
-"""What a computed epsilon may be wrong by for rounding in float64, relative to itself: far more than it is."""
 
 
 class AttackGate(Record):
@@ -186,19 +182,6 @@ def exceeded_ledger(results: Results) -> str:
                 f"{shown_epsilon(each.ladder.attack.low)}, above {shown_epsilon(stated)}"
             )
     return ""
-
-
-def attained_epsilon(mechanism: Mechanism, rounds: int = 1) -> float:
-    """Return the exact epsilon of so many releases at the largest contribution that votes can make, from below.
-
-    A user's votes are 1/k for at most k entries in all, so their norm is at most k^-1/2 and the clip of C cuts them to
-    min(C, k^-1/2). This is attained: all records of a user may vote alike. Where the clip is larger than any votes, the
-    epsilon of the clip itself is proven but never attained. Rounding in float64 is taken off, so that the figure does
-    not exceed the truth.
-    """
-    slack = max(1.0, mechanism.clip * math.sqrt(mechanism.k))
-    rounding = ROUNDING if rounds == 1 else COMPOSED
-    return epsilon(replace(mechanism, sigma=mechanism.sigma * slack), rounds) * (1 - rounding)
 
 
 def as_printed(epsilon: float) -> float:

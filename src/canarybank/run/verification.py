@@ -19,13 +19,13 @@ from canarybank.config.loading import decisive
 from canarybank.errors import CanarybankError, ConfigError, StoreError
 from canarybank.mechanism import epsilon
 from canarybank.registry import METHODS
-from canarybank.run.commitment import Commitment, Record, finite
-from canarybank.run.folder import COMMITMENT, MANIFEST, RESULTS, TRIALS, Run
+from canarybank.run.commitment import Commitment, Record, Seal, finite
+from canarybank.run.folder import COMMITMENT, MANIFEST, RESULTS, SEALED, TRIALS, Run
 from canarybank.run.manifest import Manifest
 from canarybank.run.results import Results
 from canarybank.run.trials_log import read_shards
 from canarybank.score import Interval
-from canarybank.store import altered_files, hash_folder, hash_json
+from canarybank.store import altered_files, hash_file, hash_folder, hash_json
 
 __all__ = ["Verification", "declared", "refuse_unverified", "trust_methods", "verify"]
 
@@ -92,11 +92,13 @@ def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) ->
     ]
     if results.commitment is not None or results.attacks or run.kind == "audit":
         commitment, on_disk = run.commitment, run.commitment_hash
+        sealed = run.sealed if commitment.recipe is not None else None
         checks[1:1] = [lambda: _hashes(run.manifest, results, on_disk, commitment_hash)]
         checks += [
             lambda: _settings(run, results, commitment),
-            lambda: _rules(results, commitment),
-            lambda: _counts(run, results, on_disk),
+            lambda: _rules(results, commitment if sealed is None else sealed.filled(commitment)),
+            lambda: _sealed(run, sealed, on_disk),
+            lambda: _counts(run, results, on_disk if sealed is None else hash_file(run.folder / SEALED)),
             lambda: _ladders(results),
         ]
         if not (unnamed := _unnamed_method(results)):
@@ -201,9 +203,9 @@ def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
         ("number of trials", results.audit.trials, commitment.trials),
         ("alpha", results.audit.alpha, commitment.alpha),
         ("seed", results.seed, commitment.seed),
-        ("bank", setup and setup.bank_hash, commitment.bank_hash),
-        ("encoder", setup and setup.encoder_fingerprint, commitment.encoder),
-        ("eligible population", setup and setup.evaluation, commitment.eligible),
+        ("bank", setup.bank_hash if setup else "", commitment.bank_hash),
+        ("encoder", setup.encoder_fingerprint if setup else "", commitment.encoder),
+        ("eligible population", setup.evaluation if setup else 0, commitment.eligible),
         (
             "list of attacks",
             [(each.attack, each.rounds) for each in results.attacks],
@@ -231,13 +233,23 @@ def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
             yield f"The alpha of {_named(record)} is not split as it was committed to."
 
 
+def _sealed(run: Run, sealed: Seal | None, on_disk: str) -> Iterator[str]:
+    """Check that thresholds fitted after the commitment are bound to it, and were kept when the run finished."""
+    if sealed is None:
+        return
+    if sealed.commitment != on_disk:
+        yield f"{SEALED} was written under the commitment {sealed.commitment}, not the one on disk."
+    if SEALED not in run.manifest.files:
+        yield f"{MANIFEST} does not list {SEALED}; the run was not sealed, or the list was altered."
+
+
 def _named(record: AttackResult) -> str:
     return record.attack if record.rounds == 1 else f"{record.attack} over {record.rounds} rounds"
 
 
-def _counts(run: Run, results: Results, on_disk: str) -> Iterator[str]:
+def _counts(run: Run, results: Results, rules: str) -> Iterator[str]:
     played = read_shards(run.folder / TRIALS)
-    if played.commitment != on_disk:
+    if played.commitment != rules:
         yield f"The trials in {TRIALS} were played under the commitment {played.commitment}, not the one on disk."
     for record in results.attacks:
         for index, canary in enumerate(record.canaries):

@@ -1,7 +1,7 @@
 """Draw epsilon for each canary of each attack, with the interval that its counts give."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from canarybank.report.numbers import epsilon, interval_text, rate
@@ -89,17 +89,20 @@ def canary_rows(attack: dict[str, Any]) -> list[tuple[str | float | int, ...]]:
             canary["id"],
             epsilon(canary["bound"]["epsilon"]),
             epsilon(canary["upper"]),
-            interval_text(canary["rule"]["lower"], canary["rule"]["upper"]),
-            interval_text(canary["supremum"]["lower"], canary["supremum"]["upper"]),
+            *(_exact(canary, name, interval_text) for name in ("rule", "supremum")),
             f"{canary['counts']['tp']:,}",
             f"{canary['counts']['fp']:,}",
             f"{canary['counts']['n1']:,}",
-            rate(0.5 * (canary["tpr"]["lower"] + canary["tpr"]["upper"])),
-            rate(0.5 * (canary["fpr"]["lower"] + canary["fpr"]["upper"])),
+            *(_exact(canary, name, lambda low, high: rate(0.5 * (low + high))) for name in ("tpr", "fpr")),
             f"{canary['mu_eff']:.3f}",
         )
         for canary in attack["canaries"]
     ]
+
+
+def _exact(canary: dict[str, Any], name: str, text: Callable[[Any, Any], str]) -> str:
+    """Return an exact figure of a canary as text; a dash where the system has no law and nothing is computed."""
+    return "—" if canary["tpr"]["lower"] is None else text(canary[name]["lower"], canary[name]["upper"])
 
 
 def _canary(canvas: Canvas, x: Any, canary: dict[str, Any], y: float, high: float) -> None:

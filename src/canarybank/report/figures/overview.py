@@ -56,7 +56,8 @@ def _attack(canvas: Canvas, x: Any, attack: dict[str, Any], y: float) -> None:
     room = x(0.0) - NAME_GAP
     canvas.text((room, y + 4), shortened(attack["name"], room, "row-name"), "row-name", anchor="end")
     expected = rungs["expected"]
-    canvas.rect((x(expected["low"]), y - 6), x(expected["high"]) - x(expected["low"]), 12, "range", 3)
+    if expected["low"] is not None:
+        canvas.rect((x(expected["low"]), y - 6), x(expected["high"]) - x(expected["low"]), 12, "range", 3)
     if rungs["rule"]["epsilon"] is not None:
         canvas.circle((x(rungs["rule"]["epsilon"]), y), 5, "mark-rule", f"rule {epsilon(rungs['rule']['epsilon'])}")
     if rungs["attack"]["epsilon"] is not None:
@@ -86,7 +87,8 @@ def _legend(canvas: Canvas, left: float, *, claim: bool) -> None:
 def _row(attack: dict[str, Any]) -> tuple[str | float | int, ...]:
     rungs = {rung["name"]: rung for rung in attack["ladder"]}
     exact = [rung_text(rungs[name]) for name in ("attack", "rule", "expected")]
-    ends = [epsilon(rungs["expected"][end]) for end in ("low", "high")]
+    known = rungs["expected"]["is_known"]
+    ends = [epsilon(rungs["expected"][end]) if known else "—" for end in ("low", "high")]
     pooled = "—" if attack["pooled"] is None else epsilon(attack["pooled"]["epsilon"])
     return (attack["name"], *exact, *ends, epsilon(attack["headline"]["epsilon"]), pooled)
 
