@@ -74,9 +74,10 @@ def copied(finished, tmp_path):
 
 NURSERY = """
 import json, os, sys
-import canarybank.experiment.evidence
+import canarybank.auditing.evidence
 import polars
-from canarybank.experiment import resolve, run_audit
+from canarybank.config import resolve
+from canarybank.flow import run_audit
 from canarybank.mechanism import Mechanism, epsilon
 epsilon(Mechanism())
 print("ready", flush=True)
