@@ -5,7 +5,6 @@ import sys
 import numpy as np
 import pytest
 
-from canarybank.config import resolve
 from canarybank.errors import (
     ConfigError,
     DataError,
@@ -16,9 +15,10 @@ from canarybank.errors import (
 )
 from canarybank.evolution import Evolution
 from canarybank.experiment import EvolutionRun
+from canarybank.run import Run
+from canarybank.config import resolve
 from canarybank.flow import run_audit, run_evolution
 from canarybank.mechanism import Account, Mechanism, epsilon
-from canarybank.run import Run
 
 
 def test_an_evolution_leaves_a_population_with_lineage_in_three_formats(evolving, scripted, tmp_path):

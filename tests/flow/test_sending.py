@@ -3,16 +3,16 @@ import shutil
 
 import pytest
 
+from canarybank.errors import GenerationError
+from canarybank.run import Run
 from canarybank.config import resolve
 from canarybank.config.model import Config, GeneratorConfig
-from canarybank.errors import GenerationError
 from canarybank.experiment.folder import opened_run
-from canarybank.flow.generators import build_generator
+from canarybank.run.manifest import Manifest
 from canarybank.flow.sending import may_send_records, sending_recorded
+from canarybank.flow.generators import build_generator
 from canarybank.generate import OpenAIGenerator, ScriptedGenerator
 from canarybank.registry import GENERATORS
-from canarybank.run import Run
-from canarybank.run.manifest import Manifest
 
 URL = "http://127.0.0.1:9/v1"
 KINDS = ("none", *GENERATORS.places)

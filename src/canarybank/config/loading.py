@@ -23,13 +23,16 @@ __all__ = [
     "decisive",
     "differences",
     "fields",
+    "filled",
     "flatten",
+    "is_default",
     "kind_of",
     "read_value",
     "refuse_unknown",
     "registered",
     "resolve",
     "validated",
+    "varied",
 ]
 
 # A relative path in a file means a place beside that file; these values may be paths.
@@ -107,6 +110,24 @@ def resolve(
             refuse_unknown(key, origin)
             values[key], origins[key] = value, origin
     return Resolved(validated(values, origins), origins, sweep)
+
+
+def varied(resolved: Resolved, changes: Mapping[str, Any], origin: str) -> Resolved:
+    """Return the configuration with these values by dotted key in place of its own, remembering their origin."""
+    for key in changes:
+        refuse_unknown(key, origin)
+    origins = {**resolved.origins, **dict.fromkeys(changes, origin)}
+    return Resolved(validated({**resolved.values(), **changes}, origins), origins)
+
+
+def filled(resolved: Resolved, values: Mapping[str, Any], origin: str) -> Resolved:
+    """Return the configuration with these values where it has only its defaults."""
+    return varied(resolved, {key: value for key, value in values.items() if is_default(resolved, key)}, origin)
+
+
+def is_default(resolved: Resolved, key: str) -> bool:
+    """Say whether nobody set a key."""
+    return resolved.origins.get(key, "default") == "default"
 
 
 def _refuse_users_file(values: Mapping[str, Any]) -> None:
@@ -197,7 +218,8 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], *, evolving: boo
 
     Two paths of a budget account do not differ here: the rounds compare the account's opening, however it is spelled.
     """
-    before, after = decisive(old, evolving=evolving), decisive(new, evolving=evolving)
+    # A run of an earlier version has no value of a setting that came later: it had what is the default now.
+    before, after = (decisive({**flatten(Config()), **each}, evolving=evolving) for each in (old, new))
     if before.get(ACCOUNT) is not None and after.get(ACCOUNT) is not None:
         before[ACCOUNT] = after[ACCOUNT]
     keys = [key for key in {**fields(), **before, **after} if before.get(key) != after.get(key)]

@@ -7,20 +7,32 @@ against, and against what it does not.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy.stats import binom
 
-from canarybank.auditing import AttackResult, Settings, canary_bound, find_method, headline, pooled_bound
+from canarybank.attack import Attack, CanaryKind
+from canarybank.auditing import (
+    AttackResult,
+    CanaryResult,
+    Settings,
+    canary_bound,
+    find_method,
+    headline,
+    pooled_bound,
+)
+from canarybank.auditing.rates import rate_epsilon
 from canarybank.config.loading import decisive
 from canarybank.errors import CanarybankError, ConfigError, StoreError
+from canarybank.evolution.archive import FolderArchive
 from canarybank.mechanism import epsilon
-from canarybank.registry import METHODS
+from canarybank.registry import ATTACKS, METHODS
 from canarybank.run.commitment import Commitment, Record, finite
-from canarybank.run.folder import COMMITMENT, MANIFEST, RESULTS, TRIALS, Run
+from canarybank.run.folder import COMMITMENT, EVOLUTION, MANIFEST, RESULTS, TRIALS, Run
 from canarybank.run.manifest import Manifest
 from canarybank.run.results import Results
 from canarybank.run.trials_log import read_shards
@@ -31,6 +43,8 @@ __all__ = ["Verification", "declared", "refuse_unverified", "trust_methods", "ve
 
 IMPOSSIBLE = 1e-12
 """Counts that are less likely than this under the exact rates of their rule were not drawn from them."""
+ROUNDING = 1e-6
+"""What exact figures that follow from each other may differ by."""
 
 
 class Verification(Record):
@@ -66,8 +80,6 @@ def refuse_unverified(run: Run, commitment_hash: str | None = None, *, rewritten
 
     Only where a report is about to be ``rewritten`` from the results, the files of the old one are not looked at.
     """
-    if run.kind == "evolution":
-        run.refuse_altered()
     found = _verified(run, commitment_hash, written=not rewritten).findings
     if found:
         raise StoreError(
@@ -84,62 +96,61 @@ def declared(results: Results) -> Settings:
 
 
 def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) -> Verification:
-    results, on_disk, unnamed = run.results, "", None
-    checks: list[Callable[[], Iterator[str]]] = [
-        lambda: _state(run),
-        lambda: _files(run, results, written=written),
-        lambda: _rounds(results),
-    ]
-    if results.commitment is not None or results.attacks or run.kind == "audit":
+    results, on_disk, notes = run.results, "", []
+    present = hash_folder(run.folder, skip={MANIFEST})
+    checks = [_state(run), _files(run, results, present, written=written), _evolution(run, results)]
+    asked = bool(run.manifest.config.get("evolve.audit")) and results.rounds > 0
+    if run.kind == "audit" or results.commitment is not None or results.attacks or asked:
         commitment, on_disk = run.commitment, run.commitment_hash
-        checks[1:1] = [lambda: _hashes(run.manifest, results, on_disk, commitment_hash)]
         checks += [
-            lambda: _settings(run, results, commitment),
-            lambda: _rules(results, commitment),
-            lambda: _counts(run, results, on_disk),
-            lambda: _ladders(results),
+            _hashes(run.manifest, results, on_disk),
+            _settings(run, results, commitment),
+            _rules(results, commitment),
+            _counts(run, results, on_disk),
+            _ladders(results),
+            _exact_figures(results),
         ]
-        if not (unnamed := _unnamed_method(results)):
-            checks += [lambda: _rates(results), lambda: _claims(results)]
+        try:
+            METHODS.permit(results.audit.method)
+            checks += [_rates(results), _claims(results)]
+        except ConfigError as error:
+            notes.append(f"The bounds were not made again from the counts. {error}")
+    if commitment_hash is not None:
+        checks.insert(0, _published(commitment_hash.strip().lower(), on_disk))
     findings = [finding for check in checks for finding in _found(check)]
-    notes = (*([unnamed] if unnamed else []), *_notes(run, commitment_hash, audited=bool(on_disk)))
-    return Verification(ok=not findings, findings=tuple(findings), notes=notes, commitment=on_disk)
-
-
-def _unnamed_method(results: Results) -> str | None:
-    """Say that the bounds were not made again, where their method is a plug-in that the user has not named."""
-    try:
-        METHODS.permit(results.audit.method)
-    except ConfigError as error:
-        return f"The bounds were not made again from the counts. {error}"
-    return None
-
-
-def _found(check: Callable[[], Iterator[str]]) -> list[str]:
-    """Return what a check finds; that it could not be made is a finding too."""
-    try:
-        return list(check())
-    except CanarybankError as error:
-        return [str(error)]
-
-
-def _notes(run: Run, given: str | None, *, audited: bool) -> tuple[str, ...]:
-    notes = []
-    if audited and given is None:
+    if on_disk and commitment_hash is None:
         notes.append(
             "Give the hash that was published before the trials: without it, the whole folder could have been made "
             "anew."
         )
-    strange = sorted(set(hash_folder(run.folder, skip={MANIFEST})) - set(run.manifest.files))
-    if strange:
+    if strange := sorted(set(present) - set(run.manifest.files)):
         notes.append(f"Files that the run did not seal: {', '.join(strange)}.")
-    if audited:
-        notes.append(
-            "To check the counts themselves, run the same command in an empty folder and compare results.json."
-        )
-    else:
-        notes.append("This run is not audited: its files are checked against its manifest, and nothing else.")
-    return tuple(notes)
+    notes.append(
+        "To check the counts themselves, run the same command in an empty folder and compare results.json."
+        if on_disk
+        else "This run is not audited: its files are checked against its manifest and its rounds against each other."
+    )
+    return Verification(ok=not findings, findings=tuple(findings), notes=tuple(notes), commitment=on_disk)
+
+
+def _published(given: str, on_disk: str) -> Iterator[str]:
+    if not on_disk:
+        yield f"There is no {COMMITMENT} here, so none with the published hash {given}."
+    elif given != on_disk:
+        yield f"{COMMITMENT} has the hash {on_disk}, not the published {given}."
+
+
+def _found(check: Iterator[str]) -> list[str]:
+    """Return what a check finds; that it could not be made is a finding too."""
+    found = []
+    try:
+        for finding in check:
+            found.append(finding)  # noqa: PERF402, what was found before an error stays
+    except CanarybankError as error:
+        found.append(str(error))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        found.append(f"A check could not be made, for the results hold what no run writes ({error}).")
+    return found
 
 
 def _state(run: Run) -> Iterator[str]:
@@ -148,27 +159,55 @@ def _state(run: Run) -> Iterator[str]:
             f"{MANIFEST} says that the {run.noun} is not finished, though its {RESULTS} is there; if it was "
             f"interrupted, run the same command again."
         )
+    if (run.kind == "evolution") != (run.results.evolution is not None):
+        yield f"{MANIFEST} says that this is an {run.kind}, and {RESULTS} is of another kind."
 
 
-def _rounds(results: Results) -> Iterator[str]:
-    """Compare what an evolution's ledger states with what its mechanism spends."""
-    for each in () if results.evolution is None else results.evolution.rounds:
-        spent = epsilon(results.mechanism, each.round)
-        if not math.isclose(each.epsilon, spent, rel_tol=1e-6):
+def _evolution(run: Run, results: Results) -> Iterator[str]:
+    """Compare an evolution's rounds with what its mechanism spends, with its settings, and with its banks on disk."""
+    facts, mechanism = results.evolution, results.mechanism
+    if facts is None:
+        return
+    if [each.round for each in facts.rounds] != list(range(1, results.rounds + 1)):
+        yield f"The results are of {results.rounds} releases, but they do not list as many rounds."
+        return
+    for each in facts.rounds:
+        spent = epsilon(mechanism, each.round)
+        if not math.isclose(each.epsilon, spent, rel_tol=1e-6) or each.delta != mechanism.delta:
             yield f"Round {each.round} states epsilon {each.epsilon:.6g}, but so many releases spend {spent:.6g}."
+        published = FolderArchive(run.folder / EVOLUTION).bank(each.round - 1)
+        if published is None or published.bank.hash != each.bank:
+            yield f"The bank of round {each.round} in {EVOLUTION} is not the one that the results name."
+    if not math.isclose(results.epsilon, facts.spent, rel_tol=1e-6):
+        yield f"The results state epsilon {results.epsilon:.6g}, but their rounds spend {facts.spent:.6g}."
+    judged = {(record.rounds, canary.bank_hash) for record in results.attacks for canary in record.canaries}
+    for number, _ in sorted(judged - {(each.round, each.bank) for each in facts.rounds}):
+        yield f"An attack over {number} rounds was judged on another bank than that of round {number}."
+    if (facts.insecure_seed, facts.complete) != (facts.evolve.insecure_seed, results.rounds == facts.evolve.rounds):
+        yield "The results do not say what their settings say of the seed, or of the rounds that were to be made."
+    yield from _unlike("evolve", facts.evolve.model_dump(mode="json"), run.manifest.config)
 
 
-def _hashes(manifest: Manifest, results: Results, on_disk: str, given: str | None) -> Iterator[str]:
-    if given is not None and given.strip().lower() != on_disk:
-        yield f"{COMMITMENT} has the hash {on_disk}, not the published {given.strip().lower()}."
+def _unlike(section: str, values: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in values.items():
+        # A run of an older version has no setting that came later; the commitment's hash covers all that it had.
+        told = config.get(f"{section}.{name}", value)
+        if told != value:
+            yield f"{section}.{name} of the results is {value}, but {told} was committed to."
+
+
+def _hashes(manifest: Manifest, results: Results, on_disk: str) -> Iterator[str]:
     if manifest.commitment != on_disk:
         yield f"{MANIFEST} names the commitment {manifest.commitment}, not the one on disk."
     if results.commitment != on_disk:
         yield f"{RESULTS} was made under the commitment {results.commitment}, not the one on disk."
 
 
-def _files(run: Run, results: Results, *, written: bool) -> Iterator[str]:
+def _files(run: Run, results: Results, present: Mapping[str, str], *, written: bool) -> Iterator[str]:
     listed = run.manifest.files
+    for name in sorted(set(present) - set(listed)):
+        if run.is_source(name) and name not in {COMMITMENT, RESULTS, TRIALS}:
+            yield f"{name} was added since the run was sealed."
     for name, what in altered_files(run.folder, listed).items():
         if written or run.is_source(name):
             yield f"{name} is {what} since the run was sealed."
@@ -181,16 +220,9 @@ def _settings(run: Run, results: Results, commitment: Commitment) -> Iterator[st
     config, evolving = run.manifest.config, run.kind == "evolution"
     if hash_json(decisive(config, evolving=evolving)) != commitment.settings_hash:
         yield f"The settings in {MANIFEST} are not those that were committed to."
-    # An evolution's mechanism may be computed from its budget; the commitment holds the one that was used.
-    used = {"audit": results.audit.model_dump(mode="json")} | (
-        {} if evolving else {"mechanism": asdict(results.mechanism)}
-    )
-    for section, values in used.items():
-        for name, value in values.items():
-            # A run of an older version has no setting that came later; the hash above covers all that it had.
-            committed = config.get(f"{section}.{name}", value)
-            if committed != value:
-                yield f"{section}.{name} of the results is {value}, but {committed} was committed to."
+    yield from _unlike("audit", results.audit.model_dump(mode="json"), config)
+    if not evolving:  # an evolution's mechanism may be computed from its budget; the commitment holds it
+        yield from _unlike("mechanism", asdict(results.mechanism), config)
 
 
 def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
@@ -204,6 +236,7 @@ def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
         ("bank", setup and setup.bank_hash, commitment.bank_hash),
         ("encoder", setup and setup.encoder_fingerprint, commitment.encoder),
         ("eligible population", setup and setup.evaluation, commitment.eligible),
+        ("number of releases", results.rounds, max(each.rounds for each in commitment.attacks)),
         (
             "list of attacks",
             [(each.attack, each.rounds) for each in results.attacks],
@@ -229,6 +262,10 @@ def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
         )
         if record.ledger != replace(frozen.ledger, entries=entries):
             yield f"The alpha of {_named(record)} is not split as it was committed to."
+        if record.attack in ATTACKS.places:
+            own: Attack = ATTACKS.built_in(record.attack)
+            if (record.plants, record.on_people) != (own.active, own.canary is CanaryKind.REAL):
+                yield f"The results do not say of {_named(record)} what it plants, or whom it is about."
 
 
 def _named(record: AttackResult) -> str:
@@ -287,10 +324,10 @@ def _claims(results: Results) -> Iterator[str]:
 
 
 def _ladders(results: Results) -> Iterator[str]:
-    """Compare the rungs above the trials with what they repeat."""
+    """Compare the exact figures with each other, and the rungs above the trials with what they repeat."""
     for record in results.attacks:
         ladder, exact = record.ladder, epsilon(results.mechanism, record.rounds)
-        if ladder.mechanism.epsilon < exact * (1 - 1e-6):
+        if not math.isclose(ladder.mechanism.epsilon, exact, rel_tol=1e-5):
             yield (
                 f"The exact epsilon of {_named(record)} is given as {ladder.mechanism.epsilon:.6g}, but the "
                 f"mechanism's is {exact:.6g}."
@@ -304,7 +341,37 @@ def _ladders(results: Results) -> Iterator[str]:
         for rung, name in ((ladder.attack, "supremum"), (ladder.rule, "rule")):
             ends = [end for canary in record.canaries if (end := getattr(canary, name)) is not None]
             best = max(ends, key=lambda end: end.lower, default=None)
-            if (None if rung is None else (rung.low, rung.high)) != (
-                None if best is None else (best.lower, best.upper)
-            ):
+            if (rung and (rung.low, rung.high)) != (best and (best.lower, best.upper)):
                 yield f"The exact epsilon in the ladder of {_named(record)} is not that of its best canary ({name})."
+
+
+def _exact_figures(results: Results) -> Iterator[str]:
+    """Compare the exact figures of every canary with each other, and what is shown of an attack with its canaries."""
+    for record in results.attacks:
+        canaries = record.canaries
+        if any(not rung.low <= rung.epsilon <= rung.high for rung in record.ladder.rungs):
+            yield f"A rung of {_named(record)} lies outside the range that it is known to."
+        if canaries[record.headline_canary].bound.epsilon != max(canary.bound.epsilon for canary in canaries):
+            yield f"The canary that is shown of {_named(record)} is not the one with the largest bound."
+        for index, canary in enumerate(canaries):
+            if not _agree(canary, results.mechanism.delta):
+                yield f"The exact figures of {_named(record)}, canary {index}, do not follow from each other."
+
+
+def _agree(canary: CanaryResult, delta: float) -> bool:
+    """Say whether the exact epsilon of a rule follows from its rates, and that of its attack is no smaller."""
+    most, rule, absent, eligible = canary.supremum, canary.rule, canary.absent_rate, canary.eligible_rate
+    if most is None or rule is None or absent is None or eligible is None:
+        return True
+    # A rate next to 1 is stored with less precision than its complement was computed with.
+    above, below = np.array([eligible.lower, 1 - absent.upper]), np.array([absent.upper, 1 - eligible.lower]) + 1e-15
+    least = float(rate_epsilon(above, below, delta).max())
+    above, below = np.array([eligible.upper, 1 - absent.lower]), np.array([absent.lower, 1 - eligible.upper]) - 1e-15
+    largest = max(0.0, float(rate_epsilon(above, np.maximum(below, 0.0), delta).max()))
+    point = most.lower if canary.exact is None else canary.exact
+    return (
+        least - ROUNDING <= rule.upper
+        and rule.lower <= largest + ROUNDING
+        and rule.lower <= most.upper + ROUNDING
+        and most.lower - ROUNDING <= point <= most.upper + ROUNDING
+    )
