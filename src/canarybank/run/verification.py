@@ -108,7 +108,6 @@ def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) ->
             _rules(results, commitment),
             _counts(run, results, on_disk),
             _ladders(results),
-            _exact_figures(results),
         ]
         try:
             METHODS.permit(results.audit.method)
@@ -116,7 +115,10 @@ def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) ->
         except ConfigError as error:
             notes.append(f"The bounds were not made again from the counts. {error}")
     if commitment_hash is not None:
-        checks.insert(0, _published(commitment_hash.strip().lower(), on_disk))
+        given = commitment_hash.strip().lower()
+        what = f"{COMMITMENT} has the hash {on_disk}, not the published {given}."
+        none = f"There is no {COMMITMENT} here, so none with the published hash {given}."
+        checks.insert(0, _wrong((given != on_disk, what if on_disk else none)))
     findings = [finding for check in checks for finding in _found(check)]
     if on_disk and commitment_hash is None:
         notes.append(
@@ -133,11 +135,9 @@ def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) ->
     return Verification(ok=not findings, findings=tuple(findings), notes=tuple(notes), commitment=on_disk)
 
 
-def _published(given: str, on_disk: str) -> Iterator[str]:
-    if not on_disk:
-        yield f"There is no {COMMITMENT} here, so none with the published hash {given}."
-    elif given != on_disk:
-        yield f"{COMMITMENT} has the hash {on_disk}, not the published {given}."
+def _wrong(*pairs: tuple[bool, str]) -> Iterator[str]:
+    """Yield the sentences of what is wrong."""
+    yield from (sentence for is_wrong, sentence in pairs if is_wrong)
 
 
 def _found(check: Iterator[str]) -> list[str]:
@@ -154,13 +154,14 @@ def _found(check: Iterator[str]) -> list[str]:
 
 
 def _state(run: Run) -> Iterator[str]:
-    if not run.is_finished:
-        yield (
-            f"{MANIFEST} says that the {run.noun} is not finished, though its {RESULTS} is there; if it was "
-            f"interrupted, run the same command again."
-        )
-    if (run.kind == "evolution") != (run.results.evolution is not None):
-        yield f"{MANIFEST} says that this is an {run.kind}, and {RESULTS} is of another kind."
+    unfinished = (
+        f"{MANIFEST} says that the {run.noun} is not finished, though its {RESULTS} is there; if it was interrupted, "
+        "run the same command again."
+    )
+    other = f"{MANIFEST} says that this is an {run.kind}, and {RESULTS} is of another kind."
+    return _wrong(
+        (not run.is_finished, unfinished), ((run.kind == "evolution") != (run.results.evolution is not None), other)
+    )
 
 
 def _evolution(run: Run, results: Results) -> Iterator[str]:
@@ -172,48 +173,75 @@ def _evolution(run: Run, results: Results) -> Iterator[str]:
         yield f"The results are of {results.rounds} releases, but they do not list as many rounds."
         return
     for each in facts.rounds:
-        spent = epsilon(mechanism, each.round)
-        if not math.isclose(each.epsilon, spent, rel_tol=1e-6) or each.delta != mechanism.delta:
-            yield f"Round {each.round} states epsilon {each.epsilon:.6g}, but so many releases spend {spent:.6g}."
-        published = FolderArchive(run.folder / EVOLUTION).bank(each.round - 1)
-        if published is None or published.bank.hash != each.bank:
-            yield f"The bank of round {each.round} in {EVOLUTION} is not the one that the results name."
-    if not math.isclose(results.epsilon, facts.spent, rel_tol=1e-6):
-        yield f"The results state epsilon {results.epsilon:.6g}, but their rounds spend {facts.spent:.6g}."
+        spent, published = epsilon(mechanism, each.round), FolderArchive(run.folder / EVOLUTION).bank(each.round - 1)
+        yield from _wrong(
+            (
+                not math.isclose(each.epsilon, spent, rel_tol=1e-6) or each.delta != mechanism.delta,
+                f"Round {each.round} states epsilon {each.epsilon:.6g}, but so many releases spend {spent:.6g}.",
+            ),
+            (
+                published is None or published.bank.hash != each.bank,
+                f"The bank of round {each.round} in {EVOLUTION} is not the one that the results name.",
+            ),
+        )
     judged = {(record.rounds, canary.bank_hash) for record in results.attacks for canary in record.canaries}
-    for number, _ in sorted(judged - {(each.round, each.bank) for each in facts.rounds}):
-        yield f"An attack over {number} rounds was judged on another bank than that of round {number}."
-    if (facts.insecure_seed, facts.complete) != (facts.evolve.insecure_seed, results.rounds == facts.evolve.rounds):
-        yield "The results do not say what their settings say of the seed, or of the rounds that were to be made."
+    told = (facts.evolve.insecure_seed, results.rounds == facts.evolve.rounds)
+    yield from _wrong(
+        (
+            not math.isclose(results.epsilon, facts.spent, rel_tol=1e-6),
+            f"The results state epsilon {results.epsilon:.6g}, but their rounds spend {facts.spent:.6g}.",
+        ),
+        (
+            (facts.insecure_seed, facts.complete) != told,
+            "The results do not say what their settings say of the seed, or of the rounds that were to be made.",
+        ),
+        *(
+            (True, f"An attack over {number} rounds was judged on another bank than that of round {number}.")
+            for number, _ in sorted(judged - {(each.round, each.bank) for each in facts.rounds})
+        ),
+    )
     yield from _unlike("evolve", facts.evolve.model_dump(mode="json"), run.manifest.config)
 
 
 def _unlike(section: str, values: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in values.items():
-        # A run of an older version has no setting that came later; the commitment's hash covers all that it had.
-        told = config.get(f"{section}.{name}", value)
-        if told != value:
-            yield f"{section}.{name} of the results is {value}, but {told} was committed to."
+    # A run of an older version has no setting that came later; the commitment's hash covers all that it had.
+    pairs = [(name, value, config.get(f"{section}.{name}", value)) for name, value in values.items()]
+    return _wrong(
+        *(
+            (told != value, f"{section}.{name} of the results is {value}, but {told} was committed to.")
+            for name, value, told in pairs
+        )
+    )
 
 
 def _hashes(manifest: Manifest, results: Results, on_disk: str) -> Iterator[str]:
-    if manifest.commitment != on_disk:
-        yield f"{MANIFEST} names the commitment {manifest.commitment}, not the one on disk."
-    if results.commitment != on_disk:
-        yield f"{RESULTS} was made under the commitment {results.commitment}, not the one on disk."
+    named, made = manifest.commitment, results.commitment
+    return _wrong(
+        (named != on_disk, f"{MANIFEST} names the commitment {named}, not the one on disk."),
+        (made != on_disk, f"{RESULTS} was made under the commitment {made}, not the one on disk."),
+    )
 
 
 def _files(run: Run, results: Results, present: Mapping[str, str], *, written: bool) -> Iterator[str]:
-    listed = run.manifest.files
-    for name in sorted(set(present) - set(listed)):
-        if run.is_source(name) and name not in {COMMITMENT, RESULTS, TRIALS}:
-            yield f"{name} was added since the run was sealed."
-    for name, what in altered_files(run.folder, listed).items():
-        if written or run.is_source(name):
-            yield f"{name} is {what} since the run was sealed."
-    for name in (RESULTS,) if results.commitment is None else (COMMITMENT, RESULTS, TRIALS):
-        if name not in listed:
-            yield f"{MANIFEST} does not list {name}; the run was not sealed, or the list was altered."
+    listed, documents = run.manifest.files, (COMMITMENT, RESULTS, TRIALS)
+    due = (RESULTS,) if results.commitment is None else documents
+    return _wrong(
+        *(
+            (
+                run.is_source(name) and name not in documents,
+                f"{name} was added since the run was sealed.",
+            )
+            for name in sorted(set(present) - set(listed))
+        ),
+        *(
+            (written or run.is_source(name), f"{name} is {what} since the run was sealed.")
+            for name, what in altered_files(run.folder, listed).items()
+        ),
+        *(
+            (name not in listed, f"{MANIFEST} does not list {name}; the run was not sealed, or the list was altered.")
+            for name in due
+        ),
+    )
 
 
 def _settings(run: Run, results: Results, commitment: Commitment) -> Iterator[str]:
@@ -249,23 +277,33 @@ def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
             ("claim", finite(results.claim), commitment.claimed),
             ("layout", results.schema_version, commitment.results_layout),
         ]
-    for what, used, committed in facts:
-        if used != committed:
-            yield f"The {what} of the results is {used}, but {committed} was committed to."
+    yield from _wrong(
+        *(
+            (used != sworn, f"The {what} of the results is {used}, but {sworn} was committed to.")
+            for what, used, sworn in facts
+        )
+    )
     for record, frozen in zip(results.attacks, commitment.attacks, strict=False):
         used_rules = [(c.canary, c.bank_hash, c.inspected, c.threshold.value) for c in record.canaries]
-        if used_rules != [(c.canary, c.bank_hash, c.inspected, c.threshold) for c in frozen.canaries]:
-            yield f"The canaries, banks, positions or thresholds of {_named(record)} are not those committed to."
         # Layout 1 names a pooled claim without its attack.
         entries = tuple(
             (f"{record.attack}/pooled" if n == "pooled" else n, share) for n, share in frozen.ledger.entries
         )
-        if record.ledger != replace(frozen.ledger, entries=entries):
-            yield f"The alpha of {_named(record)} is not split as it was committed to."
-        if record.attack in ATTACKS.places:
-            own: Attack = ATTACKS.built_in(record.attack)
-            if (record.plants, record.on_people) != (own.active, own.canary is CanaryKind.REAL):
-                yield f"The results do not say of {_named(record)} what it plants, or whom it is about."
+        own: Attack | None = ATTACKS.built_in(record.attack) if record.attack in ATTACKS.places else None
+        yield from _wrong(
+            (
+                used_rules != [(c.canary, c.bank_hash, c.inspected, c.threshold) for c in frozen.canaries],
+                f"The canaries, banks, positions or thresholds of {_named(record)} are not those committed to.",
+            ),
+            (
+                record.ledger != replace(frozen.ledger, entries=entries),
+                f"The alpha of {_named(record)} is not split as it was committed to.",
+            ),
+            (
+                own is not None and (record.plants, record.on_people) != (own.active, own.canary is CanaryKind.REAL),
+                f"The results do not say of {_named(record)} what it plants, or whom it is about.",
+            ),
+        )
 
 
 def _named(record: AttackResult) -> str:
@@ -274,15 +312,21 @@ def _named(record: AttackResult) -> str:
 
 def _counts(run: Run, results: Results, on_disk: str) -> Iterator[str]:
     played = read_shards(run.folder / TRIALS)
-    if played.commitment != on_disk:
-        yield f"The trials in {TRIALS} were played under the commitment {played.commitment}, not the one on disk."
+    under = f"The trials in {TRIALS} were played under the commitment {played.commitment}, not the one on disk."
+    yield from _wrong((played.commitment != on_disk, under))
     for record in results.attacks:
         for index, canary in enumerate(record.canaries):
-            counts = canary.counts
-            if played.counts((record.attack, index), record.rounds) != counts:
-                yield f"The counts of {_named(record)}, canary {index}, are not the sum of its shards in {TRIALS}."
-            if {counts.n1, counts.n0} != {results.audit.trials}:
-                yield f"The trials of {_named(record)}, canary {index}, are {counts.n1:,} and {counts.n0:,} in number."
+            counts, named = canary.counts, f"{_named(record)}, canary {index},"
+            yield from _wrong(
+                (
+                    played.counts((record.attack, index), record.rounds) != counts,
+                    f"The counts of {named} are not the sum of its shards in {TRIALS}.",
+                ),
+                (
+                    {counts.n1, counts.n0} != {results.audit.trials},
+                    f"The trials of {named} are {counts.n1:,} and {counts.n0:,} in number.",
+                ),
+            )
 
 
 def _rates(results: Results) -> Iterator[str]:
@@ -317,45 +361,63 @@ def _claims(results: Results) -> Iterator[str]:
         canaries = [canary_bound(each, mechanism, settings, len(counts)) for each in counts]
         over_all = pooled_bound(counts, mechanism, settings)
         made = [headline(canaries, over_all, settings), over_all, *canaries]
-        if made != [record.headline, record.pooled, *(canary.bound for canary in record.canaries)]:
-            yield f"The bounds of {_named(record)} are not those that its counts give by the declared method and level."
-        if record.ladder.observed.epsilon != record.headline.epsilon:
-            yield f"The observed rung of {_named(record)} is not its headline."
+        yield from _wrong(
+            (
+                made != [record.headline, record.pooled, *(canary.bound for canary in record.canaries)],
+                f"The bounds of {_named(record)} are not those that its counts give by the declared method and level.",
+            ),
+            (
+                record.ladder.observed.epsilon != record.headline.epsilon,
+                f"The observed rung of {_named(record)} is not its headline.",
+            ),
+        )
 
 
 def _ladders(results: Results) -> Iterator[str]:
-    """Compare the exact figures with each other, and the rungs above the trials with what they repeat."""
+    """Compare the rungs above the trials with what they repeat, and what is shown of an attack with its canaries."""
     for record in results.attacks:
-        ladder, exact = record.ladder, epsilon(results.mechanism, record.rounds)
-        if not math.isclose(ladder.mechanism.epsilon, exact, rel_tol=1e-5):
-            yield (
-                f"The exact epsilon of {_named(record)} is given as {ladder.mechanism.epsilon:.6g}, but the "
-                f"mechanism's is {exact:.6g}."
-            )
-        last = record.rounds == results.rounds
-        if last and ladder.mechanism.epsilon != results.epsilon:
-            yield f"The mechanism's rung of {_named(record)} is not what the results state."
+        ladder, canaries, named = record.ladder, record.canaries, _named(record)
+        mechanism, exact = ladder.mechanism.epsilon, epsilon(results.mechanism, record.rounds)
         stated = results.claim if results.evolution is None else results.audit.accounted
-        if last and stated is not None and ladder.accounted.epsilon != stated:
-            yield f"The accounted rung of {_named(record)} is not what the results state."
-        for rung, name in ((ladder.attack, "supremum"), (ladder.rule, "rule")):
-            ends = [end for canary in record.canaries if (end := getattr(canary, name)) is not None]
-            best = max(ends, key=lambda end: end.lower, default=None)
-            if (rung and (rung.low, rung.high)) != (best and (best.lower, best.upper)):
-                yield f"The exact epsilon in the ladder of {_named(record)} is not that of its best canary ({name})."
+        last, shown = record.rounds == results.rounds, canaries[record.headline_canary]
+        yield from _wrong(
+            (
+                not math.isclose(mechanism, exact, rel_tol=1e-5),
+                f"The exact epsilon of {named} is given as {mechanism:.6g}, but the mechanism's is {exact:.6g}.",
+            ),
+            (last and mechanism != results.epsilon, f"The mechanism's rung of {named} is not what the results state."),
+            (
+                last and stated is not None and ladder.accounted.epsilon != stated,
+                f"The accounted rung of {named} is not what the results state.",
+            ),
+            (
+                any(not rung.low <= rung.epsilon <= rung.high for rung in ladder.rungs),
+                f"A rung of {named} lies outside the range that it is known to.",
+            ),
+            (
+                shown.bound.epsilon != max(canary.bound.epsilon for canary in canaries),
+                f"The canary that is shown of {named} is not the one with the largest bound.",
+            ),
+            *(
+                (
+                    (rung and (rung.low, rung.high)) != _best(getattr(canary, name) for canary in canaries),
+                    f"The exact epsilon in the ladder of {named} is not that of its best canary ({name}).",
+                )
+                for rung, name in ((ladder.attack, "supremum"), (ladder.rule, "rule"))
+            ),
+            *(
+                (
+                    not _agree(canary, results.mechanism.delta),
+                    f"The exact figures of {named}, canary {index}, do not follow from each other.",
+                )
+                for index, canary in enumerate(canaries)
+            ),
+        )
 
 
-def _exact_figures(results: Results) -> Iterator[str]:
-    """Compare the exact figures of every canary with each other, and what is shown of an attack with its canaries."""
-    for record in results.attacks:
-        canaries = record.canaries
-        if any(not rung.low <= rung.epsilon <= rung.high for rung in record.ladder.rungs):
-            yield f"A rung of {_named(record)} lies outside the range that it is known to."
-        if canaries[record.headline_canary].bound.epsilon != max(canary.bound.epsilon for canary in canaries):
-            yield f"The canary that is shown of {_named(record)} is not the one with the largest bound."
-        for index, canary in enumerate(canaries):
-            if not _agree(canary, results.mechanism.delta):
-                yield f"The exact figures of {_named(record)}, canary {index}, do not follow from each other."
+def _best(known: Iterable[Interval | None]) -> tuple[float, float] | None:
+    """Return the interval with the largest lower end, where there is one."""
+    return max(((each.lower, each.upper) for each in known if each is not None), key=lambda ends: ends[0], default=None)
 
 
 def _agree(canary: CanaryResult, delta: float) -> bool:
