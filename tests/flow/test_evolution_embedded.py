@@ -2,8 +2,8 @@
 
 import pytest
 
-from canarybank.config import resolve
 from canarybank.errors import MissingError
+from canarybank.config import resolve
 from canarybank.flow import run_evolution
 from canarybank.flow.recorded_answers import EMBEDDED_PRESET, embedded_facts
 

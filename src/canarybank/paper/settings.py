@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from canarybank.attack import CanaryKind
-from canarybank.config.loading import Resolved
+from canarybank.config.loading import Resolved, filled, is_default, varied
 from canarybank.config.model import Config
 from canarybank.config.presets import PRESETS
-from canarybank.config.variants import filled, is_default, varied
 from canarybank.errors import ConfigError
 from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates, read_texts
 from canarybank.flow.embedded import embedded_bank
