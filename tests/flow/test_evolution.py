@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from canarybank.config import resolve
 from canarybank.errors import (
     ConfigError,
     DataError,
@@ -14,10 +15,9 @@ from canarybank.errors import (
     MissingError,
 )
 from canarybank.evolution import Evolution
-from canarybank.run import Run
-from canarybank.config import resolve
 from canarybank.flow import run_audit, run_evolution
 from canarybank.mechanism import Account, Mechanism, epsilon
+from canarybank.run import Run
 
 
 def test_an_evolution_leaves_a_population_with_lineage_in_three_formats(evolving, scripted, tmp_path):

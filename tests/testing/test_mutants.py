@@ -13,7 +13,9 @@ import pytest
 from canarybank.encode import HashingEncoder, shelf
 from canarybank.errors import ConfigError, GenerationError, StoreError
 from canarybank.evolution import Voters, loop
-from canarybank.flow import users as admitted, evolution, evolution_setup as evolution_scene, real_run
+from canarybank.flow import evolution, real_run
+from canarybank.flow import evolution_setup as evolution_scene
+from canarybank.flow import users as admitted
 from canarybank.flow.users import People, _capped
 from canarybank.testing import compare_worlds
 from canarybank.users import admission
