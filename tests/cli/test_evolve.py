@@ -112,6 +112,7 @@ def test_several_attacks_and_canaries_share_the_banks_and_each_reads_its_own_pro
         probes = sorted(first | second)
         assert [each.bank.texts[place] for place in probes] == [rounds[0].bank.texts[place] for place in probes]
     assert results.attacks[0].ledger.total == results.audit.alpha
+    assert any("draw votes from each other" in note for note in results.notes)
     assert cli("verify", "runs/own").code == 0
 
 

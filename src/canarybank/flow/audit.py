@@ -151,7 +151,7 @@ class Designs:
         return Auditor(
             self.mechanism,
             settings_of(inputs.config),
-            len(inputs.cohorts.evaluation),
+            len(inputs.roles.evaluation),
             system,
             memo=inputs.cache,
             engine=self.engine,

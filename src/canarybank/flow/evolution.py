@@ -46,6 +46,10 @@ from canarybank.store import StageCache, read_checked
 __all__ = ["run_evolution"]
 
 EXAMPLES = 12
+_TOGETHER = (
+    "The probes of all canaries stand in the same banks and draw votes from each other: each bound holds, and may be "
+    "smaller than that of a run with this canary alone."
+)
 Told = Callable[[str], None]
 
 
@@ -147,7 +151,8 @@ class _Work:
         work = AuditWork(scene.audit, evolution)
         commitment = hold_to(self.run, work.commitment, self._committed)
         log = ShardLog(self.run.folder / TRIALS, commitment.hash, self.run.require_folder)
-        notes = (CONDITIONAL, Claims.EACH.statement, _about(evolution), *scene.notes)
+        together = [_TOGETHER] if sum(case.attack.active for case in work.cases) > 1 else []
+        notes = (CONDITIONAL, Claims.EACH.statement, *together, _about(evolution), *scene.notes)
         return work.results(commitment, log, statement=said, evolution=facts, notes=notes)
 
     def _committed(self, digest: str) -> None:
