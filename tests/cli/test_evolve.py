@@ -73,7 +73,7 @@ def test_an_audited_run_is_one_document_with_a_stamp(cli, own):
     assert "INSECURE" in out
     assert "of independent releases over this run's banks" in out
     listed = cli("runs", "list", "runs", "--json").document["runs"]
-    assert listed[0]["largest"]["attack"] == "nonce-norm"
+    assert listed[0]["largest"]["attack"] == "nonce-norm, 2 rounds"
     assert listed[0]["claimed"] == document["rounds"][-1]["epsilon"]
     assert listed[0]["ok"] is True
     for words in (("report",), ("verify",), ("gate", "--claimed-eps", 1000)):
