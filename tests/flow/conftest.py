@@ -72,18 +72,23 @@ def copied(finished, tmp_path):
     return tmp_path / "run"
 
 
-NURSERY = """
-import json, os, sys
+NURSERY = f"""
+import contextlib, json, os, sys
+sys.path.insert(0, {str(Path(__file__).parents[1] / "doubles")!r})
 import canarybank.auditing.evidence
 import polars
 from canarybank.cli import main
 from canarybank.config import resolve
-from canarybank.flow import run_audit, run_evolution  # loads what it needs at once
+from canarybank.flow import run_audit, run_evolution
 from canarybank.mechanism import Mechanism, epsilon
+from scripted_answers import answering
 epsilon(Mechanism())
+def sentence(request):
+    return "I saw the " + " ".join("abcdefgh"[request.seed // 8**i % 8] * 4 for i in range(6)) + "."
 def run(order):
     if order["words"]:
-        return main([*order["words"], "--folder", order["folder"]])
+        with answering(sentence), open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            return main([*order["words"], "--folder", order["folder"]])
     run_audit(resolve(flags=order["flags"]), order["folder"])
     return 0
 print("ready", flush=True)
