@@ -1,8 +1,8 @@
 import pytest
 
-from canarybank.errors import ConfigError, DataError, MissingError
 from canarybank.config import resolve
-from canarybank.flow.recorded_answers import (
+from canarybank.errors import ConfigError, DataError, MissingError
+from canarybank.flow.generators import (
     AbsentGenerator,
     embedded_facts,
     evolution_generator,
