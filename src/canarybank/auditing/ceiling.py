@@ -77,7 +77,7 @@ def ceiling(
     fpr, tpr = (float(rate[0]) for rate in rates(np.array([threshold])))
     law = summary(target, [(tpr, fpr)] * canaries)
     if trials == math.inf:  # the exact epsilon, always
-        law |= dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact) | {"sd": 0.0}
+        law |= dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact)
     # A rate that underflows says nothing; no rule on one release shows more than the exact epsilon.
     rule = min(exact, max(0.0, float(replace(target, trials=math.inf).bound(tpr, fpr))))
     return Ceiling(

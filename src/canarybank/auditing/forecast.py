@@ -88,7 +88,7 @@ def summary(target: Target, pairs: Sequence[tuple[float, float]]) -> dict[str, A
         "q05": q05,
         "q95": q95,
         "mean": mean,
-        "sd": math.sqrt(float((values - mean) ** 2 @ mass)),
+        "sd": math.sqrt(float((values - mean) ** 2 @ mass)) if len(values) > 1 else 0.0,
     }
     return found | {f.name: getattr(target, f.name) for f in fields(ExpectedBound) if f.name not in found}
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -30,7 +29,7 @@ from canarybank.auditing.settings import Settings, TrialEngine, canary_bound, he
 from canarybank.auditing.threshold import Threshold, ThresholdMode, analytic, calibrated, choose_aim, stand_in
 from canarybank.auditing.trials import Counts, Literal, Projected, Shard, Summed, Trials, count_shard, plan
 from canarybank.engine import Engine, Threads
-from canarybank.errors import CohortError, InputError
+from canarybank.errors import CohortError, IncompleteError, InputError
 from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw
@@ -307,6 +306,8 @@ class Auditor:
         made: dict[Place, Sequence[System]] = {}
 
         def systems(case: Case) -> Sequence[System]:
+            if not case.thresholds:
+                raise CohortError(f"{case.attack.name} canary {case.index} has no frozen rule yet; freeze it first.")
             if case.place not in made:
                 pairs = zip(case.designs, routes, strict=True)
                 tables = [over.evaluation.contributions(each.bank, self.mechanism) for each, over in pairs]
@@ -352,14 +353,16 @@ class Auditor:
         key = stage_key(
             "threshold",
             scores=[[hash_array(score.weights), float(score.offset)] for score in case.scores],
-            contributions=[hash_array(each.contribution) for each in case.designs],
+            designs=[[each.bank.hash, each.inspected.tolist(), hash_array(each.contribution)] for each in case.designs],
             calibration=calibration,
+            system=_name_of(self.system),
             mechanism=asdict(self.mechanism),
             eligible=self.eligible,
-            settings={**asdict(self.settings), "method": self.settings.method.name},
+            settings=asdict(self.settings),
             canaries=canaries,
             claims=self.claims,
             address=list(case.address),
+            summed=case.summed,
         )
 
         def make() -> list[list[dict[str, Any]]]:
@@ -443,7 +446,15 @@ class Auditor:
                 for rounds in range(1, len(group[0].scores) + 1):
                     laws = [self.law(case, made[case.place], rounds) for case in group]
                     judged = [
-                        self._judged(case, law, tally.counts(case.place, rounds), len(group), rounds, run_scores or {})
+                        self._judged(
+                            case,
+                            law,
+                            self._counted(case, tally, rounds),
+                            len(group),
+                            rounds,
+                            self._limit(made[case.place], rounds),
+                            run_scores or {},
+                        )
                         for case, law in zip(group, laws, strict=True)
                     ]
                     best = max(range(len(group)), key=lambda index: _rank(judged[index][0]))
@@ -489,6 +500,21 @@ class Auditor:
             return None
         return SummedLaw(laws, self.step) if case.summed else laws[0]
 
+    def _counted(self, case: Case, tally: Tally, rounds: int) -> Counts:
+        """Return a case's counts; a bound from fewer or more trials than were declared would be another claim."""
+        counts, declared = tally.counts(case.place, rounds), self.settings.trials
+        if (counts.n1, counts.n0) != (declared, declared):
+            raise IncompleteError(
+                f"{case.attack.name} canary {case.index} has {counts.n1:,} trials with it eligible and {counts.n0:,} "
+                f"without, and {declared:,} of each were declared; play them all before you judge."
+            )
+        return counts
+
+    def _limit(self, systems: Sequence[System], rounds: int) -> float:
+        """Return the epsilon that no attack on these systems exceeds: of our own mechanism its own, else none."""
+        own = all(isinstance(each, BankSystem) and each.mechanism == self.mechanism for each in systems)
+        return epsilon(self.mechanism, rounds) if own else math.inf
+
     def _judged(
         self,
         case: Case,
@@ -496,6 +522,7 @@ class Auditor:
         counts: Counts,
         canaries: int,
         rounds: int,
+        limit: float,
         run_scores: Mapping[Place, NDArray[np.float64]],
     ) -> tuple[CanaryResult, tuple[float, float] | None]:
         """Return what one canary's rule showed, and its true rates (TPR, FPR) where they are known."""
@@ -504,7 +531,7 @@ class Auditor:
         exact: dict[str, Any] = dict.fromkeys(("supremum", "rule", "absent_rate", "eligible_rate"))
         pair = None
         if law is not None:
-            limit, rates, most = epsilon(self.mechanism, rounds), law.rates(threshold.value), supremum(law, delta)
+            rates, most = law.rates(threshold.value), supremum(law, delta)
             absent, eligible = (Interval(float(ends.lower), float(ends.upper)) for ends in (rates.fpr, rates.tpr))
             exact = {
                 "supremum": at_most(most.interval, limit),
@@ -624,15 +651,25 @@ def _ledger(claims: Iterable[tuple[str, Bound]], alpha: float, number: int) -> A
 
 
 def _by_attack(cases: Sequence[Case]) -> list[tuple[Attack, list[Case]]]:
-    groups = [list(group) for _, group in groupby(cases, key=lambda case: case.attack.name)]
+    """Return each attack with all of its cases, wherever they stand: they share its alpha."""
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(case.attack.name, []).append(case)
     if not groups:
         raise InputError("An audit needs at least one canary.")
-    return [(group[0].attack, group) for group in groups]
+    if len({case.place for case in cases}) < len(cases):
+        raise InputError("Two cases have the same attack and index; their trials would be the same ones.")
+    return [(group[0].attack, group) for group in groups.values()]
 
 
 def _played(task: tuple[Callable[[Shard], tuple[int, ...]], Shard]) -> tuple[int, ...]:
     work, shard = task
     return work(shard)
+
+
+def _name_of(system: SystemFactory) -> str:
+    named = system if hasattr(system, "__qualname__") else type(system)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def _law_of(system: System, score: LinearScore) -> RoundLaw | None:
