@@ -13,8 +13,8 @@ import pytest
 from scipy.stats import norm
 
 from canarybank.attack import ATTACKS, Canary, Design, canary_contribution, design
-from canarybank.errors import CohortError, InputError
 from canarybank.auditing import follow, transcript_scores
+from canarybank.errors import CohortError, InputError
 from canarybank.mechanism import Bank, Mechanism, Routed, epsilon
 from canarybank.score import mixture
 from canarybank.users import Auxiliary, Calibration, Users
