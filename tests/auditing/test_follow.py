@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from canarybank.attack import ATTACKS, Canary, Design, canary_contribution, design
-from canarybank.auditing import follow, transcript_scores
+from canarybank.attack import ATTACKS, Canary, Design, canary_contribution, design, follow
+from canarybank.auditing import transcript_scores
 from canarybank.errors import CohortError, InputError
 from canarybank.mechanism import Bank, Mechanism, Routed, epsilon
 from canarybank.score import mixture

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from canarybank.attack import ATTACKS, Design, design, nonce_canary, nonce_pool
+from canarybank.attack import ATTACKS, Design, design, follow, nonce_canary, nonce_pool
 from canarybank.auditing import (
     AttackResult,
     Auditor,
@@ -16,7 +16,6 @@ from canarybank.auditing import (
     Settings,
     ThresholdMode,
     TrialEngine,
-    follow,
     route_cohorts,
     transcript_scores,
 )
@@ -197,10 +196,10 @@ def test_thresholds_can_be_calibrated_by_trials(audited: Audited) -> None:
 
 
 def test_what_does_not_fit_is_refused(audited: Audited) -> None:
+    bank = audited.run.rounds[1].bank
+    moved = replace(bank, vectors=bank.vectors[::-1].copy())
+    auxiliary = Routed.build(audited.cohorts.auxiliary, moved, MECHANISM.k)
     with pytest.raises(InputError, match="other entries than the design's probes"):
-        bank = audited.run.rounds[1].bank
-        moved = replace(bank, vectors=bank.vectors[::-1].copy())
-        auxiliary = Routed.build(audited.cohorts.auxiliary, moved, MECHANISM.k)
         follow(audited.design, moved, auxiliary, MECHANISM, eligible=44)
     routes = audited.routes(1)
     with pytest.raises(CohortError, match="judged on the evaluation cohort, not on Calibration"):

@@ -3,7 +3,6 @@
 from canarybank.auditing.ceiling import Ceiling, ceiling, perfect_rates, trials_needed, trials_needed_for
 from canarybank.auditing.evidence import evidence
 from canarybank.auditing.exact import Supremum, at_most, epsilon_at, supremum
-from canarybank.auditing.follow import follow, transcript_scores
 from canarybank.auditing.forecast import ExpectedBound, expected_bound
 from canarybank.auditing.ledger import AlphaLedger
 from canarybank.auditing.methods import Bound, Branch, Method, epsilon_lower, find_method, own_method
@@ -22,6 +21,7 @@ from canarybank.auditing.pipeline import (
     Tally,
     claim_names,
     route_cohorts,
+    transcript_scores,
 )
 from canarybank.auditing.rates import clopper_pearson
 from canarybank.auditing.result import AttackResult, AuditResult, CanaryResult, Ladder, Rung
@@ -111,7 +111,6 @@ __all__ = [
     "evidence",
     "expected_bound",
     "find_method",
-    "follow",
     "headline",
     "own_method",
     "perfect_rates",

@@ -1,9 +1,9 @@
 """Keep the account of alpha: what was declared, what each claim was given, what is left."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from canarybank.errors import BudgetError, InputError
 
@@ -74,15 +74,6 @@ class AlphaLedger:
     def left(self) -> float:
         """Return what can still be spent."""
         return max(0.0, self.total - self.spent)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the ledger as plain values for JSON."""
-        return {"total": self.total, "entries": [{"name": name, "share": share} for name, share in self.entries]}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the ledger that ``to_dict`` wrote, checked again."""
-        return cls(values["total"], tuple((entry["name"], entry["share"]) for entry in values["entries"]))
 
     def __str__(self) -> str:
         claims = ", ".join(f"{name} {share:g}" for name, share in self.entries) or "nothing spent"

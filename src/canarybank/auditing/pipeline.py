@@ -14,16 +14,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+from operator import call
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolSource, design
 from canarybank.auditing.exact import Law, at_most, epsilon_at, supremum
 from canarybank.auditing.forecast import expected_bound
 from canarybank.auditing.ledger import AlphaLedger
-from canarybank.auditing.methods import Bound, Branch
+from canarybank.auditing.methods import Bound
 from canarybank.auditing.result import AttackResult, CanaryResult, Ladder, Rung
 from canarybank.auditing.settings import Settings, TrialEngine, canary_bound, headline, pooled_bound
 from canarybank.auditing.threshold import Threshold, ThresholdMode, analytic, calibrated, choose_aim, stand_in
@@ -32,7 +33,7 @@ from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, IncompleteError, InputError
 from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, epsilon
 from canarybank.progress import SILENT, Progress
-from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw
+from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw, mixture
 from canarybank.store import hash_array, hash_json, stage_key
 from canarybank.systems.mechanism import BankSystem, System, SystemFactory
 from canarybank.users import Auxiliary, Calibration, Cohort, Cohorts, Evaluation
@@ -48,7 +49,9 @@ __all__ = [
     "Routes",
     "Systems",
     "Tally",
+    "claim_names",
     "route_cohorts",
+    "transcript_scores",
 ]
 
 C = TypeVar("C", bound=Cohort)
@@ -367,11 +370,8 @@ class Auditor:
 
         def make() -> list[list[dict[str, Any]]]:
             made = list(systems(case))
-            source, aims = self._source(case, made), self.settings.method.aims
-            return [
-                [asdict(self._aimed(case, made, source, canaries, rounds, aim)) for aim in aims]
-                for rounds in range(1, len(case.scores) + 1)
-            ]
+            prefixes = range(1, len(case.scores) + 1)
+            return [[asdict(each) for each in self._aimed(case, made, canaries, rounds)] for rounds in prefixes]
 
         kept = make() if not calibration else self.memo.document("threshold", key, make)
         return [
@@ -379,47 +379,45 @@ class Auditor:
             for prefix in kept
         ]
 
-    def _aimed(
-        self,
-        case: Case,
-        systems: Sequence[System],
-        source: Trials,
-        canaries: int,
-        rounds: int,
-        aim: Branch | None,
-    ) -> Threshold:
-        target = self._declared(len(case.scores)).target(self.mechanism, canaries)
+    def _aimed(self, case: Case, systems: Sequence[System], canaries: int, rounds: int) -> list[Threshold]:
+        """Return the threshold of so many rounds under each aim of the method."""
+        target, aims = self._declared(len(case.scores)).target(self.mechanism, canaries), self.settings.method.aims
         if self.settings.threshold is ThresholdMode.ANALYTIC and (law := self.law(case, systems, rounds)) is not None:
-            return analytic(law, target, aim)
-        several = isinstance(source, Summed)
-        return calibrated(
-            source.prefix(rounds) if isinstance(source, Summed) else source,
+            return [analytic(law, target, aim) for aim in aims]
+        prefix = "round 1" if rounds == 1 else f"rounds 1 to {rounds}"
+        draw_and_aim = partial(
+            calibrated,
+            self._source(case, systems[:rounds]),
             target,
             number=self.settings.trials,
             seed=self.settings.seed,
-            path=(*case.address, *((prefix_name(rounds),) if several else ())),
-            branch=aim,
+            path=(*case.address, prefix) if case.summed else case.address,
             engine=self.engine,
-            progress=SILENT if several else self.progress,
+            progress=SILENT if case.summed else self.progress,
         )
+        return [draw_and_aim(branch=aim) for aim in aims]
 
     def play(self, cases: Sequence[Case], systems: Systems, tally: Tally) -> None:
         """Play every shard that the tally lacks; show rates, for there is no bound before all trials are in."""
         settings, shards = self.settings, plan(self.settings.trials)
-        tasks: list[tuple[Callable[[Shard], tuple[int, ...]], Shard]] = []
-        owners: list[Case] = []
-        for case in cases:
-            left = [shard for shard in shards if (case.place, shard) not in tally.done]
-            if left:
-                source, at = self._source(case, systems(case), counted=True), tuple(t.value for t in case.thresholds)
-                work = partial(count_shard, source, at, settings.seed, (*case.address, "evaluation"))
-                tasks += [(work, shard) for shard in left]
-                owners += [case] * len(left)
+        left = [(case, shard) for case in cases for shard in shards if (case.place, shard) not in tally.done]
+        sources = {case: self._source(case, systems(case), counted=True) for case, _ in left}
+        tasks = [
+            partial(
+                count_shard,
+                sources[case],
+                tuple(threshold.value for threshold in case.thresholds),
+                settings.seed,
+                (*case.address, "evaluation"),
+                shard,
+            )
+            for case, shard in left
+        ]
         total = 2 * settings.trials * len(cases)
         with self.progress.stage("trials", total=total, unit="trials") as stage:
-            stage.advance(total - sum(shard.size for _, shard in tasks))
-            for index, positives in self.engine.run(_played, tasks):
-                case, shard = owners[index], tasks[index][1]
+            stage.advance(total - sum(shard.size for _, shard in left))
+            for index, positives in self.engine.run(call, tasks):
+                case, shard = left[index]
                 tally.put(case.place, shard, positives)
                 stage.advance(shard.size, note=_rates(tally, case))
 
@@ -486,7 +484,7 @@ class Auditor:
     def _source(self, case: Case, systems: Sequence[System], *, counted: bool = False) -> Trials:
         """Return where a case's scores come from; those that are counted are the kind that the method needs."""
         rounds: list[Trials] = []
-        for system, score in zip(systems, case.scores, strict=True):
+        for system, score in zip(systems, case.scores, strict=False):
             law = _law_of(system, score) if self.settings.engine is TrialEngine.PROJECTED else None
             source = Literal(system, score) if law is None else Projected(law)
             rounds.append(source.included() if counted and self.settings.method.included else source)
@@ -630,9 +628,15 @@ class Auditor:
         )
 
 
-def prefix_name(rounds: int) -> str:
-    """Return the name of a prefix of rounds."""
-    return "round 1" if rounds == 1 else f"rounds 1 to {rounds}"
+def transcript_scores(designs: Sequence[Design], releases: Sequence[ArrayLike], q: float) -> NDArray[np.float64]:
+    """Return the sums of the rounds' mixture scores after each round, the releases being over whole banks.
+
+    The t-th is log p1(y_1..y_t) / p0(y_1..y_t), of an eligible canary against an absent one, if each round's score is
+    the true conditional log-likelihood ratio. Releases may be tables of many over the same banks; so are the sums then.
+    """
+    pairs = zip(designs, releases, strict=True)
+    scores = [mixture(each.score.llr(np.asarray(release)[..., each.inspected]), q) for each, release in pairs]
+    return np.asarray(np.cumsum(scores, axis=0), dtype=np.float64)
 
 
 def claim_names(attack: str, canaries: Sequence[str], settings: Settings) -> list[str]:
@@ -660,11 +664,6 @@ def _by_attack(cases: Sequence[Case]) -> list[tuple[Attack, list[Case]]]:
     if len({case.place for case in cases}) < len(cases):
         raise InputError("Two cases have the same attack and index; their trials would be the same ones.")
     return [(group[0].attack, group) for group in groups.values()]
-
-
-def _played(task: tuple[Callable[[Shard], tuple[int, ...]], Shard]) -> tuple[int, ...]:
-    work, shard = task
-    return work(shard)
 
 
 def _name_of(system: SystemFactory) -> str:

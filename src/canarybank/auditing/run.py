@@ -99,7 +99,7 @@ def audit(
         ('ordinary', 'exact')
     """
     listed = [attack] if isinstance(attack, Attack | str) else list(attack)
-    recipes = [_attack(each) for each in listed]
+    recipes = [find_attack(each) if isinstance(each, str) else each for each in listed]
     if len({recipe.name for recipe in recipes}) != len(recipes) or not recipes:
         raise InputError(f"Name at least one attack, and each once, not {[recipe.name for recipe in recipes]}.")
     settings = Settings(
@@ -110,7 +110,8 @@ def audit(
         engine=one_of(TrialEngine, trial_engine, "trial engine"),
         seed=seed,
     )
-    _check_accounted(accounted)
+    if accounted is not None and not 0 <= accounted < math.inf:
+        raise InputError(f"The accounted epsilon must be finite and not negative, but is {accounted!r}.")
     number = canaries if canaries is not None else (sizes or CohortSizes()).canaries
     cohorts = _cohorts(users, sizes, number, recipes, seed)
     eligible, stated = len(cohorts.evaluation), None if accounted is None else (accounted, "the operator's accountant")
@@ -187,17 +188,6 @@ def audit_system(
 
 
 SYSTEM = Attack("system", CanaryKind.REAL, PoolKind.NONE, Selection.NONE, "score the releases of a system")
-
-
-def _check_accounted(accounted: float | None) -> None:
-    if accounted is not None and not 0 <= accounted < math.inf:
-        raise InputError(f"The accounted epsilon must be finite and not negative, but is {accounted!r}.")
-
-
-def _attack(attack: Attack | str) -> Attack:
-    if isinstance(attack, Attack):
-        return attack
-    return find_attack(attack)
 
 
 def _reserved(bank: Bank | ArrayLike, probes: int, seed: int) -> Bank:

@@ -7,8 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from canarybank.auditing.methods import Bound, Method, find_method
-from canarybank.auditing.methods.paper import PAPER
+from canarybank.auditing.methods import PAPER, Bound, Method, find_method
 from canarybank.auditing.methods.pooled import POOLED
 from canarybank.auditing.rates import whole_counts
 from canarybank.auditing.threshold import Target, ThresholdMode
