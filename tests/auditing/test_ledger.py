@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canarybank.auditing.ledger import AlphaLedger
+from canarybank.auditing import AlphaLedger
 from canarybank.errors import BudgetError, InputError
 
 

@@ -185,7 +185,7 @@ def test_canaries_are_pooled_over_several_rounds_too() -> None:
 
 
 def test_what_cannot_be_judged_is_refused() -> None:
-    with pytest.raises(InputError, match="surely takes part, and over several rounds"):
+    with pytest.raises(InputError, match="surely takes part, and only one round of our own system"):
         frozen(Auditor(MECHANISM, replace(FEW, method="stratified"), 1), LOUD)
     auditor = Auditor(MECHANISM, FEW, 1)
     rules, tally = frozen(auditor, LOUD), MemoryTally()

@@ -149,6 +149,25 @@ def test_an_audit_of_users_through_a_system_without_a_law(people, bank, mechanis
     assert found.canaries[0].counts == own.canaries[0].counts
 
 
+class Pretending(BankSystem):
+    """A system that states the law of its claim and releases with a quarter of the noise."""
+
+    def release(self, eligible, size, rng):
+        return BankSystem(self.contributions, self.canary, replace(CLAIM, sigma=0.25)).release(eligible, size, rng)
+
+
+def test_trials_are_what_a_system_releases_whatever_law_it_states():
+    lying = Pretending(SYSTEM.contributions, SYSTEM.canary, CLAIM)
+    found = audit_system(lying, SCORE, CLAIM, Settings(trials=50_000))
+    assert found.violation
+    assert found.canaries[0].supremum.upper <= found.allowed
+
+
+def test_trials_in_which_the_canary_surely_takes_part_are_refused_before_any_trial(people, bank, mechanism, sizes):
+    with pytest.raises(CanarybankError, match="only one round of our own system has them"):
+        audit(people, bank, mechanism, "exact", method="stratified", system=Pretending, sizes=sizes, trials=10**12)
+
+
 def test_the_exact_figure_of_a_broken_system_is_not_cut_off_at_its_claim():
     broken = replace(SYSTEM, mechanism=replace(CLAIM, sigma=0.5))
     found = audit_system(broken, SCORE, CLAIM, SETTINGS)

@@ -23,10 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolSource, design
 from canarybank.auditing.exact import Law, at_most, epsilon_at, supremum
 from canarybank.auditing.forecast import expected_bound
-from canarybank.auditing.ledger import AlphaLedger
 from canarybank.auditing.methods import Bound
 from canarybank.auditing.result import AttackResult, CanaryResult, Ladder, Rung
-from canarybank.auditing.settings import Settings, TrialEngine, canary_bound, headline, pooled_bound
+from canarybank.auditing.settings import AlphaLedger, Settings, TrialEngine, canary_bound, headline, pooled_bound
 from canarybank.auditing.threshold import Threshold, ThresholdMode, analytic, calibrated, choose_aim, stand_in
 from canarybank.auditing.trials import Counts, Literal, Projected, Shard, Summed, Trials, count_shard, plan
 from canarybank.engine import Engine, Threads
@@ -330,10 +329,11 @@ class Auditor:
 
         ``calibration`` names the users that the systems are made of, for the memo.
         """
-        if self.settings.method.included and any(case.summed for case in cases):
+        own = self.system is BankSystem and not any(case.summed for case in cases)
+        if self.settings.method.included and not own:
             raise InputError(
                 f"The method {self.settings.method.name!r} counts trials in which the canary surely takes part, and "
-                "over several rounds it takes part by a coin in each; choose another method."
+                "only one round of our own system has them; choose another method, such as 'paper'."
             )
         frozen: list[Case] = []
         total = sum(len(case.scores) for case in cases)
@@ -485,7 +485,9 @@ class Auditor:
         """Return where a case's scores come from; those that are counted are the kind that the method needs."""
         rounds: list[Trials] = []
         for system, score in zip(systems, case.scores, strict=False):
-            law = _law_of(system, score) if self.settings.engine is TrialEngine.PROJECTED else None
+            # Only our own system is its law. Another one is played as it releases, whatever law it states.
+            projected = type(system) is BankSystem and self.settings.engine is TrialEngine.PROJECTED
+            law = _law_of(system, score) if projected else None
             source = Literal(system, score) if law is None else Projected(law)
             rounds.append(source.included() if counted and self.settings.method.included else source)
         return Summed(rounds, self.mechanism.q) if case.summed else rounds[0]

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from canarybank.attack import PoolFacts
-from canarybank.auditing.ledger import AlphaLedger
 from canarybank.auditing.methods import Bound
+from canarybank.auditing.settings import AlphaLedger
 from canarybank.auditing.threshold import Threshold
 from canarybank.auditing.trials import Counts
 from canarybank.errors import InputError
