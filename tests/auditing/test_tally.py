@@ -102,6 +102,20 @@ def test_what_was_done_is_not_done_again(tmp_path, whole, kind):
     assert again.done == whole.done
 
 
+def test_a_system_is_made_once_for_all_shards_and_not_for_what_is_finished(whole):
+    asked = []
+
+    def systems(case):
+        asked.append(case.index)
+        return (ROUND, ROUND)
+
+    auditor = Auditor(MECHANISM, Settings(trials=TRIALS, seed=5), 12, engine=Serial())
+    half = MemoryTally({key: found for key, found in whole.done.items() if key[0] == ("nonce", 0)})
+    auditor.play(CASES, systems, half)
+    assert asked == [1]
+    assert half.done == whole.done
+
+
 def test_too_few_and_too_many_trials_are_not_judged(whole):
     auditor, systems = Auditor(MECHANISM, Settings(trials=TRIALS), 12), lambda _: (ROUND, ROUND)
     cut = MemoryTally(dict(list(whole.done.items())[:-1]))

@@ -401,7 +401,8 @@ class Auditor:
         """Play every shard that the tally lacks; show rates, for there is no bound before all trials are in."""
         settings, shards = self.settings, plan(self.settings.trials)
         left = [(case, shard) for case in cases for shard in shards if (case.place, shard) not in tally.done]
-        sources = {case: self._source(case, systems(case), counted=True) for case, _ in left}
+        unfinished = dict.fromkeys(case for case, _ in left)
+        sources = {case: self._source(case, systems(case), counted=True) for case in unfinished}
         tasks = [
             partial(
                 count_shard,
