@@ -280,8 +280,8 @@ is where they go by default.
 METHODS = _registry(
     "method",
     {
-        "paper": "auditing.methods.paper:PAPER",
-        "clopper-pearson": "auditing.methods.clopper_pearson:CLOPPER_PEARSON",
+        "paper": "auditing.methods:PAPER",
+        "clopper-pearson": "auditing.methods:CLOPPER_PEARSON",
         "joint": "auditing.methods.joint:JOINT",
         "pooled": "auditing.methods.pooled:POOLED",
         "stratified": "auditing.methods.stratified:STRATIFIED",

@@ -14,10 +14,10 @@ from scipy.sparse import csr_array
 
 from canarybank.auditing import audit_system
 from canarybank.auditing.settings import Settings
-from canarybank.systems.mechanism import BankSystem, CallableSystem
 from canarybank.errors import CanarybankError
 from canarybank.mechanism import Mechanism, contributions, release
 from canarybank.score import LinearScore, Moments
+from canarybank.systems.mechanism import BankSystem, CallableSystem
 
 CLAIM = Mechanism()
 RECORDS, PROBES, ENTRIES = 64, 5, 40

@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from canarybank.attack import ATTACKS, Canary, CanaryKind, Pool, design
+from canarybank.attack import ATTACKS, Canary, CanaryKind, Pool
 from canarybank.auditing import (
+    Auditor,
+    Case,
+    MemoryTally,
     Projected,
     Settings,
     ceiling,
     count,
     epsilon_lower,
-    evaluation_law,
-    evaluation_trials,
     expected_bound,
-    freeze,
-    judge,
-    prepare,
+    route_cohorts,
     supremum,
 )
 from canarybank.mechanism import Bank, Mechanism, epsilon
@@ -33,47 +32,42 @@ def axis(index, dimension=12):
 
 
 @pytest.fixture(scope="module")
-def prepared():
+def routes():
     """Users who all live on the first axes, and a bank with five positions that nobody is near."""
     rng = np.random.default_rng(0)
     near = lambda: np.abs(rng.normal(size=(6, 12))) * (np.arange(12) < 6)  # noqa: E731, a sampler in one line
     people = [Users.from_vectors({f"{role}{i}": near() for i in range(20)}) for role in "ace"]
     cohorts = Cohorts(Auxiliary(people[0]), Calibration(people[1]), Evaluation(people[2]))
     bank = Bank(np.abs(rng.normal(size=(40, 12))) * (np.arange(12) < 6)).reserve(5, seed=0)
-    return prepare(cohorts, bank, PAPER)
+    return route_cohorts(cohorts, bank, PAPER.k)
 
 
 @pytest.fixture(scope="module")
-def designed(prepared):
+def judged(routes):
     canary = Canary(np.tile(axis(11), (64, 1)), id="nonce-0", kind=CanaryKind.NONCE)
     pool = Pool(np.array([axis(11) * (1 + 0.01 * i) for i in range(5)]))
-    return design(
-        ATTACKS["nonce-mueff"], canary, prepared.bank, prepared.auxiliary, PAPER, eligible=20, pool=pool, seed=0
-    )
+    auditor = Auditor(PAPER, Settings(trials=1_000_000, alpha=0.01, threshold="analytic", seed=7), 20)
+    designed = auditor.design(ATTACKS["nonce-mueff"], canary, pool, routes, 0)
+    cases, tally = auditor.freeze([Case.of(0, designed)], auditor.calibration([routes])), MemoryTally()
+    evaluation = auditor.evaluation([routes])
+    auditor.play(cases, evaluation, tally)
+    (found,) = auditor.judge(cases, evaluation, tally)
+    return found.canaries[0]
 
 
-def test_it_spends_the_whole_budget(prepared, designed):
-    law = evaluation_law(designed, prepared.evaluation, PAPER)
-    found = supremum(law, PAPER.delta)
-    assert designed.mu_eff == pytest.approx(1.0, abs=1e-6)
-    assert found.interval.width <= 1e-6
-    assert found.interval.midpoint == pytest.approx(epsilon(PAPER), abs=1e-6) == pytest.approx(1.684544, abs=1e-6)
+def test_it_spends_the_whole_budget(judged):
+    assert judged.mu_eff == pytest.approx(1.0, abs=1e-6)
+    assert judged.supremum.width <= 1e-6
+    assert judged.supremum.midpoint == pytest.approx(epsilon(PAPER), abs=1e-6) == pytest.approx(1.684544, abs=1e-6)
 
 
-def test_its_analytic_rule_is_the_one_the_ceiling_names(prepared, designed):
-    settings = Settings(trials=1_000_000, alpha=0.01, threshold="analytic")
-    frozen = freeze(designed, prepared.calibration, PAPER, settings, eligible=20, canaries=1)
+def test_its_analytic_rule_is_the_one_the_ceiling_names(judged):
     limit = ceiling(PAPER, 1_000_000)
-    assert frozen.threshold.value == pytest.approx(limit.threshold, abs=0.01) == pytest.approx(3.139, abs=0.01)
-    assert frozen.threshold.expected == pytest.approx(0.990, abs=1e-3)
-    law = evaluation_law(designed, prepared.evaluation, PAPER)
-    counts = count(
-        evaluation_trials(designed, prepared.evaluation, PAPER, settings), frozen.threshold.value, 1_000_000, seed=7
-    )
-    result = judge(frozen, law, counts, PAPER, settings, canaries=1)
-    assert result.rule.midpoint == pytest.approx(1.352, abs=2e-3)
+    assert judged.threshold.value == pytest.approx(limit.threshold, abs=0.01) == pytest.approx(3.139, abs=0.01)
+    assert judged.threshold.expected == pytest.approx(0.990, abs=1e-3)
+    assert judged.rule.midpoint == pytest.approx(1.352, abs=2e-3)
     # The bound scatters with a standard deviation of about 0.09 around 0.99; six of them cover all but 1e-8.
-    assert abs(result.bound.epsilon - 0.99) < 0.55
+    assert abs(judged.bound.epsilon - 0.99) < 0.55
 
 
 def test_bounds_from_trials_scatter_as_forecast():

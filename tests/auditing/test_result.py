@@ -50,7 +50,8 @@ def test_html_shows_the_claim_with_what_it_stands_on(result):
 
 
 def test_html_escapes_what_users_wrote(result):
-    hostile = replace(result, attack="<script>alert(1)</script>", notes=("</div><img src=x>",))
+    named = replace(result.only, attack="<script>alert(1)</script>")
+    hostile = replace(result, attacks=(named,), notes=("</div><img src=x>",))
     reader = read(hostile._repr_html_())
     assert not {"script", "img"} & set(reader.tags)
     assert "<script>alert(1)</script>" in reader.text

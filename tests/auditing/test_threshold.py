@@ -65,17 +65,6 @@ def test_another_cohort_cannot_calibrate(people, bank, mechanism):
         stand_in(wrong, bank, mechanism, eligible=5, seed=0)
 
 
-def test_another_cohort_cannot_evaluate(people, bank, mechanism):
-    from canarybank.audit.stages import _evaluated
-
-    class Design:
-        bank = None
-
-    wrong = Routed.build(Calibration(people.take(range(10))), bank, mechanism.k)
-    with pytest.raises(CanarybankError, match="judged on the evaluation cohort, not on Calibration"):
-        _evaluated(Design(), wrong, mechanism)
-
-
 def test_a_score_that_sees_nothing_still_gets_a_threshold():
     silent = RoundLaw.of(_zero_score(), csr_array(np.zeros((3, 2))), np.zeros(2), PAPER)
     assert analytic(silent, TARGET).expected == 0.0

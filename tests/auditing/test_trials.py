@@ -5,7 +5,6 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.stats import binomtest
 
-from canarybank.systems.mechanism import BankSystem
 from canarybank.auditing.trials import (
     Counts,
     Literal,
@@ -22,6 +21,7 @@ from canarybank.engine import Processes, Serial, Threads
 from canarybank.errors import CanarybankError
 from canarybank.mechanism import Mechanism
 from canarybank.score import LinearScore, Moments, RoundLaw
+from canarybank.systems.mechanism import BankSystem
 
 
 def setting(seed, users=60, coordinates=6, mechanism=None):

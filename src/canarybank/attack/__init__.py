@@ -4,7 +4,7 @@ from canarybank.attack.attacks import ATTACKS, Attack, PoolKind, Selection, find
 from canarybank.attack.canary import Canary, CanaryKind
 from canarybank.attack.contribution import canary_contribution
 from canarybank.attack.covariance import pool_covariance
-from canarybank.attack.design import Design, design
+from canarybank.attack.design import Design, design, follow
 from canarybank.attack.greedy import select_probes
 from canarybank.attack.nonce import NONCE_ALPHABET, NONCE_LENGTH, Encode, nonce_canary, nonce_pool, nonces
 from canarybank.attack.objective import Objective
@@ -30,6 +30,7 @@ __all__ = [
     "canary_contribution",
     "design",
     "find_attack",
+    "follow",
     "nonce_canary",
     "nonce_pool",
     "nonces",

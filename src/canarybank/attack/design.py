@@ -1,6 +1,13 @@
-"""Freeze an attack: its probes, the bank with them in it, what is inspected, and the score."""
+"""Freeze an attack: its probes, the bank with them in it, what is inspected, and the score.
 
-from dataclasses import dataclass
+Over several rounds it is frozen again on each bank that was realised. The bank of a round is made of earlier releases,
+so the law of its release is known only given those: ``follow`` builds a round's score on the canary's votes over that
+bank and the background that the auxiliary users show on it. By the chain rule the sum of such conditional scores is the
+transcript's log-likelihood ratio, where each of them is the true one. The sum of marginal ones, each built on what a
+round's release looks like averaged over the releases before it, is not.
+"""
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +26,7 @@ from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable
 from canarybank.score import LinearScore, Moments
 from canarybank.users import Auxiliary
 
-__all__ = ["POOL_SIZE", "Design", "design"]
+__all__ = ["POOL_SIZE", "Design", "design", "follow"]
 
 POOL_SIZE = 512
 
@@ -97,11 +104,55 @@ def design(
         places = bank.reserved[:probes]
         selected = _select(attack, canary, bank, places, own, routed, mechanism, eligible, candidates, seed)
         frozen = _planted(bank, candidates, selected)
-    votes = canary_contribution(own, frozen, mechanism)
-    inspected = np.array(bank.reserved[: len(selected)], dtype=np.int64) if attack.active else np.flatnonzero(votes)
-    background = routed.contributions(frozen, mechanism)[:, inspected]
-    score = LinearScore(votes[inspected], Moments.estimate(background, mechanism, eligible))
-    return Design(attack, canary, frozen, candidates, tuple(selected), inspected, votes[inspected], score, own)
+    probed = np.array(bank.reserved[: len(selected)], dtype=np.int64) if attack.active else None
+    inspected, votes, score = _scored(own, frozen, routed, mechanism, eligible, probed)
+    return Design(attack, canary, frozen, candidates, tuple(selected), inspected, votes, score, own)
+
+
+def follow(design: Design, bank: Bank, auxiliary: Routed[Auxiliary], mechanism: Mechanism, *, eligible: int) -> Design:
+    """Return the design of the same attack on a later bank: its score and moments frozen given that bank.
+
+    The probes must stand in the bank as they were designed, and the auxiliary users be routed over its base. On the
+    bank of the design itself this is that design.
+    """
+    require_auxiliary(auxiliary)
+    _require_probes(design, bank)
+    table = RouteTable.build(design.canary.vectors, bank, mechanism.k)
+    probed = design.inspected if design.attack.active else None
+    inspected, votes, score = _scored(table, bank, auxiliary, mechanism, eligible, probed)
+    return replace(design, bank=bank, inspected=inspected, contribution=votes, score=score, table=table)
+
+
+def _scored(
+    table: RouteTable,
+    bank: Bank,
+    auxiliary: Routed[Auxiliary],
+    mechanism: Mechanism,
+    eligible: int,
+    probed: NDArray[np.int64] | None,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], LinearScore]:
+    """Return what is inspected (the probes, or what the canary votes for), the canary's votes there, and the score."""
+    votes = canary_contribution(table, bank, mechanism)
+    inspected = np.flatnonzero(votes) if probed is None else probed
+    background = auxiliary.contributions(bank, mechanism)[:, inspected]
+    return inspected, votes[inspected], LinearScore(votes[inspected], Moments.estimate(background, mechanism, eligible))
+
+
+def _require_probes(design: Design, bank: Bank) -> None:
+    """Refuse a bank in which the attack's probes do not stand where they were planted."""
+    if not design.attack.active:
+        return
+    places = design.inspected
+    if places.max() >= bank.size or not np.isin(places, bank.reserved).all():
+        raise InputError(
+            f"{bank!r} does not reserve the positions of the attack's probes, {places.tolist()[:4]} and so on; audit a "
+            "run that starts from the design's own bank."
+        )
+    if not np.array_equal(bank.vectors[places], design.bank.vectors[places]):
+        raise InputError(
+            f"{bank!r} holds other entries than the design's probes at their positions; audit a run that starts from "
+            "the design's own bank."
+        )
 
 
 def _fitting(table: RouteTable, canary: Canary) -> RouteTable:

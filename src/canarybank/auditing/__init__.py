@@ -1,11 +1,16 @@
 """Measure what an attack could spend: systems, trials, thresholds, bounds, exact evaluation, the ladder."""
 
-from canarybank.auditing.ceiling import Ceiling, ceiling, perfect_rates, trials_needed, trials_needed_for
 from canarybank.auditing.evidence import evidence
 from canarybank.auditing.exact import Supremum, at_most, epsilon_at, supremum
-from canarybank.auditing.follow import follow, transcript_scores
-from canarybank.auditing.forecast import ExpectedBound, expected_bound
-from canarybank.auditing.ledger import AlphaLedger
+from canarybank.auditing.forecast import (
+    Ceiling,
+    ExpectedBound,
+    ceiling,
+    expected_bound,
+    perfect_rates,
+    trials_needed,
+    trials_needed_for,
+)
 from canarybank.auditing.methods import Bound, Branch, Method, epsilon_lower, find_method, own_method
 from canarybank.auditing.methods.pooled import pooled
 from canarybank.auditing.methods.stratified import stratified
@@ -22,11 +27,20 @@ from canarybank.auditing.pipeline import (
     Tally,
     claim_names,
     route_cohorts,
+    transcript_scores,
 )
 from canarybank.auditing.rates import clopper_pearson
 from canarybank.auditing.result import AttackResult, AuditResult, CanaryResult, Ladder, Rung
 from canarybank.auditing.run import SystemAudit, SystemResult, audit, audit_system
-from canarybank.auditing.settings import Settings, TrialEngine, attack_bound, canary_bound, headline, pooled_bound
+from canarybank.auditing.settings import (
+    AlphaLedger,
+    Settings,
+    TrialEngine,
+    attack_bound,
+    canary_bound,
+    headline,
+    pooled_bound,
+)
 from canarybank.auditing.threshold import (
     Target,
     Threshold,
@@ -112,7 +126,6 @@ __all__ = [
     "evidence",
     "expected_bound",
     "find_method",
-    "follow",
     "headline",
     "own_method",
     "perfect_rates",

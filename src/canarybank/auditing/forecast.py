@@ -1,24 +1,43 @@
-"""Forecast the bound that trials will give, from an attack's true rates: not one number but its law."""
+"""Forecast the bound that trials will give, from an attack's true rates: not one number but its law.
+
+A perfect attack sees the canary's whole contribution on coordinates that nobody else touches. Its score, whitened,
+is N(0, 1) without the canary and N(1/sigma, 1) when the canary takes part; no attack on one release does better.
+``ceiling`` says what it would show with so many trials, and ``trials_needed`` how many trials a given epsilon needs.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 from scipy.signal import fftconvolve
 from scipy.special import ndtr
 
 from canarybank.auditing.methods import Method, find_method
 from canarybank.auditing.rates import Array, Window, binomial_rows
-from canarybank.auditing.threshold import Target
+from canarybank.auditing.threshold import AttackRates, Target, best_threshold
 from canarybank.errors import InputError
+from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.score import unmix
 
-__all__ = ["ExpectedBound", "at_most", "bound_law", "expected_bound"]
+__all__ = [
+    "Ceiling",
+    "ExpectedBound",
+    "at_most",
+    "bound_law",
+    "ceiling",
+    "expected_bound",
+    "perfect_rates",
+    "trials_needed",
+    "trials_needed_for",
+]
 
+MOST_TRIALS = 10**15
 _POINTS = 256
 _WIDE, _DEVIATIONS = 2**16, 8.0
 _NODES = (-2.0, 0.0, 2.0)
@@ -73,10 +92,10 @@ def expected_bound(
     """
     pairs = _pairs(tpr, fpr, canaries)
     target = Target(trials, delta, alpha, find_method(method), len(pairs), q)
-    return ExpectedBound(**summary(target, pairs))
+    return ExpectedBound(**_summary(target, pairs))
 
 
-def summary(target: Target, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+def _summary(target: Target, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """Return the fields of an ``ExpectedBound``."""
     values, mass = bound_law(target, pairs)
     median, q05, q95 = (float(values[np.searchsorted(np.cumsum(mass), level)]) for level in (0.5, 0.05, 0.95))
@@ -88,7 +107,7 @@ def summary(target: Target, pairs: Sequence[tuple[float, float]]) -> dict[str, A
         "q05": q05,
         "q95": q95,
         "mean": mean,
-        "sd": math.sqrt(float((values - mean) ** 2 @ mass)),
+        "sd": math.sqrt(float((values - mean) ** 2 @ mass)) if len(values) > 1 else 0.0,
     }
     return found | {f.name: getattr(target, f.name) for f in fields(ExpectedBound) if f.name not in found}
 
@@ -196,3 +215,122 @@ def _lagrange(nodes: Array, at: Array) -> Array:
         ],
         axis=1,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling(ExpectedBound):
+    """The law of a perfect attack's bound at its best threshold.
+
+    It is what a perfect attack typically shows, not a maximum: one perfect canary exceeds its median half of the time.
+    """
+
+    threshold: float
+    """The best threshold for so many trials, on the log-likelihood ratio of a canary that takes part."""
+    whitened: float
+    """The same threshold on the score in units of its noise."""
+    fpr: float
+    tpr: float
+    rule: float
+    """The exact epsilon of that frozen rule, which endless trials at it would show."""
+    exact: float
+    """The exact epsilon of one release, which endless trials at their own best threshold would show."""
+
+    def __str__(self) -> str:
+        return f"perfect attack: {ExpectedBound.__str__(self)}; exact epsilon {self.exact:.4f}"
+
+
+def perfect_rates(mechanism: Mechanism) -> AttackRates:
+    """Return FPR and TPR of a perfect attack as functions of the threshold on its log-likelihood ratio."""
+    mu, q = 1 / mechanism.sigma, mechanism.q
+
+    def rates(thresholds: Array) -> tuple[Array, Array]:
+        score = np.asarray(thresholds, np.float64) / mu + mu / 2
+        fpr, included = ndtr(-score), ndtr(mu - score)
+        return fpr, (1 - q) * fpr + q * included
+
+    return rates
+
+
+def ceiling(
+    mechanism: Mechanism,
+    trials: float,
+    *,
+    method: Method | str = "paper",
+    alpha: float = 0.01,
+    canaries: int = 1,
+) -> Ceiling:
+    """Return the law of the bound that perfect canaries give with so many trials of each hypothesis of each.
+
+    ``alpha`` is the level of each bound: one canary's share, or all of it for ``pooled``. ``trials`` may be infinite.
+    """
+    target = Target(trials, mechanism.delta, alpha, find_method(method), canaries, mechanism.q)
+    rates, exact, mu = perfect_rates(mechanism), one_round_epsilon(mechanism), 1 / mechanism.sigma
+    # The best event of one release is where its mixture score exceeds epsilon.
+    threshold = float(unmix(exact, mechanism.q)) if trials == math.inf else best_threshold(rates, target)[0]
+    fpr, tpr = (float(rate[0]) for rate in rates(np.array([threshold])))
+    if trials == math.inf:  # the exact epsilon, always
+        law = {name: getattr(target, name) for name in ("trials", "canaries", "alpha", "delta")}
+        law |= dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact)
+        law |= {"sd": 0.0, "method": str(target.method)}
+    else:
+        law = _summary(target, [(tpr, fpr)] * canaries)
+    # A rate that underflows says nothing; no rule on one release shows more than the exact epsilon.
+    rule = min(exact, max(0.0, float(replace(target, trials=math.inf).bound(tpr, fpr))))
+    return Ceiling(
+        **law,
+        threshold=threshold,
+        whitened=threshold / mu + mu / 2,
+        fpr=fpr,
+        tpr=tpr,
+        rule=rule,
+        exact=exact,
+    )
+
+
+def trials_needed(
+    mechanism: Mechanism,
+    epsilon: float,
+    *,
+    method: Method | str = "paper",
+    alpha: float = 0.01,
+    canaries: int = 1,
+) -> int:
+    """Return how many trials of each hypothesis a perfect attack needs for an expected bound of epsilon.
+
+    That many are enough, and no more than a millionth part too many.
+    """
+    target = Target(1, mechanism.delta, alpha, find_method(method), canaries, mechanism.q)
+    return _least(perfect_rates(mechanism), epsilon, target, one_round_epsilon(mechanism))
+
+
+def trials_needed_for(rates: AttackRates, epsilon: float, target: Target) -> int:
+    """Return how many trials of each hypothesis an attack with these rates needs for an expected bound of epsilon.
+
+    For each number of trials the threshold is the best one; ``target.trials`` plays no part.
+    """
+    return _least(rates, epsilon, target, best_threshold(rates, replace(target, trials=math.inf))[1])
+
+
+def _least(rates: AttackRates, epsilon: float, target: Target, exact: float) -> int:
+    if not 0 < epsilon < exact:
+        raise InputError(
+            f"No number of trials is expected to show epsilon {epsilon:g}: it must be positive and below the attack's "
+            f"exact epsilon, which is {f'{exact:.6g}' if exact < math.inf else 'infinite'}."
+        )
+
+    def lacking(log_trials: float) -> float:
+        trials = math.ceil(math.exp(log_trials))
+        return epsilon - best_threshold(rates, replace(target, trials=trials))[1]
+
+    low, high = 0.0, math.log(16)
+    while lacking(high) > 0:
+        low, high = high, high + math.log(16)
+        if high > math.log(MOST_TRIALS):
+            raise InputError(
+                f"Epsilon {epsilon:g} of the exact {exact:.6g} needs more than {MOST_TRIALS:,} trials: it is "
+                "too close, or its events are too rare; ask for less."
+            )
+    log_trials = brentq(lacking, low, high, xtol=1e-7, rtol=1e-12) if lacking(low) > 0 else low
+    while lacking(log_trials) > 0:
+        log_trials += 1e-7 + math.log1p(math.exp(-log_trials))
+    return math.ceil(math.exp(log_trials))

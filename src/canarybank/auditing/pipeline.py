@@ -14,26 +14,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from itertools import groupby
+from operator import call
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolSource, design
 from canarybank.auditing.exact import Law, at_most, epsilon_at, supremum
 from canarybank.auditing.forecast import expected_bound
-from canarybank.auditing.ledger import AlphaLedger
-from canarybank.auditing.methods import Bound, Branch
+from canarybank.auditing.methods import Bound
 from canarybank.auditing.result import AttackResult, CanaryResult, Ladder, Rung
-from canarybank.auditing.settings import Settings, TrialEngine, canary_bound, headline, pooled_bound
+from canarybank.auditing.settings import AlphaLedger, Settings, TrialEngine, canary_bound, headline, pooled_bound
 from canarybank.auditing.threshold import Threshold, ThresholdMode, analytic, calibrated, choose_aim, stand_in
 from canarybank.auditing.trials import Counts, Literal, Projected, Shard, Summed, Trials, count_shard, plan
 from canarybank.engine import Engine, Threads
-from canarybank.errors import CohortError, InputError
+from canarybank.errors import CohortError, IncompleteError, InputError
 from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, epsilon
 from canarybank.progress import SILENT, Progress
-from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw
+from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw, mixture
 from canarybank.store import hash_array, hash_json, stage_key
 from canarybank.systems.mechanism import BankSystem, System, SystemFactory
 from canarybank.users import Auxiliary, Calibration, Cohort, Cohorts, Evaluation
@@ -49,7 +48,9 @@ __all__ = [
     "Routes",
     "Systems",
     "Tally",
+    "claim_names",
     "route_cohorts",
+    "transcript_scores",
 ]
 
 C = TypeVar("C", bound=Cohort)
@@ -307,6 +308,8 @@ class Auditor:
         made: dict[Place, Sequence[System]] = {}
 
         def systems(case: Case) -> Sequence[System]:
+            if not case.thresholds:
+                raise CohortError(f"{case.attack.name} canary {case.index} has no frozen rule yet; freeze it first.")
             if case.place not in made:
                 pairs = zip(case.designs, routes, strict=True)
                 tables = [over.evaluation.contributions(each.bank, self.mechanism) for each, over in pairs]
@@ -326,10 +329,11 @@ class Auditor:
 
         ``calibration`` names the users that the systems are made of, for the memo.
         """
-        if self.settings.method.included and any(case.summed for case in cases):
+        own = self.system is BankSystem and not any(case.summed for case in cases)
+        if self.settings.method.included and not own:
             raise InputError(
                 f"The method {self.settings.method.name!r} counts trials in which the canary surely takes part, and "
-                "over several rounds it takes part by a coin in each; choose another method."
+                "only one round of our own system has them; choose another method, such as 'paper'."
             )
         frozen: list[Case] = []
         total = sum(len(case.scores) for case in cases)
@@ -352,23 +356,22 @@ class Auditor:
         key = stage_key(
             "threshold",
             scores=[[hash_array(score.weights), float(score.offset)] for score in case.scores],
-            designs=[[each.bank.hash, *map(hash_array, (each.inspected, each.contribution))] for each in case.designs],
+            designs=[[each.bank.hash, each.inspected.tolist(), hash_array(each.contribution)] for each in case.designs],
             calibration=calibration,
+            system=_name_of(self.system),
             mechanism=asdict(self.mechanism),
             eligible=self.eligible,
-            settings={**asdict(self.settings), "method": self.settings.method.name},
+            settings=asdict(self.settings),
             canaries=canaries,
             claims=self.claims,
             address=list(case.address),
+            summed=case.summed,
         )
 
         def make() -> list[list[dict[str, Any]]]:
             made = list(systems(case))
-            source, aims = self._source(case, made), self.settings.method.aims
-            return [
-                [asdict(self._aimed(case, made, source, canaries, rounds, aim)) for aim in aims]
-                for rounds in range(1, len(case.scores) + 1)
-            ]
+            prefixes = range(1, len(case.scores) + 1)
+            return [[asdict(each) for each in self._aimed(case, made, canaries, rounds)] for rounds in prefixes]
 
         kept = make() if not calibration else self.memo.document("threshold", key, make)
         return [
@@ -376,47 +379,46 @@ class Auditor:
             for prefix in kept
         ]
 
-    def _aimed(
-        self,
-        case: Case,
-        systems: Sequence[System],
-        source: Trials,
-        canaries: int,
-        rounds: int,
-        aim: Branch | None,
-    ) -> Threshold:
-        target = self._declared(len(case.scores)).target(self.mechanism, canaries)
+    def _aimed(self, case: Case, systems: Sequence[System], canaries: int, rounds: int) -> list[Threshold]:
+        """Return the threshold of so many rounds under each aim of the method."""
+        target, aims = self._declared(len(case.scores)).target(self.mechanism, canaries), self.settings.method.aims
         if self.settings.threshold is ThresholdMode.ANALYTIC and (law := self.law(case, systems, rounds)) is not None:
-            return analytic(law, target, aim)
-        several = isinstance(source, Summed)
-        return calibrated(
-            source.prefix(rounds) if isinstance(source, Summed) else source,
+            return [analytic(law, target, aim) for aim in aims]
+        prefix = "round 1" if rounds == 1 else f"rounds 1 to {rounds}"
+        draw_and_aim = partial(
+            calibrated,
+            self._source(case, systems[:rounds]),
             target,
             number=self.settings.trials,
             seed=self.settings.seed,
-            path=(*case.address, *((prefix_name(rounds),) if several else ())),
-            branch=aim,
+            path=(*case.address, prefix) if case.summed else case.address,
             engine=self.engine,
-            progress=SILENT if several else self.progress,
+            progress=SILENT if case.summed else self.progress,
         )
+        return [draw_and_aim(branch=aim) for aim in aims]
 
     def play(self, cases: Sequence[Case], systems: Systems, tally: Tally) -> None:
         """Play every shard that the tally lacks; show rates, for there is no bound before all trials are in."""
         settings, shards = self.settings, plan(self.settings.trials)
-        tasks: list[tuple[Callable[[Shard], tuple[int, ...]], Shard]] = []
-        owners: list[Case] = []
-        for case in cases:
-            left = [shard for shard in shards if (case.place, shard) not in tally.done]
-            if left:
-                source, at = self._source(case, systems(case), counted=True), tuple(t.value for t in case.thresholds)
-                work = partial(count_shard, source, at, settings.seed, (*case.address, "evaluation"))
-                tasks += [(work, shard) for shard in left]
-                owners += [case] * len(left)
+        left = [(case, shard) for case in cases for shard in shards if (case.place, shard) not in tally.done]
+        unfinished = dict.fromkeys(case for case, _ in left)
+        sources = {case: self._source(case, systems(case), counted=True) for case in unfinished}
+        tasks = [
+            partial(
+                count_shard,
+                sources[case],
+                tuple(threshold.value for threshold in case.thresholds),
+                settings.seed,
+                (*case.address, "evaluation"),
+                shard,
+            )
+            for case, shard in left
+        ]
         total = 2 * settings.trials * len(cases)
         with self.progress.stage("trials", total=total, unit="trials") as stage:
-            stage.advance(total - sum(shard.size for _, shard in tasks))
-            for index, positives in self.engine.run(_played, tasks):
-                case, shard = owners[index], tasks[index][1]
+            stage.advance(total - sum(shard.size for _, shard in left))
+            for index, positives in self.engine.run(call, tasks):
+                case, shard = left[index]
                 tally.put(case.place, shard, positives)
                 stage.advance(shard.size, note=_rates(tally, case))
 
@@ -443,7 +445,15 @@ class Auditor:
                 for rounds in range(1, len(group[0].scores) + 1):
                     laws = [self.law(case, made[case.place], rounds) for case in group]
                     judged = [
-                        self._judged(case, law, tally.counts(case.place, rounds), len(group), rounds, run_scores or {})
+                        self._judged(
+                            case,
+                            law,
+                            self._counted(case, tally, rounds),
+                            len(group),
+                            rounds,
+                            self._limit(made[case.place], rounds),
+                            run_scores or {},
+                        )
                         for case, law in zip(group, laws, strict=True)
                     ]
                     best = max(range(len(group)), key=lambda index: _rank(judged[index][0]))
@@ -475,8 +485,10 @@ class Auditor:
     def _source(self, case: Case, systems: Sequence[System], *, counted: bool = False) -> Trials:
         """Return where a case's scores come from; those that are counted are the kind that the method needs."""
         rounds: list[Trials] = []
-        for system, score in zip(systems, case.scores, strict=True):
-            law = _law_of(system, score) if self.settings.engine is TrialEngine.PROJECTED else None
+        for system, score in zip(systems, case.scores, strict=False):
+            # Only our own system is its law. Another one is played as it releases, whatever law it states.
+            projected = type(system) is BankSystem and self.settings.engine is TrialEngine.PROJECTED
+            law = _law_of(system, score) if projected else None
             source = Literal(system, score) if law is None else Projected(law)
             rounds.append(source.included() if counted and self.settings.method.included else source)
         return Summed(rounds, self.mechanism.q) if case.summed else rounds[0]
@@ -489,6 +501,21 @@ class Auditor:
             return None
         return SummedLaw(laws, self.step) if case.summed else laws[0]
 
+    def _counted(self, case: Case, tally: Tally, rounds: int) -> Counts:
+        """Return a case's counts; a bound from fewer or more trials than were declared would be another claim."""
+        counts, declared = tally.counts(case.place, rounds), self.settings.trials
+        if (counts.n1, counts.n0) != (declared, declared):
+            raise IncompleteError(
+                f"{case.attack.name} canary {case.index} has {counts.n1:,} trials with it eligible and {counts.n0:,} "
+                f"without, and {declared:,} of each were declared; play them all before you judge."
+            )
+        return counts
+
+    def _limit(self, systems: Sequence[System], rounds: int) -> float:
+        """Return the epsilon that no attack on these systems exceeds: of our own mechanism its own, else none."""
+        own = all(isinstance(each, BankSystem) and each.mechanism == self.mechanism for each in systems)
+        return epsilon(self.mechanism, rounds) if own else math.inf
+
     def _judged(
         self,
         case: Case,
@@ -496,6 +523,7 @@ class Auditor:
         counts: Counts,
         canaries: int,
         rounds: int,
+        limit: float,
         run_scores: Mapping[Place, NDArray[np.float64]],
     ) -> tuple[CanaryResult, tuple[float, float] | None]:
         """Return what one canary's rule showed, and its true rates (TPR, FPR) where they are known."""
@@ -504,7 +532,7 @@ class Auditor:
         exact: dict[str, Any] = dict.fromkeys(("supremum", "rule", "absent_rate", "eligible_rate"))
         pair = None
         if law is not None:
-            limit, rates, most = epsilon(self.mechanism, rounds), law.rates(threshold.value), supremum(law, delta)
+            rates, most = law.rates(threshold.value), supremum(law, delta)
             absent, eligible = (Interval(float(ends.lower), float(ends.upper)) for ends in (rates.fpr, rates.tpr))
             exact = {
                 "supremum": at_most(most.interval, limit),
@@ -603,9 +631,15 @@ class Auditor:
         )
 
 
-def prefix_name(rounds: int) -> str:
-    """Return the name of a prefix of rounds."""
-    return "round 1" if rounds == 1 else f"rounds 1 to {rounds}"
+def transcript_scores(designs: Sequence[Design], releases: Sequence[ArrayLike], q: float) -> NDArray[np.float64]:
+    """Return the sums of the rounds' mixture scores after each round, the releases being over whole banks.
+
+    The t-th is log p1(y_1..y_t) / p0(y_1..y_t), of an eligible canary against an absent one, if each round's score is
+    the true conditional log-likelihood ratio. Releases may be tables of many over the same banks; so are the sums then.
+    """
+    pairs = zip(designs, releases, strict=True)
+    scores = [mixture(each.score.llr(np.asarray(release)[..., each.inspected]), q) for each, release in pairs]
+    return np.asarray(np.cumsum(scores, axis=0), dtype=np.float64)
 
 
 def claim_names(attack: str, canaries: Sequence[str], settings: Settings) -> list[str]:
@@ -624,15 +658,20 @@ def _ledger(claims: Iterable[tuple[str, Bound]], alpha: float, number: int) -> A
 
 
 def _by_attack(cases: Sequence[Case]) -> list[tuple[Attack, list[Case]]]:
-    groups = [list(group) for _, group in groupby(cases, key=lambda case: case.attack.name)]
+    """Return each attack with all of its cases, wherever they stand: they share its alpha."""
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(case.attack.name, []).append(case)
     if not groups:
         raise InputError("An audit needs at least one canary.")
-    return [(group[0].attack, group) for group in groups]
+    if len({case.place for case in cases}) < len(cases):
+        raise InputError("Two cases have the same attack and index; their trials would be the same ones.")
+    return [(group[0].attack, group) for group in groups.values()]
 
 
-def _played(task: tuple[Callable[[Shard], tuple[int, ...]], Shard]) -> tuple[int, ...]:
-    work, shard = task
-    return work(shard)
+def _name_of(system: SystemFactory) -> str:
+    named = system if hasattr(system, "__qualname__") else type(system)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def _law_of(system: System, score: LinearScore) -> RoundLaw | None:

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from canarybank.attack import PoolFacts
-from canarybank.auditing.ledger import AlphaLedger
 from canarybank.auditing.methods import Bound
+from canarybank.auditing.settings import AlphaLedger
 from canarybank.auditing.threshold import Threshold
 from canarybank.auditing.trials import Counts
 from canarybank.errors import InputError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AttackResult", "AuditResult", "CanaryResult", "Ladder", "Rung"]
 
+_EXACT, _TRIALS = "#0b5fa5", "#c2410c"
+_COLOURS = {"accounted": "#7c8696", "expected": "#e0957a", "observed": _TRIALS}
 WIDE: Final = 1e-3
 """The width of a certified interval, relative to its lower end or 1, from which on its middle would say too much."""
 
@@ -277,10 +279,31 @@ class AuditResult:
         return [canary_row(each, canary, self.mechanism.delta) for each in self.attacks for canary in each.canaries]
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the ladder of the one attack with matplotlib, on given axes or new ones, and return the axes."""
-        from canarybank.auditing.plot import plot_ladder
+        """Draw the ladder of the one attack with matplotlib, as bars from top to bottom, and return the axes.
 
-        return plot_ladder(self, ax)
+        The range of each rung is a whisker. Left out, the axes are new ones.
+        """
+        if ax is None:
+            from matplotlib import pyplot as plt
+
+            _, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
+        only, rungs = self.only, self.ladder.rungs
+        values = [rung.epsilon for rung in rungs]
+        below = [max(0.0, rung.epsilon - rung.low) for rung in rungs]
+        above = [max(0.0, rung.high - rung.epsilon) for rung in rungs]
+        bars = ax.barh(
+            [rung.name for rung in rungs],
+            values,
+            xerr=[below, above],
+            color=[_COLOURS.get(rung.name, _EXACT) for rung in rungs],
+            error_kw={"elinewidth": 1.2, "capsize": 3},
+        )
+        ax.bar_label(bars, labels=[f"{value:.3f}" for value in values], padding=6)
+        ax.invert_yaxis()
+        ax.margins(x=0.15)
+        ax.set_xlabel(f"epsilon at delta {self.mechanism.delta:g}")
+        ax.set_title(f"{only.attack}, {self.trials:,} trials a hypothesis, {self.headline.method}")
+        return ax
 
     def _repr_html_(self) -> str:
         return "".join(self._attack_html(each) for each in self.attacks)

@@ -99,7 +99,7 @@ def audit(
         ('ordinary', 'exact')
     """
     listed = [attack] if isinstance(attack, Attack | str) else list(attack)
-    recipes = [_attack(each) for each in listed]
+    recipes = [find_attack(each) if isinstance(each, str) else each for each in listed]
     if len({recipe.name for recipe in recipes}) != len(recipes) or not recipes:
         raise InputError(f"Name at least one attack, and each once, not {[recipe.name for recipe in recipes]}.")
     settings = Settings(
@@ -110,18 +110,19 @@ def audit(
         engine=one_of(TrialEngine, trial_engine, "trial engine"),
         seed=seed,
     )
-    _check_accounted(accounted)
+    if accounted is not None and not 0 <= accounted < math.inf:
+        raise InputError(f"The accounted epsilon must be finite and not negative, but is {accounted!r}.")
     number = canaries if canaries is not None else (sizes or CohortSizes()).canaries
     cohorts = _cohorts(users, sizes, number, recipes, seed)
+    eligible, stated = len(cohorts.evaluation), None if accounted is None else (accounted, "the operator's accountant")
+    auditor = Auditor(mechanism, settings, eligible, system, engine=engine or Threads(), progress=progress)
+    banks = {active: _reserved(bank, probes if active else 0, seed) for active in {each.active for each in recipes}}
+    routed = {active: route_cohorts(cohorts, over, mechanism.k) for active, over in banks.items()}
     found: list[AttackResult] = []
     notes: dict[str, None] = {}
     for recipe in recipes:
-        reserved = _reserved(bank, probes if recipe.active else 0, seed)
-        routes = route_cohorts(cohorts, reserved, mechanism.k)
-        auditor = Auditor(
-            mechanism, settings, len(cohorts.evaluation), system, engine=engine or Threads(), progress=progress
-        )
-        source, encoder, said = _sources(recipe, pool, encode, reserved, seed)
+        routes = routed[recipe.active]
+        source, encoder, said = _sources(recipe, pool, encode, routes.bank, seed)
         cases = [
             Case.of(index, auditor.design(recipe, canary, source, routes, seed, pool_size=pool_size))
             for index, canary in enumerate(_canaries(recipe, cohorts, canaries, number, encoder, seed))
@@ -129,10 +130,9 @@ def audit(
         frozen = auditor.freeze(cases, auditor.calibration([routes]))
         evaluation, tally = auditor.evaluation([routes]), MemoryTally()
         auditor.play(frozen, evaluation, tally)
-        stated = None if accounted is None else (accounted, "the operator's accountant")
-        found += auditor.judge(frozen, evaluation, tally, accounted=dict.fromkeys((1,), stated).get)
+        found += auditor.judge(frozen, evaluation, tally, accounted=lambda _: stated)
         notes |= dict.fromkeys(said)
-    return AuditResult(tuple(found), mechanism, len(cohorts.evaluation), settings.trials, seed, tuple(notes))
+    return AuditResult(tuple(found), mechanism, eligible, settings.trials, seed, tuple(notes))
 
 
 class SystemResult(AuditResult):
@@ -254,17 +254,6 @@ def audit_system(
 
 
 SYSTEM = Attack("system", CanaryKind.REAL, PoolKind.NONE, Selection.NONE, "score the releases of a system")
-
-
-def _check_accounted(accounted: float | None) -> None:
-    if accounted is not None and not 0 <= accounted < math.inf:
-        raise InputError(f"The accounted epsilon must be finite and not negative, but is {accounted!r}.")
-
-
-def _attack(attack: Attack | str) -> Attack:
-    if isinstance(attack, Attack):
-        return attack
-    return find_attack(attack)
 
 
 def _reserved(bank: Bank | ArrayLike, probes: int, seed: int) -> Bank:

@@ -15,8 +15,7 @@ from scipy.sparse import csr_array
 
 from canarybank import seeds
 from canarybank.auditing.exact import Law
-from canarybank.auditing.methods import Branch, Method, find_method
-from canarybank.auditing.methods.paper import PAPER
+from canarybank.auditing.methods import PAPER, Branch, Method, find_method
 from canarybank.auditing.rates import Array, rate_epsilon
 from canarybank.auditing.trials import Trials, draw
 from canarybank.engine import Engine

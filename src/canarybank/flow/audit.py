@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from canarybank.attack import Attack, Canary, CanaryKind
+from canarybank.attack import Attack, Canary, CanaryKind, follow
 from canarybank.auditing import (
     AttackResult,
     Auditor,
@@ -18,7 +18,6 @@ from canarybank.auditing import (
     TrialEngine,
     evidence,
     find_method,
-    follow,
     route_cohorts,
     transcript_scores,
 )

@@ -1,5 +1,25 @@
-"""Ways from counts to a lower bound on epsilon, one object and one file each."""
+"""Ways from counts to a lower bound on epsilon, each an object that says all there is to know of it."""
 
-from canarybank.auditing.methods.base import Bound, Branch, Method, epsilon_lower, find_method, own_method
+from canarybank.auditing.methods.base import (
+    CLOPPER_PEARSON,
+    FROZEN,
+    PAPER,
+    Bound,
+    Branch,
+    Method,
+    epsilon_lower,
+    find_method,
+    own_method,
+)
 
-__all__ = ["Bound", "Branch", "Method", "epsilon_lower", "find_method", "own_method"]
+__all__ = [
+    "CLOPPER_PEARSON",
+    "FROZEN",
+    "PAPER",
+    "Bound",
+    "Branch",
+    "Method",
+    "epsilon_lower",
+    "find_method",
+    "own_method",
+]

@@ -26,7 +26,17 @@ from canarybank.auditing.trials import Counts
 from canarybank.errors import ConfigError, InputError
 from canarybank.registry import METHODS
 
-__all__ = ["FROZEN", "Bound", "Branch", "Method", "epsilon_lower", "find_method", "own_method"]
+__all__ = [
+    "CLOPPER_PEARSON",
+    "FROZEN",
+    "PAPER",
+    "Bound",
+    "Branch",
+    "Method",
+    "epsilon_lower",
+    "find_method",
+    "own_method",
+]
 
 FROZEN: Final = "independent trials within each hypothesis, the rule frozen before them"
 """The assumption that every method here shares."""
@@ -209,6 +219,16 @@ class Method:
             warning=_few_events(won, (tp, fp), (n1, n0)),
             canaries=len(counts),
         )
+
+
+PAPER: Final = Method("paper", f"{FROZEN}; four one-sided Clopper–Pearson ends at alpha/4 each, both branches", tails=4)
+"""The paper's rule: four one-sided ends, a quarter of alpha each."""
+CLOPPER_PEARSON: Final = Method(
+    "clopper-pearson",
+    f"{FROZEN}; two one-sided Clopper–Pearson ends at alpha/2 each, which serve both branches because "
+    "TNR_L = 1 - FPR_U and FNR_U = 1 - TPR_L",
+)
+"""The paper's rule with two ends instead of four: by symmetry they serve both branches."""
 
 
 def find_method(method: Method | str) -> Method:

@@ -6,15 +6,8 @@ import pytest
 from scipy.stats import norm
 
 from canarybank.attack import ATTACKS, Canary, Pool, design
-from canarybank.auditing import Settings, evaluation_law, freeze, prepare
-from canarybank.experiment.evidence import (
-    EXCERPT,
-    density_evidence,
-    evidence,
-    map_evidence,
-    roc_evidence,
-    vote_evidence,
-)
+from canarybank.auditing import Auditor, Case, Settings, evidence, route_cohorts
+from canarybank.auditing.evidence import EXCERPT, density_evidence, map_evidence, roc_evidence, vote_evidence
 from canarybank.mechanism import Bank, Mechanism, Routed, route
 from canarybank.score import RoundLaw
 from canarybank.users import Auxiliary, Calibration, Cohorts, Evaluation, Users
@@ -46,17 +39,17 @@ def world():
     canary = Canary(
         unit(rng.normal(size=(RECORDS, DIMENSION)) + 0.8), tuple(f"record {i}" for i in range(RECORDS)), id="canary"
     )
-    return prepare(cohorts, bank, MECHANISM), canary
+    return route_cohorts(cohorts, bank, MECHANISM.k), canary
 
 
-def frozen_of(world, name, **given):
-    prepared, canary = world
-    made = design(
-        ATTACKS[name], canary, prepared.bank, prepared.auxiliary, MECHANISM, eligible=prepared.eligible, seed=1, **given
+def frozen_of(world, name):
+    """One frozen case, and the law of its score on the evaluation users."""
+    routes, canary = world
+    auditor = Auditor(MECHANISM, Settings(trials=100_000, threshold="analytic"), 20)
+    (case,) = auditor.freeze(
+        [Case.of(0, auditor.design(ATTACKS[name], canary, None, routes, 1))], auditor.calibration([routes])
     )
-    settings = Settings(trials=100_000, threshold="analytic")
-    frozen = freeze(made, prepared.calibration, MECHANISM, settings, eligible=prepared.eligible, canaries=1)
-    return frozen, evaluation_law(made, prepared.evaluation, MECHANISM)
+    return case, auditor.law(case, auditor.evaluation([routes])(case))
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +81,12 @@ def test_roc_of_a_perfect_attack_is_the_gaussian_one():
 
 
 def test_roc_holds_the_frozen_threshold_in_its_place(exact, whole):
-    frozen, law = exact
-    roc = whole["roc"]
-    assert roc["threshold"][roc["frozen"]] == pytest.approx(frozen.threshold.value, rel=1e-5)
+    case, law = exact
+    roc, value = whole["roc"], case.thresholds[-1].value
+    assert roc["threshold"][roc["frozen"]] == pytest.approx(value, rel=1e-5)
     assert roc["threshold"] == sorted(roc["threshold"])
     assert roc["fpr"] == sorted(roc["fpr"], reverse=True)
-    assert roc["fpr"][roc["frozen"]] == pytest.approx(law.point(frozen.threshold.value)[0], rel=1e-5)
+    assert roc["fpr"][roc["frozen"]] == pytest.approx(law.point(value)[0], rel=1e-5)
     assert roc["fpr"][-1] < 1e-6
 
 
@@ -112,10 +105,10 @@ def test_densities_of_a_perfect_attack_are_gaussian_and_sum_to_one():
 
 
 def test_votes_match_a_naive_count(world, exact, whole):
-    prepared, canary = world
-    made = exact[0].design
+    routes, canary = world
+    made = exact[0].designs[0]
     own = np.bincount(route(canary.vectors, made.bank, MECHANISM.k).ravel(), minlength=made.bank.size)
-    users = prepared.auxiliary.cohort.users
+    users = routes.auxiliary.cohort.users
     votes = whole["votes"]
     for entry in votes["entries"]:
         position = entry["position"]
@@ -132,8 +125,8 @@ def test_votes_match_a_naive_count(world, exact, whole):
 
 
 def test_excerpts_are_short_and_always_utf8(world):
-    frozen, _ = frozen_of(world, "ordinary")
-    votes = vote_evidence(frozen.design, world[0].auxiliary, MECHANISM)
+    (made,) = frozen_of(world, "ordinary")[0].designs
+    votes = vote_evidence(made, world[0].auxiliary, MECHANISM)
     texts = [entry["text"] for entry in votes["entries"]]
     assert max(map(len, texts)) == EXCERPT
     assert any(text.endswith(" ?") for text in texts)
@@ -141,19 +134,16 @@ def test_excerpts_are_short_and_always_utf8(world):
 
 
 def test_a_bank_without_texts_has_no_excerpts(world):
-    prepared, canary = world
-    bare = prepare(
-        Cohorts(prepared.auxiliary.cohort, prepared.calibration.cohort, prepared.evaluation.cohort, {}),
-        Bank(prepared.bank.vectors, reserved=prepared.bank.reserved),
-        MECHANISM,
-    )
-    made = design(ATTACKS["exact"], canary, bare.bank, bare.auxiliary, MECHANISM, eligible=20, seed=1)
-    votes = vote_evidence(made, bare.auxiliary, MECHANISM)
+    routes, canary = world
+    bare = Bank(routes.bank.vectors, reserved=routes.bank.reserved)
+    auxiliary = Routed.build(routes.auxiliary.cohort, bare, MECHANISM.k)
+    made = design(ATTACKS["exact"], canary, bare, auxiliary, MECHANISM, eligible=20, seed=1)
+    votes = vote_evidence(made, auxiliary, MECHANISM)
     assert {entry["text"] for entry in votes["entries"]} == {None}
 
 
 def test_the_map_is_the_principal_plane_of_the_bank(exact):
-    made = exact[0].design
+    made = exact[0].designs[0]
     plane = map_evidence(made, seed=3)
     base = made.bank.vectors[made.bank.base].astype(np.float64)
     centred = base - base.mean(axis=0)
@@ -165,10 +155,10 @@ def test_the_map_is_the_principal_plane_of_the_bank(exact):
 
 
 def test_the_map_of_a_passive_attack_has_no_probes_and_the_same_axes(world, exact):
-    frozen, _ = frozen_of(world, "ordinary")
-    plane = map_evidence(frozen.design, seed=3)
+    (made,) = frozen_of(world, "ordinary")[0].designs
+    plane = map_evidence(made, seed=3)
     assert plane["probes"] == []
-    assert plane["bank"] == map_evidence(exact[0].design, seed=3)["bank"]
+    assert plane["bank"] == map_evidence(exact[0].designs[0], seed=3)["bank"]
 
 
 def test_the_map_of_vectors_on_a_line_has_no_second_axis():

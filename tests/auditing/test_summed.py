@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from canarybank import seeds
-from canarybank.auditing import Literal, Shard, Target, calibrated, count
-from canarybank.systems.mechanism import CallableSystem
+from canarybank.auditing import Literal, Shard, Summed, Target, calibrated, count, count_prefixes, count_shard
 from canarybank.engine import Serial, Threads
 from canarybank.errors import InputError
-from canarybank.evolve.summed_trials import SummedTrials, count_prefix_shard, count_prefixes
 from canarybank.mechanism import Mechanism
 from canarybank.progress import Lines
 from canarybank.score import LinearScore, Moments, RoundLaw, SummedLaw
+from canarybank.systems import CallableSystem
 
 MECHANISM = Mechanism(sigma=1.1088)
 PERFECT = RoundLaw.perfect(MECHANISM)
@@ -35,17 +34,17 @@ def naive_sums(laws: list[RoundLaw], *, eligible: bool, size: int, rng: np.rando
 
 
 def test_one_pass_counts_what_each_prefix_counts_alone() -> None:
-    trials, thresholds = SummedTrials.of(ROUNDS), (0.1, 0.3, -0.2)
+    trials, thresholds = Summed.of(ROUNDS), (0.1, 0.3, -0.2)
     number = (1 << 17) + 1000  # two shards of each hypothesis
     together = count_prefixes(trials, thresholds, number, seed=4, path=("here",))
     for t, threshold in enumerate(thresholds, start=1):
-        alone = count(SummedTrials.of(ROUNDS[:t]), threshold, number, seed=4, path=("here",))
+        alone = count(Summed.of(ROUNDS[:t]), threshold, number, seed=4, path=("here",))
         assert together[t - 1] == alone
         assert 0 < alone.tp < number
 
 
 def test_counts_do_not_depend_on_the_engine() -> None:
-    trials = SummedTrials.of(ROUNDS[:2])
+    trials = Summed.of(ROUNDS[:2])
     first, second = (count_prefixes(trials, (0.1, 0.3), 300_000, seed=1, engine=e) for e in (Serial(), Threads(3)))
     assert first == second
 
@@ -54,7 +53,7 @@ def test_counts_do_not_depend_on_the_engine() -> None:
 def test_rates_are_those_of_the_naive_twin_and_of_the_exact_law(eligible: bool) -> None:
     # Each comparison is within 5 standard deviations: a false alarm in 6e-7 of runs, 24 comparisons.
     size, thresholds = 400_000, (-0.2, 0.0, 0.4)
-    sums = SummedTrials.of(ROUNDS).scores(eligible, size, seeds.stream(3, "summed"))
+    sums = Summed.of(ROUNDS).scores(eligible, size, seeds.stream(3, "summed"))
     twin = naive_sums(ROUNDS, eligible=eligible, size=20_000, rng=np.random.default_rng(5))
     law = SummedLaw(ROUNDS, step=1e-3)
     for threshold in thresholds:
@@ -66,7 +65,7 @@ def test_rates_are_those_of_the_naive_twin_and_of_the_exact_law(eligible: bool) 
 
 
 def test_rounds_are_independent_and_hypotheses_share_nothing() -> None:
-    trials = SummedTrials.of([PERFECT, PERFECT])
+    trials = Summed.of([PERFECT, PERFECT])
     first, second = (total.copy() for total in trials.running(False, 200_000, seeds.stream(1, "x")))
     # A correlation of 200,000 independent pairs exceeds 5 / sqrt(200,000) in 6e-7 of runs.
     assert abs(np.corrcoef(first, second - first)[0, 1]) < 5 / np.sqrt(200_000)
@@ -81,7 +80,7 @@ def test_literal_rounds_can_be_summed_too() -> None:
         taking = (rng.random(size) < MECHANISM.q) & eligible
         return rng.normal(0.0, MECHANISM.noise, (size, 1)) + 0.1 * taking[:, None]
 
-    trials = SummedTrials([Literal(CallableSystem(released, 1), score)] * 2, MECHANISM.q)
+    trials = Summed([Literal(CallableSystem(released, 1), score)] * 2, MECHANISM.q)
     counts = count_prefixes(trials, (0.2, 0.2), 200_000, seed=2)
     for found, law in zip(counts, (SummedLaw([PERFECT]), SummedLaw([PERFECT, PERFECT])), strict=True):
         fpr, tpr = law.point(0.2)
@@ -91,23 +90,23 @@ def test_literal_rounds_can_be_summed_too() -> None:
 
 
 def test_thresholds_are_calibrated_on_it_as_on_any_trials() -> None:
-    threshold = calibrated(SummedTrials.of(ROUNDS), Target(50_000, 1e-3, 0.05), number=50_000, seed=1)
+    threshold = calibrated(Summed.of(ROUNDS), Target(50_000, 1e-3, 0.05), number=50_000, seed=1)
     assert threshold.expected > 0.1
 
 
 def test_a_shard_is_counted_for_every_prefix_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    trials = SummedTrials.of(ROUNDS)
+    trials = Summed.of(ROUNDS)
     count_prefixes(trials, (0, 0, 0), 100, seed=1, progress=Lines(sys.stdout, every=0, short=0))
-    assert "trials of 3 rounds" in capsys.readouterr().out
-    assert len(count_prefix_shard(trials, (0, 0, 0), 1, (), Shard(eligible=True, block=0, size=10))) == 3
+    assert "trials" in capsys.readouterr().out
+    assert len(count_shard(trials, (0, 0, 0), 1, (), Shard(eligible=True, block=0, size=10))) == 3
 
 
 def test_what_cannot_be_summed_is_refused() -> None:
     with pytest.raises(InputError, match="at least one round"):
-        SummedTrials([], 0.1)
+        Summed([], 0.1)
     with pytest.raises(InputError, match="share one participation probability"):
-        SummedTrials.of([PERFECT, RoundLaw.perfect(Mechanism(q=0.2))])
+        Summed.of([PERFECT, RoundLaw.perfect(Mechanism(q=0.2))])
     with pytest.raises(InputError, match="must be in"):
-        SummedTrials(SummedTrials.of([PERFECT]).rounds, 1.5)
+        Summed(Summed.of([PERFECT]).rounds, 1.5)
     with pytest.raises(InputError, match="2 thresholds for 1 rounds"):
-        count_prefixes(SummedTrials.of([PERFECT]), (0.0, 0.0), 10, seed=0)
+        count_prefixes(Summed.of([PERFECT]), (0.0, 0.0), 10, seed=0)

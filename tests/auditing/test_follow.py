@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from canarybank.attack import ATTACKS, Canary, Design, canary_contribution, design
+from canarybank.attack import ATTACKS, Canary, Design, canary_contribution, design, follow
+from canarybank.auditing import transcript_scores
 from canarybank.errors import CohortError, InputError
-from canarybank.evolve.transcript import follow, transcript_scores
 from canarybank.mechanism import Bank, Mechanism, Routed, epsilon
 from canarybank.score import mixture
 from canarybank.users import Auxiliary, Calibration, Users
