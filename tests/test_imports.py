@@ -36,6 +36,12 @@ def test_import_canarybank_loads_nothing_heavy():
     assert not loaded_after("import canarybank") & (HEAVY | {"numpy", "pydantic", "rich", "cyclopts"})
 
 
+def test_a_name_at_the_top_loads_its_room_alone():
+    assert not loaded_after("import canarybank\ncanarybank.Mechanism, canarybank.Claim") & (HEAVY - {"scipy"})
+    loaded = loaded_after("import canarybank\ndir(canarybank)\ncanarybank.__version__")
+    assert not loaded & (HEAVY | {"numpy", "pydantic"})
+
+
 def test_help_loads_nothing_heavy():
     loaded = loaded_after("from canarybank.cli import main\nassert main(['--help']) == 0")
     assert "cyclopts" in loaded
@@ -64,9 +70,13 @@ def test_showing_a_configuration_loads_nothing_heavy():
         "score",
         "measure",
         "attack",
-        "audit",
-        "evolve",
-        "experiment",
+        "systems",
+        "auditing",
+        "evolution",
+        "config",
+        "run",
+        "flow",
+        "paper",
     ],
 )
 def test_a_room_loads_heavy_packages_only_when_it_needs_them(room):
