@@ -42,9 +42,7 @@ def test_the_stability_page_states_the_layouts_that_are_written():
     page = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
     stated = dict(re.findall(r"^\| `(\w+\.json)` \| (\d+) \|", page, flags=re.MULTILINE))
     kinds = {"manifest": Manifest, "commitment": Commitment, "sealed": Seal, "results": Results}
-    assert stated == {
-        f"{name}.json": str(kind.model_fields["schema_version"].default) for name, kind in kinds.items()
-    }
+    assert stated == {f"{name}.json": str(kind.model_fields["schema_version"].default) for name, kind in kinds.items()}
 
 
 def test_no_page_names_a_machine():

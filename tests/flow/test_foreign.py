@@ -189,6 +189,21 @@ def test_a_lost_seal_is_not_fitted_again_over_trials(tmp_path):
         audited(folder)
 
 
+@pytest.mark.parametrize("lost", ["commitment.json", "results.json"])
+def test_a_lost_document_is_made_again_the_same_to_the_byte(lost, correct, tmp_path):
+    folder = copied(correct, tmp_path / "run")
+    (folder / lost).unlink()
+    audited(folder)
+    assert (folder / lost).read_bytes() == (correct / lost).read_bytes()
+
+
+def test_a_lost_seal_of_a_finished_run_is_not_made_again(correct, tmp_path):
+    folder = copied(correct, tmp_path / "run")
+    (folder / "sealed.json").unlink()
+    with pytest.raises(StoreError, match=r"its sealed.json is missing.*restored from a copy"):
+        audited(folder)
+
+
 def test_other_settings_or_another_score_are_refused(correct):
     with pytest.raises(ConfigError, match=r"audit.trials: 20000 -> 30000"):
         canarybank.audit_system(
