@@ -8,6 +8,7 @@ The tree, each with the exit code that the command line gives it::
     │   │   └── ColumnError         2   a file of users without a column that was asked for
     │   └── CohortError             2   cohorts that overlap, or too few users to fill them
     ├── ConfigError (ValueError)    2   a configuration that cannot be run
+    ├── ConformanceError            2   a plug-in that does not keep the contract of its kind (AssertionError)
     ├── BudgetError                 2   more alpha, privacy or money asked for than was declared
     ├── MissingError                3   a package, model or program that is not here, with what to install
     ├── GenerationError             4   a generator that failed; what it wrote before stays in the cache
@@ -25,6 +26,7 @@ __all__ = [
     "CohortError",
     "ColumnError",
     "ConfigError",
+    "ConformanceError",
     "DataError",
     "GenerationError",
     "IncompleteError",
@@ -65,6 +67,10 @@ class CohortError(InputError):
 
 class ConfigError(CanarybankError, ValueError):
     """Refuse a configuration that cannot be run."""
+
+
+class ConformanceError(CanarybankError, AssertionError):
+    """Report a plug-in that does not keep the contract of its kind."""
 
 
 class BudgetError(CanarybankError):

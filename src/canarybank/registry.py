@@ -14,11 +14,11 @@ comes out of a run folder goes through ``received``, which imports nothing that 
 import difflib
 import hashlib
 import inspect
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module, metadata
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -75,7 +75,7 @@ class Registry(Generic[Entry]):
         """Return whether a name is registered or has the form ``module:name``; nothing is imported."""
         if name in self.places or any(point.name == name for point in self._points()):
             return True
-        return is_place(name) and not (self.is_open and Path(name).exists())
+        return is_place(name) and not (self.is_open and os.path.exists(name))  # noqa: PTH110, any text may be asked for
 
     def names(self) -> tuple[str, ...]:
         """Return every name that can be used: canarybank's own, in their order, then those of installed plug-ins."""
@@ -136,7 +136,7 @@ class Registry(Generic[Entry]):
         return f"There is no {self.kind} {name!r}; {hint}"
 
     def _is_mistyped(self, name: str) -> bool:
-        is_path = "/" in name or Path(name).exists()
+        is_path = "/" in name or os.path.exists(name)  # noqa: PTH110, as above
         return not is_path and bool(difflib.get_close_matches(name, self.names(), n=1, cutoff=0.75))
 
     def _points(self) -> metadata.EntryPoints:

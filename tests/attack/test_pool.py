@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from canarybank.attack import Canary, Pool
+from canarybank.attack import Canary, Pool, PoolFacts, Similarity
 from canarybank.errors import InputError
 
 
@@ -35,3 +35,27 @@ def test_unusable_pools_are_refused() -> None:
         Pool(np.ones((1, 2)), sources=(-1,))
     with pytest.raises(InputError, match="pool entry 0 is NaN or infinite"):
         Pool(np.full((1, 2), 1e39))
+
+
+def test_a_written_pool_has_a_similarity_for_each_candidate() -> None:
+    pool = Pool(np.eye(3), ("a", "b", "c"), (0, 1, 0), (0.5, 0.75, 1.0), "x cosine", {"asked": 4})
+    assert pool.similarities == (0.5, 0.75, 1.0)
+    assert repr(pool) == "Pool(3 candidates)"
+    with pytest.raises(InputError, match="2 similarities for 3 vectors"):
+        Pool(np.eye(3), similarities=(0.5, 0.6))
+
+
+def test_the_facts_of_a_written_pool_are_its_quantiles_and_counters() -> None:
+    made = {"asked": 4, "kept": 3}
+    pool = Pool(np.eye(3), similarities=(0.9, 0.5, 0.70004), measure="x cosine", counters=made)
+    assert pool.facts == PoolFacts(3, Similarity("x cosine", 0.5, 0.52, 0.7, 0.88, 0.9), made)
+    assert Pool(np.eye(3)).facts is None
+    assert Pool(np.eye(3), counters={}).facts == PoolFacts(3)
+
+
+def test_the_quantiles_are_those_of_the_definition() -> None:
+    values = np.random.default_rng(3).random(101)
+    ordered = sorted(values)
+    found = Similarity.of(tuple(values), "x")
+    naive = [ordered[index] for index in (0, 5, 50, 95, 100)]
+    assert [found.smallest, found.low, found.median, found.high, found.largest] == [round(x, 4) for x in naive]

@@ -118,7 +118,7 @@ def test_arrays_alone_are_enough(mechanism):
 
 BAD = {
     "unknown attack": ({"attack": "exactly"}, "no attack 'exactly'; did you mean 'exact'"),
-    "unknown method": ({"method": "mu-gdp"}, "method must be one of"),
+    "unknown method": ({"method": "mu-gdp"}, "no method 'mu-gdp'; choose one of paper"),
     "unknown threshold": ({"threshold": "best"}, "threshold must be one of"),
     "no trials": ({"trials": 0}, "at least one trial"),
     "half a trial": ({"trials": 1.5}, "trials must be whole numbers of at least 0, not 1.5"),

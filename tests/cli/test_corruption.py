@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
-from canarybank.experiment import StageCache
+from canarybank.store import StageCache
 from canarybank.config import resolve
 from canarybank.flow import run_audit
 from canarybank.generate import Response, ResponseCache

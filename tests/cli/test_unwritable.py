@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from canarybank.encode import CachedEncoder, HashingEncoder
-from canarybank.experiment import StageCache
+from canarybank.store import StageCache
 from canarybank.config import resolve
 from canarybank.flow.users import admit_users
 

@@ -74,9 +74,10 @@ def copied(finished, tmp_path):
 
 NURSERY = """
 import json, os, sys
-import canarybank.experiment.evidence
+import canarybank.auditing.evidence
 import polars
-from canarybank.experiment import resolve, run_audit
+from canarybank.config import resolve
+from canarybank.flow import run_audit, run_evolution
 from canarybank.mechanism import Mechanism, epsilon
 epsilon(Mechanism())
 print("ready", flush=True)
@@ -87,7 +88,9 @@ for line in sys.stdin:
         os.environ["CANARYBANK_CACHE"] = order["cache"]
         status = 1
         try:
-            run_audit(resolve(flags=order["flags"]), order["folder"])
+            preset = order["preset"]
+            work = run_audit if preset is None else run_evolution
+            work(resolve(flags=order["flags"], preset=preset), order["folder"])
             status = 0
         except Exception as error:
             print(type(error).__name__, error, file=sys.stderr, flush=True)
@@ -111,8 +114,9 @@ class Nursery:
         )
         assert self._process.stdout.readline() == "ready\n"
 
-    def start(self, flags, folder: Path, cache: Path) -> int:
-        order = {"flags": flags, "folder": str(folder), "cache": str(cache)}
+    def start(self, flags, folder: Path, cache: Path, preset: str | None = None) -> int:
+        """Begin an audit, or of a preset an evolution, and return its process."""
+        order = {"flags": flags, "folder": str(folder), "cache": str(cache), "preset": preset}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())

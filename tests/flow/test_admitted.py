@@ -2,9 +2,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from canarybank.config.model import CohortsConfig, UsersConfig
 from canarybank.errors import ColumnError, ConfigError, DataError
 from canarybank.flow.users import admission, admit_users, users_key, users_source
-from canarybank.config.model import CohortsConfig, UsersConfig
 from canarybank.store.stage_cache import StageCache
 from canarybank.users import Admission, admit
 

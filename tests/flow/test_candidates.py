@@ -2,11 +2,11 @@ import json
 
 import pytest
 
+from canarybank.config.model import BankConfig, UsersConfig
 from canarybank.errors import CanarybankError, ConfigError, DataError
 from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates, read_texts
-from canarybank.config.model import BankConfig, UsersConfig
-from canarybank.store.stage_cache import StageCache
 from canarybank.generate import CandidateBank, ScriptedGenerator
+from canarybank.store.stage_cache import StageCache
 
 FILES = ("a.parquet", "b.parquet", "c.txt")
 TEXTS = ("one, two", "three \u2028 four", "five")

@@ -14,7 +14,6 @@ from canarybank.errors import (
     MissingError,
 )
 from canarybank.evolution import Evolution
-from canarybank.experiment import EvolutionRun
 from canarybank.run import Run
 from canarybank.config import resolve
 from canarybank.flow import run_audit, run_evolution
@@ -24,7 +23,7 @@ from canarybank.mechanism import Account, Mechanism, epsilon
 def test_an_evolution_leaves_a_population_with_lineage_in_three_formats(evolving, scripted, tmp_path):
     run = run_evolution(resolve(flags=evolving), tmp_path / "run", command="canarybank evolve")
     lines = [json.loads(line) for line in (run.folder / "population.jsonl").read_text().splitlines()]
-    assert len(lines) == run.results.candidates == 60
+    assert len(lines) == run.results.evolution.candidates == 60
     assert {line["born"] for line in lines} <= {0, 1, 2}
     assert all(line["parents"] and line["prompt"] for line in lines if line["born"])
     assert {line["insecure_seed"] for line in lines} == {3}
@@ -36,29 +35,31 @@ def test_an_evolution_leaves_a_population_with_lineage_in_three_formats(evolving
 @pytest.mark.usefixtures("scripted")
 def test_every_round_states_what_was_spent(evolving, tmp_path):
     results = run_evolution(resolve(flags=evolving), tmp_path / "run").results
-    mechanism = Mechanism(**results.mechanism.model_dump())
-    assert [each.epsilon for each in results.rounds] == [pytest.approx(epsilon(mechanism, t)) for t in (1, 2)]
-    assert all(each.added_up >= each.epsilon - 1e-6 for each in results.rounds)
-    assert results.complete
-    assert results.stopped is None
-    assert results.utility is results.audit is None
+    facts, expected = results.evolution, [pytest.approx(epsilon(results.mechanism, t)) for t in (1, 2)]
+    assert [each.epsilon for each in facts.rounds] == expected
+    assert (results.rounds, results.epsilon) == (2, expected[-1])
+    assert all(each.added_up >= each.epsilon - 1e-6 for each in facts.rounds)
+    assert facts.complete
+    assert facts.stopped is None
+    assert facts.utility is results.setup is results.commitment is None
+    assert results.attacks == ()
 
 
 @pytest.mark.usefixtures("scripted")
 def test_sigma_follows_from_epsilon_and_q_from_users(evolving, tmp_path):
     flags = evolving | {"evolve.epsilon": 3.0, "evolve.users": 6}
     results = run_evolution(resolve(flags=flags), tmp_path / "run").results
-    assert results.mechanism.q == 6 / results.voters
-    assert 2.99 < results.rounds[-1].epsilon <= 3.0
+    assert results.mechanism.q == 6 / results.evolution.voters
+    assert 2.99 < results.epsilon <= 3.0
 
 
 @pytest.mark.usefixtures("scripted")
 def test_a_budget_ends_the_run_before_the_release_that_would_pass_it(evolving, tmp_path):
     whole = epsilon(Mechanism(k=3, q=0.5), 1)
     results = run_evolution(resolve(flags=evolving | {"evolve.budget": whole + 0.01}), tmp_path / "run").results
-    assert len(results.rounds) == 1
-    assert not results.complete
-    assert "past the declared budget" in results.stopped
+    assert len(results.evolution.rounds) == results.rounds == 1
+    assert not results.evolution.complete
+    assert "past the declared budget" in results.evolution.stopped
     assert any("affords 1 of 2 rounds" in note for note in results.notes)
     assert len(Evolution.load(tmp_path / "run" / "evolution").rounds) == 1
 
@@ -91,10 +92,10 @@ def test_a_generator_that_fails_leaves_the_release_and_the_same_call_goes_on(evo
         run_evolution(resolve(flags=evolving), tmp_path / "run")
     release = (tmp_path / "run" / "evolution" / "rounds" / "000" / "release.insecure.npy").read_bytes()
     with pytest.raises(IncompleteError, match="same command"):
-        _ = EvolutionRun.open(tmp_path / "run").results
+        _ = Run.open(tmp_path / "run").results
     run = run_evolution(resolve(flags=evolving), tmp_path / "run")
     assert (tmp_path / "run" / "evolution" / "rounds" / "000" / "release.insecure.npy").read_bytes() == release
-    assert len(run.results.rounds) == 2
+    assert run.results.rounds == 2
 
 
 @pytest.mark.usefixtures("scripted")
@@ -107,9 +108,9 @@ def test_the_same_seed_gives_the_same_results(evolving, tmp_path):
 def test_a_real_run_bears_no_stamp_and_is_never_the_same(evolving, tmp_path):
     flags = {key: value for key, value in evolving.items() if key != "evolve.insecure_seed"}
     runs = [run_evolution(resolve(flags=flags), tmp_path / name) for name in ("one", "two")]
-    releases = [run.evolution.rounds[0].release for run in runs]
+    releases = [Evolution.load(run.folder / "evolution").rounds[0].release for run in runs]
     assert not np.array_equal(*releases)
-    assert runs[0].results.insecure_seed is None
+    assert runs[0].results.evolution.insecure_seed is None
     assert "The ledger states the epsilon" in runs[0].results.statement
     assert "insecure" not in (runs[0].folder / "population.csv").read_text()
 
@@ -131,23 +132,25 @@ def audited_run(audited, answering, tmp_path_factory):
 
 def test_an_audited_run_shows_every_prefix_and_what_it_cost(audited_run):
     results = audited_run.results
-    audit = results.audit
-    assert [each.rounds for each in audit.prefixes] == [1, 2]
-    for prefix, done in zip(audit.prefixes, results.rounds, strict=True):
-        assert prefix.theory == pytest.approx(done.epsilon)
-        assert prefix.exact_interval.lower <= prefix.exact + 1e-9
-        assert prefix.exact <= prefix.theory + 1e-4
-        assert prefix.bound.trials == (4000, 4000)
-    assert any("conditional on the banks" in note for note in audit.notes)
-    assert [each.after for each in results.cost] == [0, 1, 2]
-    assert results.utility.probes == 8
-    assert results.plain.probes == 0
-    assert results.rounds[0].probes == 8
+    facts = results.evolution
+    assert [each.rounds for each in results.attacks] == [1, 2]
+    for prefix, done in zip(results.attacks, facts.rounds, strict=True):
+        (canary,), theory = prefix.canaries, prefix.ladder.mechanism.epsilon
+        assert theory == pytest.approx(done.epsilon)
+        assert canary.supremum.lower <= canary.exact + 1e-9
+        assert canary.exact <= theory + 1e-4
+        assert canary.bound.trials == (4000, 4000)
+    assert results.final == results.attacks[1:]
+    assert any("conditional on the banks" in note for note in results.notes)
+    assert [each.round for each in facts.cost] == [0, 1, 2]
+    assert facts.utility.probes == 8
+    assert facts.plain.probes == 0
+    assert facts.rounds[0].probes == 8
     assert "simulation" in results.statement
 
 
 def test_probes_keep_their_places_and_never_enter_the_population(audited_run):
-    evolution = audited_run.evolution
+    evolution = Evolution.load(audited_run.folder / "evolution")
     banks = [each.bank for each in evolution.rounds]
     assert banks[0].reserved == banks[1].reserved
     places = list(banks[0].reserved)
@@ -160,22 +163,14 @@ def test_probes_keep_their_places_and_never_enter_the_population(audited_run):
 
 def test_voters_reference_and_canaries_are_apart(audited_run):
     results = audited_run.results
-    assert results.audit.eligible == results.voters
-    assert results.utility.reference_users == 6
-    assert results.voters + results.utility.reference_users < 30
-
-
-def test_an_evolution_is_no_audit_and_an_audit_no_evolution(audited_run, finished):
-    with pytest.raises(InputError, match="is an evolution, not an audit"):
-        Run.open(audited_run.folder)
-    with pytest.raises(InputError, match="is an audit, not an evolution"):
-        EvolutionRun.open(finished.folder)
-    with pytest.raises(InputError, match="no run"):
-        EvolutionRun.open(finished.folder / "nothing")
+    facts = results.evolution
+    assert results.setup.evaluation == facts.voters
+    assert facts.utility.reference_users == 6
+    assert facts.voters + facts.utility.reference_users < 30
 
 
 def test_a_folder_of_the_other_kind_is_refused(resolved, audited_run, finished, evolving, tmp_path):
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="is an audit, not an evolution"):
         run_evolution(resolve(flags=evolving), shutil.copytree(finished.folder, tmp_path / "other"))
     with pytest.raises(InputError, match="is an evolution, not an audit"):
         run_audit(resolved, audited_run.folder)
@@ -203,22 +198,22 @@ def account(tmp_path):
 @pytest.mark.parametrize("noise", ["discrete", "float"])
 def test_a_real_run_states_what_its_noise_adds_to_delta(real, tmp_path, noise):
     results = run_evolution(resolve(flags=real | {"evolve.noise": noise}), tmp_path / "run").results
-    first, last = results.rounds
+    first, last = results.evolution.rounds
     assert 0 < first.slack < last.slack < 1e-6
     assert last.delta == 1e-5
     assert "covers this run alone" in results.statement
-    assert results.account is None
+    assert results.evolution.account is None
 
 
 @pytest.mark.usefixtures("scripted")
 def test_an_account_pays_for_the_runs_that_name_it_and_then_no_more(real, account, tmp_path):
     flags = real | {"evolve.account": str(account.path)}
-    first = run_evolution(resolve(flags=flags), tmp_path / "one").results
+    first = run_evolution(resolve(flags=flags), tmp_path / "one").results.evolution
     assert first.complete
     assert (first.account.population, first.account.releases, first.account.left) == ("patients of 2026", 2, 1)
     assert first.account.epsilon == pytest.approx(first.rounds[-1].epsilon)
-    assert "A budget account paid" in first.statement
-    second = run_evolution(resolve(flags=flags), tmp_path / "two").results
+    assert "A budget account paid" in Run.open(tmp_path / "one").results.statement
+    second = run_evolution(resolve(flags=flags), tmp_path / "two").results.evolution
     assert len(second.rounds) == 1
     assert "cannot pay another release" in second.stopped
     assert (second.account.releases, second.account.left) == (3, 0)
@@ -231,7 +226,7 @@ def test_a_simulation_pays_nothing_and_says_so(evolving, account, tmp_path):
     run = run_evolution(resolve(flags=evolving | {"evolve.account": str(account.path)}), tmp_path / "run")
     assert account.path.read_bytes() == before
     assert "debits no budget account" in run.results.statement
-    assert run.results.rounds[-1].slack == 0.0
+    assert run.results.evolution.slack == 0.0
 
 
 @pytest.mark.usefixtures("scripted")
@@ -265,9 +260,10 @@ def test_the_releases_of_a_run_can_be_put_in(real, tmp_path):
             return np.arange(bank.size, dtype=np.float64)
 
     run = run_evolution(resolve(flags=real), tmp_path / "run", releaser=Fixed)
-    assert run.results.voters is None
+    assert run.results.evolution.voters is None
     assert asked == [(30, 2), 0, 1]
-    assert all(np.array_equal(done.release, np.arange(done.bank.size)) for done in run.evolution.rounds)
+    rounds = Evolution.load(run.folder / "evolution").rounds
+    assert all(np.array_equal(done.release, np.arange(done.bank.size)) for done in rounds)
 
 
 def test_an_account_beside_the_configuration_file_is_found(tmp_path, account):

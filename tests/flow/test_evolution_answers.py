@@ -1,7 +1,7 @@
 import pytest
 
-from canarybank.errors import ConfigError, DataError, MissingError
 from canarybank.config import resolve
+from canarybank.errors import ConfigError, DataError, MissingError
 from canarybank.flow.recorded_answers import (
     AbsentGenerator,
     embedded_facts,

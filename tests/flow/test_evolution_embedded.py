@@ -2,8 +2,8 @@
 
 import pytest
 
-from canarybank.errors import MissingError
 from canarybank.config import resolve
+from canarybank.errors import MissingError
 from canarybank.flow import run_evolution
 from canarybank.flow.recorded_answers import EMBEDDED_PRESET, embedded_facts
 
@@ -28,13 +28,14 @@ def results(run_offline):
 
 
 def test_two_rounds_run_offline_from_the_shipped_answers(results):
-    assert results.complete
-    assert [each.born for each in results.rounds] == [40, 40]
-    assert results.generator == embedded_facts()["generator"]
+    facts = results.evolution
+    assert facts.complete
+    assert [each.born for each in facts.rounds] == [40, 40]
+    assert facts.generator == embedded_facts()["generator"]
 
 
 def test_evolution_works_mauve_and_recall_rise_round_by_round(results):
-    figures = results.utility.figures
+    figures = results.evolution.utility.figures
     mauve, recall = [each.mauve for each in figures], [each.recall for each in figures]
     assert mauve == sorted(mauve)
     assert recall == sorted(recall)
@@ -45,7 +46,7 @@ def test_evolution_works_mauve_and_recall_rise_round_by_round(results):
 
 def test_the_figures_are_those_that_were_recorded(results):
     recorded = embedded_facts()["figures"][0]
-    for found, kept in zip(results.utility.figures, recorded, strict=True):
+    for found, kept in zip(results.evolution.utility.figures, recorded, strict=True):
         assert found.recall == pytest.approx(kept["recall"], abs=0.005)
         assert found.precision == pytest.approx(kept["precision"], abs=0.02)
         assert found.mauve == pytest.approx(kept["mauve"], abs=0.02)
@@ -53,15 +54,17 @@ def test_the_figures_are_those_that_were_recorded(results):
 
 def test_the_audited_evolution_runs_offline_too(run_offline):
     results = run_offline(AUDIT)
-    audit = results.audit
-    assert len(audit.prefixes) == 2
-    for prefix in audit.prefixes:
-        assert 0 < prefix.bound.epsilon < prefix.theory
-        assert 0.9 * prefix.theory < prefix.exact < prefix.theory
-    assert audit.prefixes[0].exact < audit.prefixes[1].exact
-    assert len(results.cost) == 3
-    assert results.utility.figures[-1].recall > results.utility.figures[0].recall
-    assert {each.candidates for each in results.utility.figures} == {84}
+    facts = results.evolution
+    assert [each.rounds for each in results.attacks] == [1, 2]
+    exact = [each.canaries[0].exact for each in results.attacks]
+    for prefix, shown in zip(results.attacks, exact, strict=True):
+        most = prefix.ladder.mechanism.epsilon
+        assert 0 < prefix.headline.epsilon < most
+        assert 0.9 * most < shown < most
+    assert exact == sorted(exact)
+    assert len(facts.cost) == 3
+    assert facts.utility.figures[-1].recall > facts.utility.figures[0].recall
+    assert {each.candidates for each in facts.utility.figures} == {84}
 
 
 def test_another_seed_needs_the_model_and_says_what_to_install(run_offline):

@@ -1,10 +1,10 @@
 from canarybank.config.model import EvolveConfig
-from canarybank.experiment.evolution_results import evolution_schema, statement_of
+from canarybank.run.results import schema, statement_of
 
 
 def test_every_field_has_a_line_of_documentation():
-    schema = evolution_schema()
-    for part in (schema, *schema["$defs"].values()):
+    facts = schema()["results"]["$defs"]["EvolutionFacts"]
+    for part in (facts,):
         for name, field in part.get("properties", {}).items():
             assert field.get("description"), name
 

@@ -1,8 +1,8 @@
 import pytest
 
+from canarybank.config import resolve
 from canarybank.errors import ConfigError
 from canarybank.evolution import InContext, Keep, ParaphraseKept
-from canarybank.config import resolve
 from canarybank.flow.evolution_setup import mauve_of, plan_of, spending_mechanism
 from canarybank.flow.real_run import require_private
 from canarybank.mechanism import Mechanism, epsilon

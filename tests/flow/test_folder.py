@@ -1,10 +1,9 @@
 import pytest
 
-from canarybank.errors import ConfigError, DataError, IncompleteError
-from canarybank.run import Run
 from canarybank.config import resolve
+from canarybank.errors import ConfigError, DataError, IncompleteError
 from canarybank.flow import run_audit
-from canarybank.experiment.folder import opened_run
+from canarybank.run import Run
 from canarybank.store import hash_folder
 
 
@@ -24,7 +23,7 @@ def test_other_workers_are_no_other_settings(flags, copied):
 
 
 def test_an_unfinished_run_says_so(resolved, tmp_path):
-    with opened_run(resolved, tmp_path / "run", ""):
+    with Run.held(resolved, tmp_path / "run", "", "audit"):
         pass
     run = Run.open(tmp_path / "run")
     assert not run.is_finished
@@ -40,13 +39,13 @@ def test_a_start_that_could_come_to_nothing_does_not_hold_the_folder_against_the
     wrong = resolve(flags={**flags, "users.source": str(tmp_path / "typo.csv")})
     with pytest.raises(DataError, match="no file of users"):
         run_audit(wrong, tmp_path / "run")
-    with opened_run(resolved, tmp_path / "run", ""):
+    with Run.held(resolved, tmp_path / "run", "", "audit"):
         assert Run.open(tmp_path / "run").manifest.config == resolved.values()
 
 
 def test_a_run_that_stands_is_kept_when_a_later_start_fails(resolved, tmp_path):
-    with opened_run(resolved, tmp_path / "run", ""):
+    with Run.held(resolved, tmp_path / "run", "", "audit"):
         pass
-    with pytest.raises(DataError), opened_run(resolved, tmp_path / "run", ""):
+    with pytest.raises(DataError), Run.held(resolved, tmp_path / "run", "", "audit"):
         raise DataError("The file of users went away.")
     assert not Run.open(tmp_path / "run").is_finished

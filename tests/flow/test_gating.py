@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from canarybank.auditing import Counts, epsilon_lower
-from canarybank.errors import ConfigError, IncompleteError, StoreError
-from canarybank.run import Run, gate
+from canarybank.auditing import epsilon_lower
 from canarybank.config import resolve
+from canarybank.errors import ConfigError, IncompleteError, StoreError
 from canarybank.flow import run_audit
+from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.run import Run, gate
 from canarybank.run.gating import as_printed, attained_epsilon, compare
 from canarybank.run.power import shown_epsilon
-from canarybank.mechanism import Mechanism, one_round_epsilon
 
 
 def test_a_true_claim_meets_no_violation_and_says_at_which_power(strong):
@@ -40,7 +40,7 @@ def test_alpha_is_split_over_attacks_and_canaries(strong):
     outcome = gate(strong, 1.0)
     for read, record in zip(outcome.attacks, strong.results.attacks, strict=True):
         assert read.alpha == 0.025
-        counts = [Counts(**canary.counts.model_dump()) for canary in record.canaries]
+        counts = [canary.counts for canary in record.canaries]
         naive = max(
             epsilon_lower(c.tp, c.fp, c.n1, c.n0, delta=1e-5, alpha=0.05 / 2 / 2, method="paper").epsilon
             for c in counts
@@ -108,11 +108,9 @@ def test_a_clip_that_votes_never_reach_does_not_count():
 
 def test_an_attack_above_the_claim_is_a_cause_of_its_own(strong):
     record = strong.results.attacks[1]
-    canaries = [
-        c.model_copy(update={"supremum": c.supremum.model_copy(update={"lower": 1.9})}) for c in record.canaries
-    ]
+    ladder = replace(record.ladder, attack=replace(record.ladder.attack, low=1.9))
     run = Run(strong.folder)
-    raised = (strong.results.attacks[0], record.model_copy(update={"canaries": tuple(canaries)}))
+    raised = (strong.results.attacks[0], replace(record, ladder=ladder))
     run.__dict__["results"] = strong.results.model_copy(update={"attacks": raised})
     (cause,) = compare(run, 1.7).causes
     assert (cause.kind, cause.attack, cause.epsilon) == ("attack", "nonce-norm", 1.9)

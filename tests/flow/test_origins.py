@@ -2,11 +2,11 @@ import os
 
 import pytest
 
+from canarybank.config.loading import PUBLIC_FILES, decisive, differences, fields, flatten, kind_of, resolve
+from canarybank.config.model import Config
+from canarybank.config.variants import varied
 from canarybank.encode.load import ENCODERS
 from canarybank.errors import ConfigError
-from canarybank.config.model import Config
-from canarybank.config.loading import PUBLIC_FILES, decisive, differences, fields, flatten, kind_of, resolve
-from canarybank.config.variants import varied
 
 OTHER_FILES = ("users.source", "encoder.name", "generator.model", "evolve.account")
 """What these files hold is neither published nor sent."""

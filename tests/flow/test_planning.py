@@ -6,7 +6,7 @@ from canarybank.auditing import Literal, Projected, TrialEngine, ceiling, trials
 from canarybank.errors import ConfigError
 from canarybank.flow import plan, run_audit
 from canarybank.config import resolve
-from canarybank.experiment.folder import MANIFEST
+from canarybank.run.folder import MANIFEST
 from canarybank.flow.measured import _sample
 from canarybank.flow.generators import response_file
 from canarybank.generate import CachedGenerator, ResponseCache, bank_plan

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 from canarybank.attack import ATTACKS, Canary
+from canarybank.config.model import AttackConfig
 from canarybank.encode import HashingEncoder
 from canarybank.errors import ConfigError, InputError, MissingError
-from canarybank.config.model import AttackConfig
 from canarybank.flow.pools import Pools, cosines
-from canarybank.store.stage_cache import StageCache, stage_key
 from canarybank.generate import CachedGenerator, OpenAIGenerator, ResponseCache, ScriptedGenerator, load_prompt
+from canarybank.store.stage_cache import StageCache, stage_key
 
 ENCODER = HashingEncoder()
 RECORDS = ("i like warm soup", "rain again today")

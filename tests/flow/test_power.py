@@ -4,13 +4,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from canarybank.auditing import Target, best_threshold, ceiling, epsilon_lower, evaluation_law, perfect_rates
-from canarybank.run import Run
+from canarybank.auditing import Target, best_threshold, ceiling, epsilon_lower, perfect_rates
 from canarybank.config import resolve
-from canarybank.run.gating import compare
-from canarybank.run.power import frozen_rates, separation, unclipped_rates
 from canarybank.flow.audit import frozen_audit
 from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.run import Run
+from canarybank.run.gating import compare
+from canarybank.run.power import frozen_rates, separation, unclipped_rates
 
 REPEATS = 400
 
@@ -47,10 +47,8 @@ def test_the_separation_under_less_noise_is_never_said_larger_than_it_is(finishe
     root = 0.1 * rng.normal(size=(6, 6)) * rng.exponential(size=6)
     contribution, votes = rng.uniform(0, 0.05, size=6), root @ root.T
     declared = naive_separation(contribution, votes, mechanism.noise, mechanism.noise)
-    canary = (
-        finished.results.attacks[0]
-        .canaries[0]
-        .model_copy(update={"mu_eff": declared, "probe_norm": float(np.linalg.norm(contribution))})
+    canary = replace(
+        finished.results.attacks[0].canaries[0], mu_eff=declared, probe_norm=float(np.linalg.norm(contribution))
     )
     assert separation(canary, mechanism, 1.0) == pytest.approx(declared)
     for ratio in (0.1, 0.5, 0.9, 1.1, 2.0, 10.0, 1e4):
@@ -62,9 +60,7 @@ def test_the_separation_under_less_noise_is_never_said_larger_than_it_is(finishe
 def test_a_background_that_hides_the_canary_names_no_size_of_violation(strong):
     """Less noise does not silence other users: an attack that they hide sees no violation, however large."""
     hidden = [
-        record.model_copy(
-            update={"canaries": tuple(c.model_copy(update={"mu_eff": 0.1 * c.mu_eff}) for c in record.canaries)}
-        )
+        replace(record, canaries=tuple(replace(c, mu_eff=0.1 * c.mu_eff) for c in record.canaries))
         for record in strong.results.attacks
     ]
     run = Run(strong.folder)
@@ -91,9 +87,10 @@ def simulated(rates, claimed, *, trials=300_000, alpha=0.0125, seed=7):
 
 def true_rates(frozen, index, *, attack="nonce-norm", noise=1.0, contribution=1.0):
     """Return the exact rates of a frozen rule on the evaluation users, the mechanism broken."""
-    case, mechanism = frozen.cases[attack][index], Mechanism(k=3)
-    law = evaluation_law(case.frozen.design, frozen.prepared.evaluation, replace(mechanism, sigma=1 / noise))
-    threshold = np.array([case.frozen.threshold.value])
+    case = next(case for case in frozen.cases if case.place == (attack, index))
+    auditor = replace(frozen.auditor, mechanism=replace(Mechanism(k=3), sigma=1 / noise))
+    law = auditor.law(case, auditor.evaluation(frozen.routes)(case))
+    threshold = np.array([case.thresholds[0].value])
     fpr, tpr = (float(rate[0]) for rate in law.point(threshold))
     included = replace(law, shift=law.shift * contribution).point(threshold)[1]
     return (fpr, float(included[0])) if contribution != 1 else (fpr, tpr)

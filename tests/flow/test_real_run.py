@@ -6,9 +6,9 @@ import warnings
 import numpy as np
 import pytest
 
+from canarybank.config import resolve
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
-from canarybank.config import resolve
 from canarybank.flow.real_run import encode_users, hidden, is_real, require_isolated, require_private
 from canarybank.progress import SILENT, Lines
 from canarybank.users import Users

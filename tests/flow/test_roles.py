@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from canarybank.attack import ATTACKS, nonce_pool
-from canarybank.encode import HashingEncoder
-from canarybank.errors import CohortError, ConfigError
 from canarybank.config import resolve
 from canarybank.config.model import CohortsConfig
+from canarybank.encode import HashingEncoder
+from canarybank.errors import CohortError, ConfigError
 from canarybank.flow.roles import canaries_of, chosen_attacks, cohort_sizes, draw_roles
 from canarybank.users import Evaluation, Users
 

@@ -3,23 +3,23 @@ import json
 import pytest
 
 from canarybank.errors import ConfigError, InputError, StoreError
-from canarybank.run import Run
 from canarybank.flow import run_audit
+from canarybank.run import Run
 from canarybank.store import hash_file
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(resolved, tmp_path):
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(ConfigError, match=r"holds 'thesis\.tex' but no run"), Run.held(resolved, tmp_path, ""):
+    with pytest.raises(ConfigError, match=r"holds 'thesis\.tex' but no run"), Run.held(resolved, tmp_path, "", "audit"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_folder_is_held_by_one(resolved, tmp_path):
     with (
-        Run.held(resolved, tmp_path / "run", "first"),
+        Run.held(resolved, tmp_path / "run", "first", "audit"),
         pytest.raises(StoreError, match=r"in use by process .* running first"),
-        Run.held(resolved, tmp_path / "run", "second"),
+        Run.held(resolved, tmp_path / "run", "second", "audit"),
     ):
         pass
 
@@ -57,7 +57,7 @@ def test_sealing_lists_every_file_but_the_manifest(copied):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda value: value | {"schema_version": 99}, "has layout 99, and this canarybank reads up to 1"),
+        (lambda value: value | {"schema_version": 99}, "has layout 99, and this canarybank reads up to 2"),
         (lambda value: value | {"extra": 1}, "extra: extra inputs"),
         (lambda value: value | {"attacks": "none"}, "attacks: "),
         (lambda value: [value], "is not what canarybank writes"),

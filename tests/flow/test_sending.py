@@ -7,7 +7,6 @@ from canarybank.errors import GenerationError
 from canarybank.run import Run
 from canarybank.config import resolve
 from canarybank.config.model import Config, GeneratorConfig
-from canarybank.experiment.folder import opened_run
 from canarybank.run.manifest import Manifest
 from canarybank.flow.sending import may_send_records, sending_recorded
 from canarybank.flow.generators import build_generator
@@ -61,7 +60,7 @@ def test_the_server_is_on_disk_before_anything_is_sent_and_the_counts_after_a_fa
     resolved, generator = asked
 
     def fail():
-        with opened_run(resolved, tmp_path / "run", "audit") as run, sending_recorded(run, resolved.config, generator):
+        with Run.held(resolved, tmp_path / "run", "", "audit") as run, sending_recorded(run, resolved.config, generator):
             assert sent(run.folder) == [(URL, 0, 0, 0)]
             generator.server.count(("a record",))
             generator.server.count(())
@@ -76,7 +75,7 @@ def test_a_resumed_run_adds_to_what_it_sent_and_names_another_server_apart(asked
     resolved, _ = asked
     for url in (URL, URL, "http://127.0.0.1:10/v1"):
         generator = OpenAIGenerator("m", url)
-        with opened_run(resolved, tmp_path / "run", "audit") as run, sending_recorded(run, resolved.config, generator):
+        with Run.held(resolved, tmp_path / "run", "", "audit") as run, sending_recorded(run, resolved.config, generator):
             generator.server.count(("a record",))
     assert sent(tmp_path / "run") == [(URL, 2, 2, 2), ("http://127.0.0.1:10/v1", 1, 1, 1)]
 
@@ -84,14 +83,14 @@ def test_a_resumed_run_adds_to_what_it_sent_and_names_another_server_apart(asked
 def test_what_follows_from_releases_is_not_counted(asked, tmp_path):
     resolved, generator = asked
     recorded = sending_recorded
-    with opened_run(resolved, tmp_path / "run", "") as run, recorded(run, resolved.config, generator, counted=False):
+    with Run.held(resolved, tmp_path / "run", "", "audit") as run, recorded(run, resolved.config, generator, counted=False):
         generator.server.count(())
     assert sent(tmp_path / "run") == [(URL, None, 0, 0)]
 
 
 def test_a_model_in_the_process_has_no_server_and_no_generator_no_record(resolved, tmp_path):
     for name, generator, found in (("a", ScriptedGenerator(["x"]), [(None, None, 0, 0)]), ("b", None, [])):
-        with opened_run(resolved, tmp_path / name, "") as run, sending_recorded(run, resolved.config, generator):
+        with Run.held(resolved, tmp_path / name, "", "audit") as run, sending_recorded(run, resolved.config, generator):
             pass
         assert sent(tmp_path / name) == found
 

@@ -1,8 +1,8 @@
 import pytest
 
+from canarybank.config import resolve
 from canarybank.errors import ConfigError, IncompleteError
 from canarybank.flow import Axis, grid, read_axis, run_sweep
-from canarybank.config import resolve
 from canarybank.paper import sweep_piece
 
 

@@ -1,5 +1,6 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -139,8 +140,8 @@ def another_observed(value):
         (another_exact, "The exact epsilon of the results is 0.5"),
         (another_delta, "mechanism.delta of the results is 0.5, but 1e-05 was committed to"),
         (another_delta_of_a_bound, "The bounds of ordinary are not those that its counts give"),
-        (weaker_attack, "The rung attack of nonce-norm is not that of its best canary"),
-        (weaker_ladder, "The rung attack of nonce-norm is not that of its best canary"),
+        (weaker_attack, "The exact epsilon in the ladder of nonce-norm is not that of its best canary (supremum)"),
+        (weaker_ladder, "The exact epsilon in the ladder of nonce-norm is not that of its best canary (supremum)"),
         (other_rates, "cannot come from the exact rate"),
     ],
 )
@@ -151,7 +152,7 @@ def test_results_altered_and_sealed_again_are_found(copied, change, message):
 
 def test_counts_altered_everywhere_are_found_by_the_bounds_or_the_trials(copied):
     records = list(Log(copied / "trials.log").records())
-    records[1]["positives"] += 1
+    records[1]["positives"][0] += 1
     Log(copied / "trials.log").rewrite(records)
     assert any("not the sum of its shards" in finding for finding in sealed(copied).findings)
 
@@ -189,8 +190,8 @@ def test_counts_that_no_rule_of_this_run_gives_are_found_even_where_log_bounds_a
     run = Run.open(copied)
     first, second = run.results.attacks
     canary = first.canaries[0]
-    counts = canary.counts.model_copy(update={"tp": 2900})
-    first = first.model_copy(update={"canaries": (canary.model_copy(update={"counts": counts}), first.canaries[1])})
+    counts = replace(canary.counts, tp=2900)
+    first = replace(first, canaries=(replace(canary, counts=counts), first.canaries[1]))
     run.__dict__["results"] = run.results.model_copy(update={"attacks": (first, second)})
     assert any("2,900 of 3,000 tp of ordinary, canary 0, cannot come" in text for text in _verified(run, None).findings)
 

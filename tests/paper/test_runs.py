@@ -7,7 +7,7 @@ import pytest
 
 from canarybank.auditing import Target
 from canarybank.auditing.spread import Canary, calibrated_spread, frozen_spread
-from canarybank.audit.target import best_threshold
+from canarybank.auditing import best_threshold
 from canarybank.config import resolve
 from canarybank.config.model import AuditConfig, MechanismConfig
 from canarybank.run.results import (

@@ -6,13 +6,13 @@ import shutil
 import pytest
 
 from canarybank.cli import main
-from canarybank.errors import ConfigError
-from canarybank.run import Run, list_runs, verify
 from canarybank.config import resolve
+from canarybank.errors import ConfigError
 from canarybank.flow import run_audit
-from canarybank.run.gating import compare
 from canarybank.registry import METHODS, REGISTRIES
 from canarybank.report import write_report
+from canarybank.run import Run, list_runs, verify
+from canarybank.run.gating import compare
 
 EVIL = "evil_module:thing"
 NAMED = ("attack.names", "audit.method", "audit.system", "encoder.name", "evolve.audit", "generator.kind", "run.engine")

@@ -18,7 +18,7 @@ from canarybank.errors import MissingError
 from canarybank.config import fields
 from canarybank.config.loading import registered
 from canarybank.generate import ResponseCache
-from canarybank.mechanism import Account
+from canarybank.mechanism import Account, Mechanism, epsilon
 from canarybank.testing import Performance, compare_worlds, perform_evolution
 
 # Settings of real runs beside those of the fixture, each with a format; {lab} is the folder of the fixture.
@@ -161,7 +161,7 @@ REFUSED = {
     "encoder.name": ("vectors.npz", "such as wordllama"),
     "evolve.users": (4, "Set evolve.population"),
     "evolve.reference": (2, "Set evolve.reference to 0"),
-    "evolve.audit": ("nonce", "Leave evolve.audit out"),
+    "evolve.audit": (["nonce", "ordinary"], "Leave evolve.audit out"),
 }
 
 # Keys that say what a real evolution does not do: audits, and figures of utility.
@@ -186,6 +186,7 @@ UNREAD = {
     "audit.engine": "literal",
     "audit.accounted": 3.0,
     "audit.system": "a_module_that_is_never_imported:system",
+    "evolve.canaries": 2,
     "evolve.mauve": False,
     "evolve.buckets": 3,
     "evolve.compare": False,
@@ -195,6 +196,10 @@ UNREAD = {
 # What every run of these tests has or must not have.
 ALWAYS = {"users.source", "evolve.insecure_seed"}
 
+NOTE = (
+    "In a real run each line of the file of users is one row: a field cannot hold a line break, and lines that cannot "
+    "be read are skipped without being counted."
+)
 NEWCOMER = [("new", "the cat in the rain", "HIV clinic"), ("new", "soup", "a"), ("new", "bread and soup", "a")] * 3
 
 
@@ -292,6 +297,33 @@ def test_what_a_real_run_does_not_read_changes_no_byte(lab):
     assert usual.performance == changed.performance
     apart = {"manifest.json", "results.json"}
     assert {name for name in usual.files if usual.files[name] != changed.files[name]} <= apart
+    assert figures(usual) == figures(changed)
+
+
+def figures(world):
+    """Return all that results.json says but the settings."""
+    found = json.loads(world.files["results.json"])
+    del found["audit"], found["seed"], found["evolution"]["evolve"]
+    return found
+
+
+def test_the_results_of_a_real_run_hold_settings_public_figures_and_nothing_else(lab):
+    """Every field is named here: a new one fails this test until somebody says why it may leave."""
+    found = figures(lab.world(lab.file("csv")))
+    facts, notes = found.pop("evolution"), found.pop("notes")
+    assert (found.pop("commitment"), found.pop("setup"), found.pop("attacks")) == (None, None, [])
+    assert set(found) == {"schema_version", "canarybank", "statement", "mechanism", "rounds", "epsilon"}
+    assert found["mechanism"] | {"k": 3, "q": 0.5} == found["mechanism"]
+    assert found["rounds"] == 2
+    assert found["epsilon"] == pytest.approx(epsilon(Mechanism(**found["mechanism"]), 2))
+    assert notes == [NOTE]
+    unsaid = ("voters", "utility", "plain", "account", "stopped", "insecure_seed")
+    assert [facts.pop(name) for name in unsaid] == [None] * len(unsaid)
+    assert facts.pop("cost") == []
+    # What is left follows from the noisy releases and from public texts.
+    assert set(facts) == {"complete", "encoder", "generator", "rounds", "candidates", "examples"}
+    spent = {"epsilon", "added_up", "delta", "slack"}
+    assert set(facts["rounds"][0]) == {"round", "bank", "entries", "probes", "kept", "born", *spent}
 
 
 def test_requests_to_a_real_server_tell_nothing(lab, monkeypatch):

@@ -75,9 +75,14 @@ def ceiling(
     # The best event of one release is where its mixture score exceeds epsilon.
     threshold = float(unmix(exact, mechanism.q)) if trials == math.inf else best_threshold(rates, target)[0]
     fpr, tpr = (float(rate[0]) for rate in rates(np.array([threshold])))
-    law = summary(target, [(tpr, fpr)] * canaries)
     if trials == math.inf:  # the exact epsilon, always
-        law |= dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact) | {"sd": 0.0}
+        law = {name: getattr(target, name) for name in ("trials", "canaries", "alpha", "delta")}
+        law |= dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact) | {
+            "sd": 0.0,
+            "method": str(target.method),
+        }
+    else:
+        law = summary(target, [(tpr, fpr)] * canaries)
     # A rate that underflows says nothing; no rule on one release shows more than the exact epsilon.
     rule = min(exact, max(0.0, float(replace(target, trials=math.inf).bound(tpr, fpr))))
     return Ceiling(

@@ -114,8 +114,7 @@ def _best_drawn(
     fpr, tpr = law.point(points)
     best, promised = [], []
     for start in range(0, replicates, _AT_ONCE):
-        some = min(_AT_ONCE, replicates - start)
-        false, true = (_positives(rate, number, some, rng) for rate in (fpr, tpr))
+        false, true = (_positives(rate, number, min(_AT_ONCE, replicates - start), rng) for rate in (fpr, tpr))
         branches = _branches(target, true, false, number)
         bounds = np.stack([aimed(branches, aim) for aim in target.method.aims])
         best.append(points[np.argmax(bounds, axis=2)])

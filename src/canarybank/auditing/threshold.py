@@ -104,8 +104,10 @@ class Target:
 
     def claim(self, tp: float, fp: float, n: float) -> float:
         """Return the bound itself at whole counts of n trials a hypothesis, and no forecast of it."""
-        whole = (int(tp), int(fp), int(n), int(n))
-        return max(0.0, *self.method.claim(*whole, delta=self.delta, alpha=self.alpha, q=self.q))
+        return max(
+            0.0,
+            *self.method.claim(int(tp), int(fp), int(n), int(n), delta=self.delta, alpha=self.alpha, q=self.q),
+        )
 
     def _branches(self, tp: ArrayLike, fp: ArrayLike, n: float) -> tuple[Array, Array]:
         return self.method.branches(tp, fp, n, n, delta=self.delta, alpha=self.alpha, q=self.q)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from canarybank.cli.output import Output, facts, paragraph, table
+from canarybank.cli.verify import Trust
 
 if TYPE_CHECKING:
     from canarybank.run import GateOutcome
@@ -27,15 +28,7 @@ def command(
     markdown: Annotated[
         Path | None, Parameter(help="Write a Markdown summary for a pull request.", metavar="PATH")
     ] = None,
-    trust: Annotated[
-        tuple[str, ...],
-        Parameter(
-            negative="",
-            help="A plug-in method to import although the folder names it; give it once for each.",
-            metavar="NAME",
-            show_default=False,
-        ),
-    ] = (),
+    trust: Trust = (),
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> int:
     """Verify a run, then compare it with a claimed epsilon: exit with 1 when the claim fails, with 0 when it stands.

@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from canarybank.cli.output import Output
+from canarybank.cli.verify import Trust
 
 __all__ = ["command"]
 
@@ -27,15 +28,7 @@ def command(
         ),
     ] = False,
     show: Annotated[bool, Parameter(name="--open", negative="", show_default=False, help="Open the page.")] = False,
-    trust: Annotated[
-        tuple[str, ...],
-        Parameter(
-            negative="",
-            help="A plug-in method to import although the folder names it; give it once for each.",
-            metavar="NAME",
-            show_default=False,
-        ),
-    ] = (),
+    trust: Trust = (),
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Write the report of a finished run again: the page, the summary, the tables.

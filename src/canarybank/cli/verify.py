@@ -7,9 +7,18 @@ from cyclopts import Parameter
 
 from canarybank.cli.output import Output, facts, paragraph
 
-__all__ = ["command"]
+__all__ = ["Trust", "command"]
 
 ALTERED = 4
+Trust = Annotated[
+    tuple[str, ...],
+    Parameter(
+        negative="",
+        show_default=False,
+        metavar="NAME",
+        help="Import this plug-in method, which the folder names; nothing else that it names is imported.",
+    ),
+]
 
 
 def command(
@@ -19,15 +28,7 @@ def command(
     commitment: Annotated[
         str | None, Parameter(help="The hash that was published before the trials.", metavar="SHA256")
     ] = None,
-    trust: Annotated[
-        tuple[str, ...],
-        Parameter(
-            negative="",
-            help="A plug-in method to import although the folder names it; give it once for each.",
-            metavar="NAME",
-            show_default=False,
-        ),
-    ] = (),
+    trust: Trust = (),
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> int:
     """Check a finished run: its files against its manifest, its results against its commitment.

@@ -288,6 +288,7 @@ class AuditWork:
             encoder=self.inputs.encoder.fingerprint,
             bank_hash=self.bank.hash,
             reserved=self.bank.reserved,
+            method=config.audit.method,
             system=config.audit.system,
             exact=finite(exact),
             claimed=finite(exact if config.audit.accounted is None else config.audit.accounted),

@@ -9,6 +9,7 @@ from canarybank.run.power import shown_epsilon
 
 __all__ = [
     "confidence",
+    "counts_included",
     "epsilon",
     "interval_text",
     "percent",
@@ -76,13 +77,18 @@ def rule_upper(canary: CanaryResult, mechanism: Mechanism) -> float:
     counts, gamma = canary.counts, (1 - canary.bound.confidence) / 4
     tpr_low, tpr_high = (float(end) for end in clopper_pearson(counts.tp, counts.n1, gamma))
     fpr_low, fpr_high = (float(end) for end in clopper_pearson(counts.fp, counts.n0, gamma))
-    method = own_method(canary.bound.method)
-    if method is not None and method.included:
+    if counts_included(canary.bound.method):
         tpr_low = (1 - mechanism.q) * fpr_low + mechanism.q * tpr_low
         tpr_high = (1 - mechanism.q) * fpr_high + mechanism.q * tpr_high
     forward = _log_ratio(tpr_high - mechanism.delta, fpr_low)
     reverse = _log_ratio(1 - fpr_low - mechanism.delta, 1 - tpr_high)
     return max(0.0, forward, reverse)
+
+
+def counts_included(method: str) -> bool:
+    """Say whether a bound counts trials in which the canary surely takes part; of a plug-in's it is not known."""
+    own = own_method(method)
+    return own is not None and own.included
 
 
 def _log_ratio(above: float, below: float) -> float:

@@ -263,7 +263,6 @@ def commit(auditor: Auditor, cases: Sequence[Case], cohorts: Cohorts | None, **f
         mechanism=auditor.mechanism,
         cohorts={name: getattr(cohorts, name).users.hash for name in names},
         eligible=auditor.eligible,
-        method=settings.method.name,
         trials=settings.trials,
         engine=settings.engine,
         seed=settings.seed,

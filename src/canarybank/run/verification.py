@@ -14,7 +14,7 @@ from typing import Any
 
 from scipy.stats import binom
 
-from canarybank.auditing import AttackResult, Settings, canary_bound, find_method, headline, pooled_bound
+from canarybank.auditing import AttackResult, Settings, canary_bound, headline, pooled_bound
 from canarybank.config.loading import decisive
 from canarybank.errors import CanarybankError, ConfigError, StoreError
 from canarybank.mechanism import epsilon
@@ -79,7 +79,7 @@ def refuse_unverified(run: Run, commitment_hash: str | None = None, *, rewritten
 def declared(results: Results) -> Settings:
     """Return the declaration that results were made under; a method that the user has not named is not imported."""
     audit = results.audit
-    method = find_method(METHODS.permit(audit.method))
+    method = METHODS.received(audit.method)
     return Settings(trials=audit.trials, alpha=audit.alpha, method=method, seed=results.seed)
 
 

@@ -1,5 +1,6 @@
 """Help to test what stands on canarybank: checks of plug-ins, and the neighbour test of a real evolution."""
 
+from canarybank.testing.conformance import check_method
 from canarybank.testing.neighbours import (
     Draw,
     FixedReleases,
@@ -22,6 +23,7 @@ __all__ = [
     "check_encoder",
     "check_engine",
     "check_generator",
+    "check_method",
     "check_neighbours",
     "check_system",
     "compare_worlds",

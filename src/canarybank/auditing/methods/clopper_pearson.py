@@ -1,6 +1,6 @@
 """The paper's rule with two ends instead of four: by symmetry they serve both branches."""
 
-from canarybank.auditing.methods import FROZEN, Method
+from canarybank.auditing.methods.base import FROZEN, Method
 
 __all__ = ["CLOPPER_PEARSON"]
 

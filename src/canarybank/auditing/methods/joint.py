@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from canarybank.auditing.methods import FROZEN, Method
+from canarybank.auditing.methods.base import FROZEN, Method
 from canarybank.auditing.rates import CUT, Array, Window, binomial_rows, count_epsilons, ends
 
 __all__ = ["JOINT", "joint_epsilon", "score_epsilon"]

@@ -1,6 +1,6 @@
 """The paper's rule: four one-sided ends, a quarter of alpha each."""
 
-from canarybank.auditing.methods import FROZEN, Method
+from canarybank.auditing.methods.base import FROZEN, Method
 
 __all__ = ["PAPER"]
 

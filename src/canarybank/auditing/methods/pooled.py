@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from canarybank.auditing.methods import FROZEN, Bound, Branch, Method
+from canarybank.auditing.methods.base import FROZEN, Bound, Branch, Method
 from canarybank.auditing.methods.clopper_pearson import CLOPPER_PEARSON
 from canarybank.auditing.rates import Array, ends, whole_counts
 from canarybank.auditing.trials import Counts

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from canarybank.auditing.methods import FROZEN, Bound, Method
+from canarybank.auditing.methods.base import FROZEN, Bound, Method
 from canarybank.auditing.rates import Array
 from canarybank.auditing.trials import Counts
 from canarybank.errors import InputError

@@ -7,7 +7,7 @@ import numpy as np
 
 from canarybank.auditing import clopper_pearson, perfect_rates
 from canarybank.mechanism import Mechanism
-from canarybank.report.numbers import epsilon, rate
+from canarybank.report.numbers import counts_included, epsilon, rate
 from canarybank.report.svg import Canvas, Figure, Frame, Scale, log, text_width
 
 __all__ = ["allowed", "roc_figure"]
@@ -91,7 +91,7 @@ def _counted(canvas: Canvas, x: Scale, y: Scale, canary: dict[str, Any], mechani
     fpr, tpr = counts["fp"] / counts["n0"], counts["tp"] / counts["n1"]
     tpr_ends = [float(end) for end in clopper_pearson(counts["tp"], counts["n1"], gamma)]
     fpr_ends = [float(end) for end in clopper_pearson(counts["fp"], counts["n0"], gamma)]
-    if canary["bound"]["method"] == "stratified":
+    if counts_included(canary["bound"]["method"]):
         tpr, tpr_ends = _blended(fpr, tpr, tpr_ends, mechanism.q)
     canvas.line((x(fpr_ends[0]), y(tpr)), (x(fpr_ends[1]), y(tpr)), "whisker-observed")
     canvas.line((x(fpr), y(tpr_ends[0])), (x(fpr), y(tpr_ends[1])), "whisker-observed")

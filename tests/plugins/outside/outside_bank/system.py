@@ -5,6 +5,7 @@ import numpy as np
 from canarybank.systems import BankSystem
 
 UNIT = 1e-3
+asked = []
 
 
 class RoundedSystem:
@@ -14,4 +15,5 @@ class RoundedSystem:
         self.exact = BankSystem(contributions, canary, mechanism)
 
     def release(self, eligible, size, rng):
+        asked.append(size)
         return np.round(self.exact.release(eligible, size, rng) / UNIT) * UNIT
