@@ -11,8 +11,8 @@ from pathlib import Path
 
 PAGE = Path(__file__).parent / "reference.md"
 ROOMS = (
-    "store", "engine", "users", "encode", "generate", "mechanism", "score", "measure", "attack", "systems", "auditing", "evolution",
-    "config", "run", "flow", "paper", "report", "testing",
+    "store", "engine", "users", "encode", "generate", "mechanism", "score", "measure", "attack", "systems", "auditing",
+    "evolution", "config", "run", "flow", "paper", "report", "testing",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from canarybank.config.model import EncoderConfig
 from canarybank.encode import (
     CachedEncoder,
     Encoder,
@@ -18,7 +19,6 @@ from canarybank.encode import (
     load_encoder,
     wordllama,
 )
-from canarybank.config.model import EncoderConfig
 from canarybank.flow.inputs import cached_encoder
 
 Check = Callable[..., list[str]]
