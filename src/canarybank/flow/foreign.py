@@ -149,6 +149,7 @@ def _commitment(work: SystemAudit, config: Config) -> Commitment:
         encoder="",
         bank_hash="",
         reserved=(),
+        method=config.audit.method,
         system=config.audit.system,
         recipe=recipe,
         exact=finite(exact),
