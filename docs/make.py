@@ -11,8 +11,8 @@ from pathlib import Path
 
 PAGE = Path(__file__).parent / "reference.md"
 ROOMS = (
-    "store", "engine", "users", "encode", "generate", "mechanism", "score", "measure", "attack", "audit", "evolve", "experiment",
-    "paper", "report",
+    "store", "engine", "users", "encode", "generate", "mechanism", "score", "measure", "attack", "systems", "auditing",
+    "evolution", "config", "run", "flow", "paper", "report", "testing",
 )  # fmt: skip
 
 
@@ -106,9 +106,9 @@ def exit_codes() -> list[str]:
 def names() -> list[str]:
     """Return the public names of every room, each with its first sentence."""
     lines = ["## Public names"]
-    for room in ROOMS:
-        module = importlib.import_module(f"canarybank.{room}")
-        lines += ["", f"### canarybank.{room}", "", _first(module), ""]
+    for place in ("canarybank", *(f"canarybank.{room}" for room in ROOMS)):
+        module = importlib.import_module(place)
+        lines += ["", f"### {place}", "", _first(module), ""]
         lines += [f"- `{name}`{_said(getattr(module, name))}" for name in module.__all__]
     return lines
 

@@ -7,6 +7,8 @@ import pytest
 
 from canarybank.auditing import Branch, epsilon_lower, pooled, stratified
 from canarybank.registry import METHODS
+from canarybank.run import Commitment, Manifest, Results
+from canarybank.run.commitment import Seal
 
 ROOT = Path(__file__).parents[1]
 
@@ -22,6 +24,25 @@ def test_the_reference_is_what_the_code_says():
 def test_every_link_between_pages_leads_somewhere(page):
     links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_architecture_names_files_that_exist_and_every_room():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "canarybank"
+    named = re.findall(r"`((?:\w+/)*\w+\.py)`", page)
+    assert [name for name in named if not (source / name).exists()] == []
+    rooms = {path.parent.name for path in source.glob("*/__init__.py")}
+    assert [room for room in sorted(rooms) if not re.search(rf"\b{room}\b", page)] == []
+    walk = re.findall(r"^\| \d+ \| (\w+) \| `(\w+)/", page, flags=re.MULTILINE)
+    assert len({room for room, _ in walk}) == len(walk) > 10, "a room is visited once"
+    assert [pair for pair in walk if pair[0] != pair[1]] == []
+
+
+def test_the_stability_page_states_the_layouts_that_are_written():
+    page = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
+    stated = dict(re.findall(r"^\| `(\w+\.json)` \| (\d+) \|", page, flags=re.MULTILINE))
+    kinds = {"manifest": Manifest, "commitment": Commitment, "sealed": Seal, "results": Results}
+    assert stated == {f"{name}.json": str(kind.model_fields["schema_version"].default) for name, kind in kinds.items()}
 
 
 def test_no_page_names_a_machine():

@@ -24,6 +24,8 @@ def bound(tree):
     names = set()
     guarded = [inner for outer in tree.body if isinstance(outer, ast.If) for inner in outer.body]
     for node in [*tree.body, *guarded]:
+        if isinstance(node, ast.ImportFrom) and node.module == "canarybank.lazily":
+            continue  # how a package exports, and nothing that it exports
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("canarybank"):
             names |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):

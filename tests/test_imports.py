@@ -36,6 +36,12 @@ def test_import_canarybank_loads_nothing_heavy():
     assert not loaded_after("import canarybank") & (HEAVY | {"numpy", "pydantic", "rich", "cyclopts"})
 
 
+def test_a_name_at_the_top_loads_its_room_alone():
+    assert not loaded_after("import canarybank\ncanarybank.Mechanism, canarybank.Claim") & (HEAVY - {"scipy"})
+    loaded = loaded_after("import canarybank\ndir(canarybank)\ncanarybank.__version__")
+    assert not loaded & (HEAVY | {"numpy", "pydantic"})
+
+
 def test_help_loads_nothing_heavy():
     loaded = loaded_after("from canarybank.cli import main\nassert main(['--help']) == 0")
     assert "cyclopts" in loaded

@@ -23,7 +23,7 @@ from canarybank.generate.embedded import embedded_requests, make_embedded, prefe
 from canarybank.progress import for_stream
 from canarybank.store import canonical_json, hash_text
 
-DATA = Path(__file__).parents[1] / "src" / "canarybank" / "experiment" / "data"
+DATA = Path(__file__).parents[1] / "src" / "canarybank" / "flow" / "data"
 SEED = 0
 CANARIES = 5
 

@@ -1,90 +1,21 @@
-"""A zoo of broken systems that an audit by trials must catch, beside the correct one that it must not.
-
-Every system claims the same mechanism, gets a score designed for that claim, and is audited through its releases
-alone. The canary is concentrated: all of its records vote for the same five probes, so its normalised histogram has
-norm 1/sqrt(5) = 0.447 before clipping.
-"""
+"""A zoo of broken systems that an audit by trials must catch, beside the correct one that it must not."""
 
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from broken_systems import CANARY, CLAIM, INSPECTED, PROBES, SCORE, USERS, ZOO, histogram, per_label, system
 
-from canarybank.auditing import audit_system
-from canarybank.auditing.settings import Settings
+from canarybank.auditing import Settings, audit_system
 from canarybank.errors import CanarybankError
-from canarybank.mechanism import Mechanism, contributions, release
+from canarybank.mechanism import Claim
 from canarybank.score import LinearScore, Moments
-from canarybank.systems.mechanism import BankSystem, CallableSystem
+from canarybank.systems import CallableSystem
 
-CLAIM = Mechanism()
-RECORDS, PROBES, ENTRIES = 64, 5, 40
 # The bound exceeds the truth with probability at most alpha. At 1e-5 the correct system is flagged in fewer than
 # 1 of 100,000 runs; the broken ones are far enough off to be caught all the same.
 SETTINGS = Settings(trials=120_000, alpha=1e-5, method="clopper-pearson", seed=3)
-
-
-def histogram():
-    """The canary's raw votes: every record for the five probes."""
-    votes = np.zeros(ENTRIES)
-    votes[:PROBES] = RECORDS
-    return votes
-
-
-NORMALISED = histogram() / (RECORDS * CLAIM.k)
-CANARY = NORMALISED * min(1.0, CLAIM.clip / np.linalg.norm(NORMALISED))
-
-
-def background(users=50):
-    rng = np.random.default_rng(8)
-    routes = rng.integers(PROBES, ENTRIES, size=(users * 8, CLAIM.k))
-    return contributions(routes, np.repeat(np.arange(users), 8), users, ENTRIES, CLAIM.clip)
-
-
-USERS = background()
-INSPECTED = slice(0, PROBES)
-SCORE = LinearScore(CANARY[INSPECTED], Moments.estimate(USERS[:, INSPECTED], CLAIM, USERS.shape[0]))
-
-
-def system(canary=CANARY, mechanism=CLAIM, participation=None):
-    """Our mechanism with one thing wrong, behind the door that somebody else's system would use."""
-    inner = BankSystem(csr_array(USERS[:, INSPECTED]), canary[INSPECTED], mechanism, participation)
-    return CallableSystem(inner.release, PROBES)
-
-
-def per_label(labels):
-    """Normalise and clip for each label apart, and release them side by side: sqrt(labels) times the norm."""
-    canary = np.tile(CANARY[INSPECTED], labels)
-    inner = BankSystem(csr_array((1, PROBES * labels)), canary, CLAIM)
-    score = LinearScore(canary, Moments(np.zeros(len(canary)), CLAIM.noise**2 * np.eye(len(canary))))
-    return CallableSystem(inner.release, len(canary)), score
-
-
-class SameNoise:
-    """Draw the noise once and use it in every release."""
-
-    def __init__(self):
-        self.noise = np.random.default_rng(1).normal(0.0, CLAIM.noise, PROBES)
-
-    def __call__(self, eligible, size, rng):
-        still = replace(CLAIM, sigma=1e-12)
-        releases = release(csr_array(USERS[:, INSPECTED]), still, rng, size) + self.noise
-        if eligible:
-            releases[rng.random(size) < CLAIM.q] += CANARY[INSPECTED]
-        return releases
-
-
-ZOO = {
-    "nothing is clipped": system(canary=NORMALISED),
-    "sigma is halved": system(mechanism=replace(CLAIM, sigma=CLAIM.sigma / 2)),
-    "q is ignored": system(participation=1.0),
-    "the clip factor is applied to the raw votes": system(
-        canary=histogram() * min(1.0, CLAIM.clip / np.linalg.norm(NORMALISED))
-    ),
-    "the same noise in every trial": CallableSystem(SameNoise(), PROBES),
-}
 
 
 @pytest.mark.parametrize("broken", ZOO.values(), ids=ZOO.keys())
@@ -170,3 +101,25 @@ def test_somebody_elses_system_is_called_once_at_a_time():
         return rng.normal(0.0, CLAIM.noise, (size, PROBES))
 
     audit_system(CallableSystem(stateful, PROBES), SCORE, CLAIM, replace(SETTINGS, trials=6_000))
+
+
+def test_a_bound_is_held_against_the_claim_that_is_stated():
+    quick = replace(SETTINGS, trials=20_000, alpha=0.05)
+    result = audit_system(system(), SCORE, Claim(0.1, CLAIM.delta, mechanism=CLAIM), quick)
+    assert result.allowed == 0.1
+    assert result.violation
+    assert result.ladder.mechanism.epsilon > 1.68
+    assert not audit_system(system(), SCORE, Claim.of(CLAIM), quick).violation
+
+
+@pytest.mark.parametrize(
+    ("claim", "complaint"),
+    [
+        (Claim(1.0, 1e-5), "names no mechanism"),
+        (Claim.of(CLAIM, rounds=2), "test one release"),
+        (Claim(1.0, 1e-5, "replace", CLAIM), "adding or removing one user"),
+    ],
+)
+def test_a_claim_that_one_release_cannot_test_is_refused(claim, complaint):
+    with pytest.raises(CanarybankError, match=complaint):
+        audit_system(system(), SCORE, claim, SETTINGS)

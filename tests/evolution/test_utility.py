@@ -160,7 +160,7 @@ def test_figures_are_those_of_each_population(evolution: Evolution, found: Utili
 
 def test_the_figures_say_that_they_are_not_private(found: Utility) -> None:
     assert "not differentially private" in found.statement
-    assert found.to_dict()["statement"] == NOT_PRIVATE
+    assert found.statement == NOT_PRIVATE
     assert (found.reference_users, found.reference_records, found.insecure_seed) == (40, 240, 11)
 
 

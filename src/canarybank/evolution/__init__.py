@@ -4,10 +4,9 @@ from canarybank.evolution.archive import Archive, FolderArchive, MemoryArchive, 
 from canarybank.evolution.draw import NOISES, Noise, SystemEntropy, Voters, find_noise, snapped
 from canarybank.evolution.feedback import Ask, Feedback, InContext, Offspring, ParaphraseKept, Taking, Voted, offspring
 from canarybank.evolution.ledger import Entry, Ledger, Spent
-from canarybank.evolution.loop import ACCOUNT, EvolutionLoop, evolve
+from canarybank.evolution.loop import ACCOUNT, Evolution, EvolutionLoop, Round, evolve
 from canarybank.evolution.plan import DrawnReleases, EvolutionPlan, Keep, Releaser, ReleaserFactory, top
 from canarybank.evolution.population import Candidate, Population, Probes, lay_out, split
-from canarybank.evolution.result import Evolution, Round
 from canarybank.evolution.utility import (
     NOT_PRIVATE,
     AuditCost,

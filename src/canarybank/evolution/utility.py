@@ -5,11 +5,11 @@ a run without them.
 """
 
 import hashlib
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from canarybank.errors import CohortError, InputError
-from canarybank.evolution.result import Evolution
+from canarybank.evolution.loop import Evolution
 from canarybank.measure import NEIGHBOURS, Concentration, Mauve, Variety, concentration, precision_recall, variety
 from canarybank.progress import SILENT, Progress
 from canarybank.users import Cohort, Cohorts, Users
@@ -114,10 +114,6 @@ class Utility:
     """The seed of a simulation; null for a real run."""
     statement: str = NOT_PRIVATE
     """What these figures may not be taken for."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all figures as plain values."""
-        return asdict(self)
 
 
 def utility(

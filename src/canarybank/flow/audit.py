@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,9 @@ __all__ = [
     "Designs",
     "frozen_audit",
     "hold_to",
+    "lost_documents",
     "mechanism_of",
+    "restore",
     "run_audit",
     "settings_of",
 ]
@@ -83,8 +85,7 @@ def run_audit(
     """
     config = resolved.config
     with Run.held(resolved, Path(folder), command, "audit") as run:
-        # Of a finished run's documents, those that can be made again the same to the byte.
-        lost = [name for name in (COMMITMENT, RESULTS) if run.is_finished and not (run.folder / name).exists()]
+        lost = lost_documents(run)
         if run.is_finished and not lost:
             refuse_unverified(run, rewritten=True)
             return run
@@ -93,7 +94,8 @@ def run_audit(
             _ = work.cases
         run.require_folder()
         if lost:
-            _restore(run, lost, work)
+            log = partial(ShardLog, run.folder / TRIALS, run.manifest.commitment or "")
+            restore(run, lost, work.commitment, lambda: work.results(work.commitment, log()))
             return run
         commitment = hold_to(run, work.commitment, committed)
         results = work.results(commitment, ShardLog(run.folder / TRIALS, commitment.hash, run.require_folder))
@@ -372,12 +374,16 @@ def hold_to(run: Run, made: Commitment, committed: Told | None = None) -> Commit
     return made
 
 
-def _restore(run: Run, lost: Sequence[str], work: AuditWork) -> None:
+def lost_documents(run: Run) -> list[str]:
+    """Return the documents that a finished run has lost and that can be made again, the same to the byte."""
+    return [name for name in (COMMITMENT, RESULTS) if run.is_finished and not (run.folder / name).exists()]
+
+
+def restore(run: Run, lost: Sequence[str], made: Commitment, results: Callable[[], Results]) -> None:
     """Make the lost documents of a finished run again, and put them back if they are what was sealed."""
-    made, digest = work.commitment, run.manifest.commitment or ""
     texts = {COMMITMENT: made.text()}
     if RESULTS in lost and (run.folder / TRIALS).exists():
-        texts[RESULTS] = work.results(made, ShardLog(run.folder / TRIALS, digest)).text()
+        texts[RESULTS] = results().text()
     for name in lost:
         if hash_text(texts.get(name, "")) != run.manifest.files.get(name):
             raise StoreError(

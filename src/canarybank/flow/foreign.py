@@ -17,7 +17,7 @@ from canarybank.config.loading import Resolved, decisive, fields, flatten
 from canarybank.config.model import RECEIVED, Config
 from canarybank.engine import Engine, Serial
 from canarybank.errors import InputError, StoreError
-from canarybank.flow.audit import hold_to
+from canarybank.flow.audit import hold_to, lost_documents, restore
 from canarybank.mechanism import Claim, Mechanism, epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.registry import SYSTEMS
@@ -86,21 +86,24 @@ def audit_system(
     work = SystemAudit(system, score, claim, settings, engine=engine or Serial(), progress=progress)
     resolved = _resolved(work, name or _name(system))
     with Run.held(resolved, Path(folder), "", "audit") as run:
-        if run.is_finished:
+        if lost := lost_documents(run):
+            made = _commitment(work, resolved.config)
+            restore(run, lost, made, lambda: _results(run, work, resolved.config, made))
+        elif run.is_finished:
             refuse_unverified(run, rewritten=True)
         else:
-            _audit(run, work, resolved.config, committed)
+            commitment = hold_to(run, _commitment(work, resolved.config), committed)
+            run.write(RESULTS, _results(run, work, resolved.config, commitment))
+            run.finish(commitment=commitment.hash)
         results = run.results
     return SystemResult(results.attacks, results.mechanism, 0, settings.trials, settings.seed, results.notes)
 
 
-def _audit(run: Run, work: SystemAudit, config: Config, committed: Callable[[str], None] | None) -> None:
-    """Commit, fit and seal the threshold, play the trials that are left, judge them, and finish the folder."""
-    commitment = hold_to(run, _commitment(work, config), committed)
+def _results(run: Run, work: SystemAudit, config: Config, commitment: Commitment) -> Results:
+    """Seal the threshold, play the trials that are left, judge them, and return all that was found."""
     seal = _sealed(run, work, commitment)
-    log = ShardLog(run.folder / TRIALS, seal.hash, run.require_folder)
-    found = work.finish([seal.applied(work.case)], log)
-    results = Results(
+    found = work.finish([seal.applied(work.case)], ShardLog(run.folder / TRIALS, seal.hash, run.require_folder))
+    return Results(
         commitment=commitment.hash,
         mechanism=work.mechanism,
         audit=config.audit,
@@ -109,8 +112,6 @@ def _audit(run: Run, work: SystemAudit, config: Config, committed: Callable[[str
         attacks=found.attacks,
         notes=(NOTE.format(trials=work.settings.trials),),
     )
-    run.write(RESULTS, results)
-    run.finish(commitment=commitment.hash)
 
 
 def _sealed(run: Run, work: SystemAudit, commitment: Commitment) -> Seal:
@@ -148,6 +149,7 @@ def _commitment(work: SystemAudit, config: Config) -> Commitment:
         encoder="",
         bank_hash="",
         reserved=(),
+        method=config.audit.method,
         system=config.audit.system,
         recipe=recipe,
         exact=finite(exact),
