@@ -2,12 +2,12 @@ import json
 
 import pytest
 
+from canarybank.config import resolve
 from canarybank.errors import CanarybankError, ConfigError, MissingError
 from canarybank.flow import Axis, grid, run_sweep
-from canarybank.run import Run
-from canarybank.config import resolve
 from canarybank.paper import PIECES, finished_pieces, make_all, make_piece, read_piece, sweep_piece, write_piece
 from canarybank.paper.pieces import GRIDS, ablation_settings, published_name, short_names
+from canarybank.run import Run
 from canarybank.store import read_checked, read_json, write_checked, write_json
 
 

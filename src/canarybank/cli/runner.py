@@ -141,7 +141,7 @@ def _cell(value: Any) -> str:
 
 def attack_rows(results: "Results") -> list[list[str]]:
     """Return a row for each attack: its name and the rungs of its ladder."""
-    from canarybank.report.numbers import epsilon, reach_text
+    from canarybank.report.text import epsilon, reach_text
 
     return [
         [

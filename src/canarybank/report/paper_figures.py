@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from canarybank.paper import DATASETS, Cell, Piece
-from canarybank.report.numbers import setting_text
+from canarybank.report.text import setting_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
