@@ -241,9 +241,9 @@ def shows_on_a_telephone(page, *headings):
 
 def test_the_page_of_an_evolution_opens_in_silence_on_a_telephone(opened, evolved, tmp_path):
     page = opened(write_report(evolved, tmp_path)[0], viewport={"width": 400, "height": 800})
-    audit = ("The gap ladder", "Epsilon by attack and canary", "Evidence", "What it stands on")
-    evolution = ("Epsilon, round by round", "What the text is worth", "The newest text")
-    shows_on_a_telephone(page, "What was done", *audit, *evolution, "Provenance")
+    audit = ("Epsilon, round by round", "The gap ladder", "Epsilon by attack and canary")
+    text = ("What the text is worth", "The newest text", "What it stands on")
+    shows_on_a_telephone(page, "What was done", *audit, *text, "Provenance")
 
 
 def test_the_page_of_the_paper_opens_in_silence_on_a_telephone(opened, table, rounds, tmp_path):

@@ -37,7 +37,7 @@ from canarybank.report.tables import (
     write_csv,
     write_parquet,
 )
-from canarybank.report.text import clean, decimal
+from canarybank.report.text import decimal
 from canarybank.run.folder import Run
 from canarybank.store import PRIVATE, SHAREABLE, write_atomic
 
@@ -111,7 +111,7 @@ def _audit_parts(summary: dict[str, Any]) -> dict[str, Any]:
         "stands_on": bounds_stand_on(summary),
         "by_attack": known_columns(ATTACK_COLUMNS, attack_rows(attacks)),
         "ledger_rows": [
-            (f"{prefix}{clean(name, 80)}", f"{share:.4g}", f"{ledger['total']:g}")
+            (f"{prefix}{name}", f"{share:.4g}", f"{ledger['total']:g}")
             for prefix, ledger in ledgers
             for name, share in ledger["entries"]
         ],

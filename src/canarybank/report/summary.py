@@ -8,7 +8,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from canarybank.auditing import AttackResult, Bound, CanaryResult, Ladder, Rung, clopper_pearson, own_method
+from canarybank.auditing import (
+    AlphaLedger,
+    AttackResult,
+    Bound,
+    CanaryResult,
+    Ladder,
+    Rung,
+    clopper_pearson,
+    own_method,
+)
 from canarybank.mechanism import Mechanism, delta_text
 from canarybank.mechanism.account import left_text
 from canarybank.report.statements import assumptions, generator_line, limits, strongest, verdict, written_lines
@@ -56,7 +65,7 @@ def summarise_run(run: Run) -> dict[str, Any]:
         "accounted": results.claim,
         "claimed": results.audit.accounted is not None,
         "audit": results.audit.model_dump(),
-        "gate": asdict(run.commitment.gate),
+        "gate": _ledger(run.commitment.gate),
         "assumptions": assumptions(results),
         "limits": limits(results),
     }
@@ -166,13 +175,13 @@ def _facts(run: Run) -> dict[str, str]:
         if evolution.slack:
             delta += f"; the noise's arithmetic adds {evolution.slack:.2g}, and never more than delta"
     if setup is not None:
-        bank = f"{setup.bank:,} entries" if evolution is None else "of every round"
+        bank = f"{setup.bank:,} entries, {setup.probes:,} positions for probes"
         facts |= {
             "Records": f"at most {setup.records:,} a user; {setup.evaluation:,} users eligible",
             "Set aside": f"{setup.auxiliary:,} auxiliary users, {setup.calibration:,} calibration users",
             "Canaries": f"{setup.canaries:,} an attack",
             "Encoder": f"{clean(setup.encoder, 80)}, {setup.dimension:,} dimensions",
-            "Bank": f"{bank}, {setup.probes:,} positions for probes",
+            "Bank": bank if evolution is None else f"{bank} in every round",
             "Trials": f"{audit.trials:,} of each hypothesis of each canary",
             "Method": f"{audit.method}, alpha {audit.alpha:g} an attack, threshold {audit.threshold}",
         }
@@ -217,10 +226,14 @@ def _attack(attack: AttackResult, mechanism: Mechanism) -> dict[str, Any]:
         "canaries": [_canary(canary, mechanism, attack.ladder.mechanism.epsilon) for canary in attack.canaries],
         "shown": attack.headline_canary,
         "rungs": {rung.name: _rung(attack.ladder, rung) for rung in attack.ladder.rungs},
-        "ledger": asdict(attack.ledger),
+        "ledger": _ledger(attack.ledger),
         "notes": [clean(note, 600) for note in attack.notes],
         "evidence": _evidence(attack.evidence),
     }
+
+
+def _ledger(ledger: AlphaLedger) -> dict[str, Any]:
+    return {"total": ledger.total, "entries": [(clean(name, 80), share) for name, share in ledger.entries]}
 
 
 def _bound(bound: Bound) -> dict[str, Any]:

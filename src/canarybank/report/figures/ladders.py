@@ -118,10 +118,13 @@ def _step(above: dict[str, Any] | None, rung: dict[str, Any], *, claimed: bool) 
         return CAUSES["accounted"] if claimed else "none was given: the exact one"
     if rung["name"] == "mechanism" and not claimed:
         return "no claim to compare with"
-    cause = _UNSEEN if (above["name"], rung["name"]) == ("mechanism", "observed") else CAUSES[rung["name"]]
     size = f"{abs(change):.3f}"
     sign = "" if float(size) == 0 else "+" if change > 0 else "−"
-    return f"{sign}{size}  {cause}"
+    return f"{sign}{size}  {_cause(above, rung)}"
+
+
+def _cause(above: dict[str, Any], rung: dict[str, Any]) -> str:
+    return _UNSEEN if (above["name"], rung["name"]) == ("mechanism", "observed") else CAUSES[rung["name"]]
 
 
 def _ladder_words(rungs: list[dict[str, Any]]) -> str:
@@ -129,9 +132,8 @@ def _ladder_words(rungs: list[dict[str, Any]]) -> str:
         f"{rung['name']} {rung_text(rung)}" + (f" ({interval_text(rung)})" if rung["name"] == "expected" else "")
         for rung in rungs
     ]
-    drops = [(-(_drop(above, rung) or 0.0), rung["name"]) for above, rung in pairwise(rungs)]
-    largest, name = max(drops)
-    said = f" The largest step down, {largest:.3f}, is {CAUSES[name]}." if largest > 0 else ""
+    largest, cause = max((-(_drop(above, rung) or 0.0), _cause(above, rung)) for above, rung in pairwise(rungs))
+    said = f" The largest step down, {largest:.3f}, is {cause}." if largest > 0 else ""
     return f"Epsilons from claim to measurement: {', '.join(parts)}.{said}"
 
 
