@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from canarybank.auditing import Auditor
 from canarybank.config import resolve
 from canarybank.errors import CanarybankError, ConfigError, MissingError
 from canarybank.flow import Axis, grid, run_sweep
@@ -32,7 +33,7 @@ def test_made_again_it_is_the_same_and_plays_nothing(order, monkeypatch):
     first = make_piece("main", asked)
     before = (asked.folder / "main.json").read_bytes()
     monkeypatch.setattr("canarybank.paper.runs.frozen_audit", None)
-    monkeypatch.setattr("canarybank.flow.audit.play", None)
+    monkeypatch.setattr(Auditor, "play", None)
     assert make_piece("main", asked) == first
     assert (asked.folder / "main.json").read_bytes() == before
 
