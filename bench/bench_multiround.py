@@ -6,18 +6,24 @@ extrapolated. The second line sets two minutes beside the time of six rounds of 
 trials of each hypothesis, exact figures included.
 """
 
-import numpy as np
+from functools import partial
 
-from canarybank.evolve.multiround import DEFAULTS
-from canarybank.evolve.prefixes import freeze_prefixes, judge_prefixes
-from canarybank.evolve.summed_trials import SummedTrials, count_prefixes
+import numpy as np
+from scipy.sparse import csr_array
+
+from canarybank.attack import ATTACKS
+from canarybank.auditing import Auditor, Case, MemoryTally, Settings, Summed, ThresholdMode
+from canarybank.auditing.trials import count_shard, plan
+from canarybank.engine import Threads
 from canarybank.mechanism import Mechanism, epsilon
 from canarybank.score import LinearScore, Moments, RoundLaw, mixture
+from canarybank.systems import BankSystem
 from harness import Result, measure, ratio
 
 USERS, BANK, PROBES, ACTIVE, ROUNDS = 1_000, 2_048, 64, 100, 6
 BATCH, TRIALS = 128, 1 << 20
 MECHANISM = Mechanism(sigma=1.1088)
+SETTINGS = Settings(trials=5_000_000, alpha=0.01, threshold=ThresholdMode.ANALYTIC)
 EXACT = (1.3346819, 1.5299039, 1.6717347, 1.7901618, 1.8947278, 1.9898194)
 
 
@@ -38,10 +44,11 @@ def _trials() -> Result:
             total += mixture(score.llr(releases[:, :PROBES]), MECHANISM.q)
 
     laws = [RoundLaw.of(score, users[:, :PROBES], canary, MECHANISM) for users, canary, score in rounds]
-    trials = SummedTrials.of(laws)
+    work = partial(count_shard, Summed.of(laws), (1.0,) * ROUNDS, 0, ())
 
     def ours() -> None:
-        count_prefixes(trials, [1.0] * ROUNDS, TRIALS // 2, seed=0)
+        for _ in Threads().run(work, plan(TRIALS // 2)):
+            pass
 
     baseline, mine = measure(literal) / BATCH, measure(ours, repeats=3) / TRIALS
     size = f"{ROUNDS} rounds, N={USERS:,} ({ACTIVE} active), {PROBES} probes, bank {BANK:,}"
@@ -50,16 +57,23 @@ def _trials() -> Result:
 
 
 def _whole() -> Result:
-    laws = [RoundLaw.perfect(MECHANISM)] * ROUNDS
+    canary, nobody = np.array([MECHANISM.clip]), np.zeros((1, 1))
+    score = LinearScore(canary, Moments.estimate(nobody, MECHANISM, 1))
+    case = Case(ATTACKS["nonce"], 0, "perfect", (score,) * ROUNDS, address=("perfect",), summed=True)
     epsilon(MECHANISM)
 
+    def systems(_: Case) -> list[BankSystem]:
+        return [BankSystem(csr_array(nobody), canary, MECHANISM)] * ROUNDS
+
     def ours() -> None:
-        rules = freeze_prefixes(laws, MECHANISM, DEFAULTS)
-        prefixes = judge_prefixes(rules, laws, MECHANISM, DEFAULTS)
-        assert all(abs(p.exact.point - truth) < 1e-5 for p, truth in zip(prefixes, EXACT, strict=True))
+        auditor, tally = Auditor(MECHANISM, SETTINGS, 1), MemoryTally()
+        frozen = auditor.freeze([case], systems)
+        auditor.play(frozen, systems, tally)
+        found = auditor.judge(frozen, systems, tally)
+        assert all(abs(each.canaries[0].exact - truth) < 1e-5 for each, truth in zip(found, EXACT, strict=True))
 
     mine = measure(ours, repeats=1, warm=False)
-    size = f"{ROUNDS} rounds, perfect canary, {DEFAULTS.trials:,} trials a hypothesis"
+    size = f"{ROUNDS} rounds, perfect canary, {SETTINGS.trials:,} trials a hypothesis"
     return ratio("multi-round audit in two minutes", size, 120.0, mine, 1.25, "at most 120 s on two cores")
 
 

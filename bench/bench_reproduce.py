@@ -72,15 +72,15 @@ def _surroundings() -> Iterator[Path]:
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.dict(os.environ, {"CANARYBANK_CACHE": f"{folder}/cache"}),
-        mock.patch("canarybank.flow.audit.load_encoder", return_value=SyntheticEncoder()),
+        mock.patch("canarybank.flow.inputs.load_encoder", return_value=SyntheticEncoder()),
         mock.patch("canarybank.flow.audit.build_generator", return_value=writer),
     ):
         yield Path(folder)
 
 
 def _timed(folder: Path) -> tuple[int, float, float]:
-    from canarybank.encode import CachedEncoder, VectorCache
     from canarybank.config import resolve
+    from canarybank.encode import CachedEncoder, VectorCache
     from canarybank.paper import Order, make_piece
     from canarybank.report import write_pieces
 
@@ -98,18 +98,18 @@ def _timed(folder: Path) -> tuple[int, float, float]:
 
 
 def _exact_seconds(order: object) -> float:
-    from canarybank.auditing import epsilon_at, evaluation_law, supremum
+    from canarybank.auditing import epsilon_at, supremum
     from canarybank.flow.audit import frozen_audit
     from canarybank.paper.settings import arm_a
 
-    ready = frozen_audit(arm_a(order))  # type: ignore[arg-type]
-    prepared, cases = ready.prepared, [case for group in ready.cases.values() for case in group]
-    assert len(cases) == CASES
+    work = frozen_audit(arm_a(order))  # type: ignore[arg-type]
+    delta, systems = work.mechanism.delta, work.auditor.evaluation(work.routes)
+    assert len(work.cases) == CASES
     began = time.perf_counter()
-    for case in cases:
-        law = evaluation_law(case.frozen.design, prepared.evaluation, prepared.mechanism)
-        supremum(law, prepared.mechanism.delta)
-        epsilon_at(law, case.frozen.threshold.value, prepared.mechanism.delta)
+    for case in work.cases:
+        law = work.auditor.law(case, systems(case))
+        supremum(law, delta)
+        epsilon_at(law, case.thresholds[0].value, delta)
     return time.perf_counter() - began
 
 

@@ -1,25 +1,23 @@
+from dataclasses import fields
+from types import SimpleNamespace
+
 import pytest
 
-from canarybank.auditing import Method, Target
+from canarybank.auditing import AttackResult, Bound, CanaryResult, Ladder, Rung, Target, Threshold, find_method
 from canarybank.auditing.spread import frozen_spread
-from canarybank.errors import ConfigError
 from canarybank.config import resolve
-from canarybank.config.model import MechanismConfig
-from canarybank.flow.evolution import EvolutionRun
-from canarybank.experiment.evolution_results import (
-    EvolutionResults,
-    FiguresRecord,
-    MultiRoundRecord,
-    PrefixRecord,
-    UtilityRecord,
-)
-from canarybank.run.results import BoundRecord, IntervalRecord, ThresholdRecord
+from canarybank.config.model import AuditConfig
+from canarybank.errors import ConfigError
+from canarybank.mechanism import Mechanism
 from canarybank.paper import Cell, Span, make_piece
 from canarybank.paper.multiround import PAPER_ROUNDS, cohort_shares, prefix_cell
 from canarybank.paper.published import ROUND_THEORY
+from canarybank.run import Results, Run
+from canarybank.run.results import EvolutionFacts
+from canarybank.score import Interval
 
 EVOLVING = {
-    "generator.kind": "smollm2",
+    "generator.kind": "scripted_answers:write",
     "attack.names": "nonce-norm",
     "cohorts.canaries": 1,
     "evolve.near": 1.0,
@@ -41,7 +39,7 @@ def test_every_prefix_is_a_cell_with_theory_exact_and_observed(order):
     assert any("There are 2 releases" in note for note in piece.notes)
     assert "Trials are 2,000 of each hypothesis of each canary; the paper has 5,000,000." in piece.notes
     assert "The encoder is hashing; the paper's is MiniLM-L6." in piece.notes
-    first, *_, last = EvolutionRun.open(asked.folder / "multiround").results.utility.figures
+    first, *_, last = Run.open(asked.folder / "multiround").results.evolution.utility.figures
     went = f"recall (held-out texts that lie among candidates) from {first.recall:.3f} to {last.recall:.3f}."
     assert any(f"went from {first.precision:.3f} to {last.precision:.3f}" in n and went in n for n in piece.notes)
     before = (asked.folder / "multiround.json").read_bytes()
@@ -60,37 +58,40 @@ def test_the_papers_parameters():
     assert PAPER_ROUNDS["audit.trials"] == 5_000_000
 
 
+def partly(kind, **known):
+    """Return a value of which only this is known."""
+    return kind(**{field.name: None for field in fields(kind)} | known)
+
+
+def rung(epsilon, low=None, high=None):
+    return partly(Rung, epsilon=epsilon, low=epsilon if low is None else low, high=epsilon if high is None else high)
+
+
 def prefix(rounds, *, confidence=0.95):
-    return PrefixRecord.model_construct(
-        rounds=rounds,
-        theory=2.2,
-        accounted=2.3,
+    bound = partly(Bound, epsilon=0.85, confidence=confidence, method="paper")
+    canary = partly(
+        CanaryResult,
         exact=1.4,
-        exact_interval=IntervalRecord(lower=1.35, upper=1.45),
-        threshold=ThresholdRecord(value=3.0, mode="analytic", expected=0.1),
-        rule=IntervalRecord(lower=1.2, upper=1.25),
-        absent_rate=IntervalRecord(lower=0.0010, upper=0.0012),
-        eligible_rate=IntervalRecord(lower=0.0030, upper=0.0034),
-        expected=0.8,
-        expected_low=0.7,
-        expected_high=0.9,
-        bound=BoundRecord.model_construct(epsilon=0.85, confidence=confidence),
+        threshold=Threshold(3.0, "analytic", 0.1),
+        absent_rate=Interval(0.0010, 0.0012),
+        eligible_rate=Interval(0.0030, 0.0034),
+        bound=bound,
     )
+    ladder = Ladder(rung(2.3), rung(2.2), rung(1.4, 1.35, 1.45), rung(1.2), rung(0.8, 0.7, 0.9), rung(0.85))
+    known = {"attack": "nonce", "headline": bound, "headline_canary": 0, "canaries": (canary,), "ladder": ladder}
+    return partly(AttackResult, rounds=rounds, **known)
 
 
-def multi(method="paper"):
-    return MultiRoundRecord.model_construct(method=method, trials=50_000, alpha=0.2)
-
-
-def evolved(mauves=(), **mechanism):
+def evolved(mauves=(), method="paper", **mechanism):
     given = {"sigma": 1.1088, "q": 0.1, "delta": 1e-5} | mechanism
-    figures = tuple(FiguresRecord.model_construct(after=after, mauve=mauve) for after, mauve in mauves)
-    utility = UtilityRecord.model_construct(figures=figures) if mauves else None
-    return EvolutionResults.model_construct(mechanism=MechanismConfig(**given), utility=utility)
+    figures = tuple(SimpleNamespace(round=after, mauve=mauve) for after, mauve in mauves)
+    evolution = EvolutionFacts.model_construct(utility=SimpleNamespace(figures=figures) if mauves else None)
+    audit = AuditConfig(method=method, trials=50_000, alpha=0.2, threshold="analytic")
+    return Results.model_construct(mechanism=Mechanism(**given), audit=audit, epsilon=2.2, evolution=evolution)
 
 
 def test_every_field_of_a_prefix_cell_is_of_its_own_place_in_the_record():
-    found = prefix_cell(prefix(2), multi(), evolved([(0, 0.31), (1, 0.32), (2, 0.33), (3, 0.34)]))
+    found = prefix_cell(prefix(2), evolved([(0, 0.31), (1, 0.32), (2, 0.33), (3, 0.34)]))
     assert found == Cell(
         at={"rounds": 2},
         observed=0.85,
@@ -112,14 +113,14 @@ def test_every_field_of_a_prefix_cell_is_of_its_own_place_in_the_record():
 
 
 def test_each_release_of_the_papers_mechanism_has_the_papers_theory():
-    found = [prefix_cell(prefix(rounds), multi(), evolved()) for rounds in range(1, 8)]
+    found = [prefix_cell(prefix(rounds), evolved()) for rounds in range(1, 8)]
     assert [each.accounted for each in found] == [*ROUND_THEORY, 2.3]
     assert [each.more.get("paper theory") for each in found] == [*ROUND_THEORY, None]
 
 
 @pytest.mark.parametrize("other", [{"sigma": 1.0}, {"q": 0.2}, {"delta": 1e-6}])
 def test_another_mechanism_has_not_the_papers_theory(other):
-    found = prefix_cell(prefix(2), multi(), evolved(**other))
+    found = prefix_cell(prefix(2), evolved(**other))
     assert found.accounted == 2.3
     assert found.more == {"theory": 2.2}
     assert found.delta == other.get("delta", 1e-5)
@@ -127,26 +128,22 @@ def test_another_mechanism_has_not_the_papers_theory(other):
 
 @pytest.mark.parametrize("method", ["paper", "clopper-pearson"])
 def test_sampling_of_a_prefix_is_at_its_own_rates_and_at_the_level_of_its_bound(method):
-    found = prefix_cell(prefix(2, confidence=0.9), multi(method), evolved()).explained
-    direct = frozen_spread([(0.0032, 0.0011)], Target(50_000, 1e-5, 0.1, Method(method)))
+    found = prefix_cell(prefix(2, confidence=0.9), evolved(method=method)).explained
+    direct = frozen_spread([(0.0032, 0.0011)], Target(50_000, 1e-5, 0.1, find_method(method)))
     assert (found.low, found.high) == pytest.approx((direct.lower, direct.upper), abs=1e-9)
-    stricter = prefix_cell(prefix(2, confidence=0.98), multi(method), evolved()).explained
+    stricter = prefix_cell(prefix(2, confidence=0.98), evolved(method=method)).explained
     assert stricter.low < found.low - 0.01
     assert stricter.high < found.high - 0.01
 
 
-def test_a_stratified_prefix_has_no_such_interval():
-    assert prefix_cell(prefix(2), multi("stratified"), evolved()).explained is None
-
-
 def test_mauve_is_that_of_the_population_after_so_many_rounds():
     results = evolved([(0, 0.31), (1, 0.32), (2, None)])
-    assert [prefix_cell(prefix(rounds), multi(), results).more.get("mauve") for rounds in (1, 2, 3)] == [
+    assert [prefix_cell(prefix(rounds), results).more.get("mauve") for rounds in (1, 2, 3)] == [
         0.32,
         None,
         None,
     ]
-    assert "mauve" not in prefix_cell(prefix(1), multi(), evolved()).more
+    assert "mauve" not in prefix_cell(prefix(1), evolved()).more
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@ import json
 
 import pytest
 
+from canarybank.auditing import Auditor
+from canarybank.config import resolve
 from canarybank.errors import CanarybankError, ConfigError, MissingError
 from canarybank.flow import Axis, grid, run_sweep
-from canarybank.run import Run
-from canarybank.config import resolve
 from canarybank.paper import PIECES, finished_pieces, make_all, make_piece, read_piece, sweep_piece, write_piece
 from canarybank.paper.pieces import GRIDS, ablation_settings, published_name, short_names
+from canarybank.run import Run
 from canarybank.store import read_checked, read_json, write_checked, write_json
 
 
@@ -32,7 +33,7 @@ def test_made_again_it_is_the_same_and_plays_nothing(order, monkeypatch):
     first = make_piece("main", asked)
     before = (asked.folder / "main.json").read_bytes()
     monkeypatch.setattr("canarybank.paper.runs.frozen_audit", None)
-    monkeypatch.setattr("canarybank.flow.audit.play", None)
+    monkeypatch.setattr(Auditor, "play", None)
     assert make_piece("main", asked) == first
     assert (asked.folder / "main.json").read_bytes() == before
 

@@ -1,46 +1,41 @@
 """Check each field of a cell, each note, and what intervals are computed from: which law, at which level, over whom."""
 
+from dataclasses import fields
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from canarybank.auditing import Target
+from canarybank.auditing import AttackResult, Bound, CanaryResult, Ladder, Rung, Target, find_method
 from canarybank.auditing.spread import Canary, calibrated_spread, frozen_spread
-from canarybank.auditing import best_threshold
+from canarybank.auditing.threshold import best_threshold
 from canarybank.config import resolve
-from canarybank.config.model import AuditConfig, MechanismConfig
-from canarybank.run.results import (
-    AttackRecord,
-    BoundRecord,
-    CanaryRecord,
-    IntervalRecord,
-    LadderRecord,
-    Results,
-    RungRecord,
-)
-from canarybank.flow.audit import frozen_audit, mechanism_of
+from canarybank.config.model import AuditConfig
+from canarybank.flow.audit import frozen_audit
 from canarybank.mechanism import Mechanism
 from canarybank.paper import Cell, PaperValue, Span
 from canarybank.paper.runs import FinishedRun, attack_cell, paper_notes, run_spreads
+from canarybank.run.results import Results
 from canarybank.score import Interval, RoundLaw
 
 PERFECT = RoundLaw.perfect(Mechanism())
 POINTS = np.linspace(-2.0, 4.0, 25)
 
 
+def partly(kind, **known):
+    """Return a value of which only this is known."""
+    return kind(**{field.name: None for field in fields(kind)} | known)
+
+
 def around(tpr, fpr):
     """Return a canary whose true rates lie in the middle of these intervals."""
-    return CanaryRecord.model_construct(
-        eligible_rate=IntervalRecord(lower=tpr - 1e-6, upper=tpr + 1e-6),
-        absent_rate=IntervalRecord(lower=fpr - 2e-7, upper=fpr + 2e-7),
-    )
+    rates = {"eligible_rate": Interval(tpr - 1e-6, tpr + 1e-6), "absent_rate": Interval(fpr - 2e-7, fpr + 2e-7)}
+    return partly(CanaryResult, **rates)
 
 
 def run_of(commitment, *attacks):
     records = tuple(
-        AttackRecord.model_construct(attack=name, canaries=tuple(around(*pair) for pair in pairs))
-        for name, pairs in attacks
+        partly(AttackResult, attack=name, canaries=tuple(around(*pair) for pair in pairs)) for name, pairs in attacks
     )
     return SimpleNamespace(results=Results.model_construct(commitment=commitment, attacks=records))
 
@@ -72,13 +67,13 @@ def test_an_interval_kept_of_another_run_is_computed_again_and_of_the_same_is_no
     assert run_spreads(run_of("two", ("nonce", [PLAIN])), settings, kept) == other
 
 
-def laws(case, prepared, mechanism):
+def laws(case, work):
     """Return the naive twins of a case's two laws: calibration users repeated one by one, evaluation users as is."""
-    design, size = case.frozen.design, len(prepared.calibration)
-    copies, rest = divmod(prepared.eligible, size)
+    (design,), (routes,), mechanism = case.designs, work.routes, work.mechanism
+    copies, rest = divmod(work.auditor.eligible, len(routes.calibration))
     assert rest == 0, "choose cohorts so that no remainder is drawn"
-    calibrating = prepared.calibration.contributions(design.bank, mechanism).toarray()[:, design.inspected]
-    evaluated = prepared.evaluation.contributions(design.bank, mechanism).toarray()[:, design.inspected]
+    calibrating = routes.calibration.contributions(design.bank, mechanism).toarray()[:, design.inspected]
+    evaluated = routes.evaluation.contributions(design.bank, mechanism).toarray()[:, design.inspected]
     return [
         RoundLaw.of(design.score, rows, design.contribution, mechanism)
         for rows in (np.concatenate([calibrating] * copies), evaluated)
@@ -100,13 +95,14 @@ def test_calibrated_intervals_calibrate_by_the_calibration_users_and_evaluate_by
     names = ("ordinary", "nonce-norm")
     found = run_spreads(run_of("one", *((name, []) for name in names)), settings, tmp_path / "kept.json")
     assert found == {"ordinary": Interval(1.0, 9.0), "nonce-norm": Interval(2.0, 9.0)}
-    ready, mechanism = frozen_audit(settings), mechanism_of(settings.config)
+    ready = frozen_audit(settings)
     for name, (canaries, target, number, seed) in zip(names, asked, strict=True):
         assert (number, seed) == (2500, 5)
-        assert target == Target(2500, 1e-5, 0.02, "paper", 2, 0.1)
-        assert len(canaries) == len(ready.cases[name]) == 2
-        for each, case in zip(canaries, ready.cases[name], strict=True):
-            calibration, evaluation = laws(case, ready.prepared, mechanism)
+        assert target == Target(2500, 1e-5, 0.02, find_method("paper"), 2, 0.1)
+        cases = [case for case in ready.cases if case.attack.name == name]
+        assert len(canaries) == len(cases) == 2
+        for each, case in zip(canaries, cases, strict=True):
+            calibration, evaluation = laws(case, ready)
             np.testing.assert_allclose(each.calibration.point(POINTS), calibration.point(POINTS), atol=1e-9)
             np.testing.assert_allclose(each.evaluation.point(POINTS), evaluation.point(POINTS), atol=1e-9)
     ordinary = asked[0][0][0]
@@ -144,11 +140,11 @@ def test_an_altered_interval_is_computed_again_and_a_broken_file_fails_no_run(tm
 
 
 def rung(epsilon, low, high):
-    return RungRecord(name="a step", epsilon=epsilon, low=low, high=high, source="by hand")
+    return Rung(name="a step", epsilon=epsilon, low=low, high=high, source="by hand")
 
 
 def bound(epsilon, confidence):
-    return BoundRecord(
+    return Bound(
         epsilon=epsilon,
         method="joint",
         assumption="none",
@@ -163,11 +159,12 @@ def bound(epsilon, confidence):
 @pytest.fixture
 def record():
     """Return an attack in whose ladder no two numbers are alike."""
-    return AttackRecord.model_construct(
+    return partly(
+        AttackResult,
         attack="nonce",
         headline=bound(0.77, 0.93),
-        canaries=(CanaryRecord.model_construct(),) * 3,
-        ladder=LadderRecord(
+        canaries=(partly(CanaryResult),) * 3,
+        ladder=Ladder(
             accounted=rung(1.91, 1.92, 1.93),
             mechanism=rung(1.81, 1.82, 1.83),
             attack=rung(1.71, 1.7098, 1.7102),
@@ -181,7 +178,7 @@ def record():
 @pytest.fixture
 def results():
     return Results.model_construct(
-        mechanism=MechanismConfig(delta=2e-6),
+        mechanism=Mechanism(delta=2e-6),
         audit=AuditConfig(trials=4321, accounted=1.95, threshold="analytic", method="paper"),
         epsilon=1.85,
     )
@@ -199,7 +196,7 @@ def test_every_field_of_a_cell_is_of_its_own_place_in_the_record(record, results
         expected=1.51,
         likely=Span(low=1.41, high=1.55),
         explained=Span(low=0.6, high=0.9),
-        mechanism=1.85,
+        mechanism=1.81,
         accounted=1.95,
         method="joint",
         confidence=0.93,

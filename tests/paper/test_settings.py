@@ -3,14 +3,14 @@ import json
 
 import pytest
 
-from canarybank.errors import ConfigError
 from canarybank.config import resolve
-from canarybank.flow.users import admit_users
+from canarybank.errors import ConfigError
 from canarybank.flow.bank import bank_prompt
 from canarybank.flow.roles import chosen_attacks, draw_roles
-from canarybank.experiment.stage_cache import StageCache
+from canarybank.flow.users import admit_users
 from canarybank.generate.bank import bank_plan
 from canarybank.paper.settings import arm_a, arm_b, dataset_of
+from canarybank.store import StageCache
 
 
 def test_what_is_not_given_is_as_in_the_paper(bare, tmp_path):

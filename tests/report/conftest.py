@@ -1,15 +1,16 @@
 """Make a small real audit and evolution, and pieces of the paper, all with hostile text; tests look at their pages."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from canarybank.run import Run
 from canarybank.config import resolve
 from canarybank.flow import run_audit, run_evolution
 from canarybank.paper import Cell, PaperValue, Piece, Span
 from canarybank.report import summarise_run
+from canarybank.run import Run
 
 SCRIPT = "<script>window.hacked=1</script>"
 HOSTILE = (
@@ -73,11 +74,8 @@ def counted(changed, run):
 
     def change(tp, fp):
         first, *others = run.results.attacks
-        canaries = [
-            canary.model_copy(update={"counts": canary.counts.model_copy(update={"tp": tp, "fp": fp})})
-            for canary in first.canaries
-        ]
-        return changed(attacks=(first.model_copy(update={"canaries": tuple(canaries)}), *others))
+        canaries = [replace(canary, counts=replace(canary.counts, tp=tp, fp=fp)) for canary in first.canaries]
+        return changed(attacks=(replace(first, canaries=tuple(canaries)), *others))
 
     return change
 

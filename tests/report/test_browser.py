@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib import get_data_path
 
-from canarybank.report import write_evolution, write_pieces, write_report
+from canarybank.report import write_pieces, write_report
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
@@ -210,7 +210,7 @@ def misplaced(page, font):
 @pytest.mark.parametrize("font", ["Widest", "sans-serif", "serif"])
 def test_drawn_text_does_not_run_out_of_its_drawing(visit, opened, evolved, tmp_path, font):
     assert misplaced(visit(bypass_csp=True), font) == []
-    assert misplaced(opened(write_evolution(evolved, tmp_path)[0], bypass_csp=True), font) == []
+    assert misplaced(opened(write_report(evolved, tmp_path)[0], bypass_csp=True), font) == []
 
 
 def test_a_policy_stops_script_that_is_not_ours(browser, path, tmp_path):
@@ -240,9 +240,10 @@ def shows_on_a_telephone(page, *headings):
 
 
 def test_the_page_of_an_evolution_opens_in_silence_on_a_telephone(opened, evolved, tmp_path):
-    page = opened(write_evolution(evolved, tmp_path)[0], viewport={"width": 400, "height": 800})
-    sections = ("What was done", "Epsilon, round by round", "What the text is worth", "The audit, prefix by prefix")
-    shows_on_a_telephone(page, *sections, "The newest text", "Provenance")
+    page = opened(write_report(evolved, tmp_path)[0], viewport={"width": 400, "height": 800})
+    audit = ("Epsilon, round by round", "The gap ladder", "Epsilon by attack and canary")
+    text = ("What the text is worth", "The newest text", "What it stands on")
+    shows_on_a_telephone(page, "What was done", *audit, *text, "Provenance")
 
 
 def test_the_page_of_the_paper_opens_in_silence_on_a_telephone(opened, table, rounds, tmp_path):

@@ -1,24 +1,52 @@
+"""Look at the page of an evolution, audited or not: one page, whose headline states the audit where there is one."""
+
 import csv
 import re
 
 import pytest
 
-from canarybank.experiment import EvolutionRun
-from canarybank.report import evolution_headline, render_evolution, summarise_evolution, write_evolution
+from canarybank.report import evolution_headline, render_html, summarise_run, summary_markdown, write_report
+from canarybank.run import Run
+
+BARE = {"attacks": (), "commitment": None, "setup": None}
 
 
 @pytest.fixture(scope="module")
 def page(evolved):
-    return render_evolution(evolved)
+    return render_html(evolved)
+
+
+@pytest.fixture
+def other(evolved):
+    """Return a function that gives the evolution with other results and other facts, as if its files said so."""
+
+    def change(facts, **update):
+        run = Run(evolved.folder)
+        evolution = evolved.results.evolution.model_copy(update=facts)
+        run.__dict__["results"] = evolved.results.model_copy(update={"evolution": evolution, **update})
+        return run
+
+    return change
+
+
+def headings(page):
+    return re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
+
+
+def test_the_headline_of_an_audited_evolution_states_the_audit_and_then_what_was_spent(evolved, page):
+    heading = re.search(r"<h1>(.*?)</h1>", page)[1]
+    assert heading == summarise_run(evolved)["verdict"]["sentence"]
+    assert "by the one attack tried on 2 releases is" in heading
+    assert evolution_headline(evolved.results) in page[: page.index('id="audited"')]
 
 
 def test_the_page_draws_epsilon_in_theory_exactly_and_as_observed(evolved, page):
-    figure = page[page.index('id="figure-epsilon"') :]
+    figure = page[page.index('id="figure-rounds"') : page.index('id="worth"')]
     for name in ("theory", "exact, of the attack", "observed bound"):
         assert name in figure
-    for prefix in evolved.results.audit.prefixes:
-        assert f"{prefix.theory:.3f}" in figure
-        assert f"{prefix.bound.epsilon:.3f}" in figure
+    for prefix in evolved.results.attacks:
+        assert f"{prefix.ladder.mechanism.epsilon:.3f}" in figure
+        assert f"{prefix.headline.epsilon:.3f}" in figure
 
 
 def test_the_page_says_what_the_claim_is_conditional_on(page):
@@ -26,19 +54,36 @@ def test_the_page_says_what_the_claim_is_conditional_on(page):
 
 
 def test_figures_of_utility_are_labelled_as_not_private(page):
-    worth = page[page.index('id="worth"') : page.index('id="audit"')]
+    worth = page[page.index('id="worth"') : page.index('id="standing"')]
     assert "not differentially private" in worth
     assert "What auditing cost" in worth
 
 
 def test_an_insecure_seed_is_stamped_on_page_and_tables(evolved, page, tmp_path):
     assert "Insecure: seeded with 3" in page
-    paths = write_evolution(evolved, tmp_path)
-    assert [path.name for path in paths] == ["report.html", "rounds.csv", "rounds.parquet"]
-    rows = list(csv.DictReader(paths[1].read_text().splitlines()))
+    paths = {path.name: path for path in write_report(evolved, tmp_path)}
+    assert list(paths) == [
+        "report.html",
+        "summary.md",
+        "results.tex",
+        "results.csv",
+        "results.parquet",
+        "rounds.csv",
+        "rounds.parquet",
+    ]
+    rows = list(csv.DictReader(paths["rounds.csv"].read_text().splitlines()))
     assert {row["insecure_seed"] for row in rows} == {"3"}
     assert [row["round"] for row in rows] == ["1", "2"]
     assert "seeded with 3" in evolution_headline(evolved.results)
+    assert "seeded with 3" in paths["summary.md"].read_text()
+
+
+def test_every_prefix_of_every_attack_has_its_rows(evolved, tmp_path):
+    paths = {path.name: path for path in write_report(evolved, tmp_path)}
+    rows = list(csv.DictReader(paths["results.csv"].read_text().splitlines()))
+    assert [(row["attack"], row["rounds"]) for row in rows] == [
+        (attack.attack, str(attack.rounds)) for attack in evolved.results.attacks for _ in attack.canaries
+    ]
 
 
 def test_text_of_models_and_commands_is_only_text(page):
@@ -49,24 +94,30 @@ def test_text_of_models_and_commands_is_only_text(page):
 
 def test_the_page_asks_for_nothing_and_is_the_same_each_time(evolved, page):
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#|data:,)""", page)
-    assert render_evolution(EvolutionRun.open(evolved.folder)) == page
+    assert render_html(Run.open(evolved.folder)) == page
 
 
-def test_a_run_without_audit_and_reference_has_neither_section(evolved):
-    other = EvolutionRun(evolved.folder)
-    bare = {"audit": None, "utility": None, "plain": None, "cost": (), "insecure_seed": None}
-    other.__dict__["results"] = evolved.results.model_copy(update=bare)
-    page = render_evolution(other)
-    assert 'id="audit"' not in page
-    assert 'id="worth"' not in page
+def test_no_sentence_stands_twice_on_the_page(page):
+    said = re.findall(r"<(?:p|li|h1)[^>]*>(.*?)</(?:p|li|h1)>", page)
+    assert [each for each in set(said) if said.count(each) > 1] == []
+
+
+def test_a_run_without_audit_and_reference_has_neither_section(other, tmp_path):
+    run = other({"utility": None, "plain": None, "cost": (), "insecure_seed": None}, **BARE)
+    page = render_html(run)
+    assert headings(page) == ["What was done", "Epsilon, round by round", "The newest text", "Provenance"]
     assert "added up" in page
     assert "Insecure" not in page
-    assert summarise_evolution(other)["audit"] is None
+    assert [path.name for path in write_report(run, tmp_path)] == ["report.html", "rounds.csv", "rounds.parquet"]
 
 
-def test_a_stopped_run_says_why(evolved):
-    other = EvolutionRun(evolved.folder)
-    stopped = {"stopped": "Release 2 would pass the declared budget.", "rounds": evolved.results.rounds[:1]}
-    other.__dict__["results"] = evolved.results.model_copy(update={**stopped, "audit": None})
-    assert "1 of 2 rounds" in evolution_headline(other.results)
-    assert "Release 2 would pass" in render_evolution(other)
+def test_a_stopped_run_says_why(other, evolved):
+    stopped = {"stopped": "Release 2 would pass the declared budget.", "rounds": evolved.results.evolution.rounds[:1]}
+    run = other(stopped, **BARE)
+    assert "1 of 2 rounds" in evolution_headline(run.results)
+    assert "Release 2 would pass" in render_html(run)
+
+
+def test_the_summary_of_an_audited_evolution_tells_both(evolved):
+    text = summary_markdown(summarise_run(evolved))
+    assert evolution_headline(evolved.results) in text.replace("\\", "")

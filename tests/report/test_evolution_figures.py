@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from canarybank.report.evolution_figures import epsilon_figure, utility_figure
+from canarybank.report.figures import epsilon_figure, utility_figure
 
 
 def figures(after, mauve, recall):
@@ -16,70 +16,83 @@ def figures(after, mauve, recall):
 @pytest.fixture
 def summary():
     rounds = [{"round": t, "epsilon": 1.0 + 0.2 * t, "added_up": 1.5 * t} for t in (1, 2, 3)]
-    prefixes = [
-        {"rounds": t, "exact": 0.9 + 0.2 * t, "rule": 0.8, "expected_low": 0.5, "expected_high": 0.7, "observed": 0.6}
-        for t in (1, 2, 3)
-    ]
-    return {
-        "mechanism": {"delta": 1e-5},
+    prefixes = [prefix("nonce", t, 0.6) for t in (1, 2, 3)] + [prefix("exact", t, 0.1) for t in (1, 2, 3)]
+    evolution = {
         "rounds": rounds,
-        "audit": {"attack": "nonce", "method": "paper", "trials": 5000, "prefixes": prefixes},
         "utility": {"reference_users": 7, "figures": [figures(t, 0.2 * t, 0.1 * t) for t in range(4)]},
         "plain": {"figures": [figures(t, 0.22 * t, 0.1) for t in range(4)]},
     }
+    return {
+        "mechanism": {"delta": 1e-5},
+        "verdict": {"sentence": "."},
+        "evolution": evolution,
+        "attacks": [{"name": "exact"}, {"name": "nonce"}],
+        "strongest": 1,
+        "audit": {"method": "paper", "trials": 5000},
+        "prefixes": prefixes,
+    }
+
+
+def prefix(attack, rounds, observed):
+    known = {"rule": 0.8, "expected_low": 0.5, "expected_high": 0.7, "observed": observed}
+    return {"attack": attack, "rounds": rounds, "exact": 0.9 + 0.2 * rounds, **known}
+
+
+@pytest.fixture
+def evolution(summary):
+    return summary["evolution"]
 
 
 def test_epsilon_has_a_point_for_every_round_and_curve(summary):
     figure = epsilon_figure(summary)
     assert figure.svg.count("<circle") == 9
     assert [row[0] for row in figure.rows] == [1, 2, 3]
-    assert figure.rows[1][1:] == ("1.400", "3.000", "1.300", "0.8000", "0.5000 to 0.7000", "0.6000")
+    assert figure.rows[1][1:] == ("1.400", "3.000", "1.300", "0.8000", "0.5000", "0.7000", "0.6000")
+    assert "the attack nonce" in figure.caption
     assert "theory 1.200, 1.400, 1.600" in figure.alternative
 
 
 def test_without_an_audit_the_rounds_are_added_up(summary):
-    figure = epsilon_figure(summary | {"audit": None})
+    figure = epsilon_figure(summary | {"verdict": None})
     assert figure.columns == ("after round", "theory", "added up")
     assert "added up 1.500, 3.000, 4.500" in figure.alternative
 
 
-def test_an_unbounded_epsilon_leaves_a_gap(summary):
-    summary["audit"]["prefixes"][0]["exact"] = None
-    figure = epsilon_figure(summary)
-    assert figure.svg.count("<circle") == 8
-    assert figure.rows[0][3] == "∞"
-
-
 def test_one_round_is_drawn_too(summary):
-    one = summary | {"rounds": summary["rounds"][:1]}
-    one["audit"]["prefixes"] = one["audit"]["prefixes"][:1]
+    summary["evolution"]["rounds"] = summary["evolution"]["rounds"][:1]
+    one = summary | {"prefixes": [each for each in summary["prefixes"] if each["rounds"] == 1]}
     assert epsilon_figure(one).svg.count("<circle") == 3
 
 
-def test_utility_stands_with_and_without_probes(summary):
-    figure = utility_figure(summary)
+def test_an_attack_of_which_nothing_is_computed_has_a_bound_alone(summary):
+    for each in summary["prefixes"]:
+        each.update(dict.fromkeys(("exact", "rule", "expected_low", "expected_high")))
+    figure = epsilon_figure(summary)
+    assert figure.columns == ("after round", "theory", "added up", "observed bound")
+    assert figure.svg.count("<circle") == 6
+    assert "exact" not in figure.alternative
+
+
+def test_utility_stands_with_and_without_probes(evolution):
+    figure = utility_figure(evolution)
     assert "MAUVE, no probes 0.000, 0.220" in figure.alternative
     assert figure.rows[2][:5] == (2, "1,000", "0.400", "0.500", "0.200")
     assert "not differentially private" in figure.caption
 
 
-def test_recall_leads_where_mauve_was_left_out(summary):
-    summary["utility"]["figures"] = [each | {"mauve": None} for each in summary["utility"]["figures"]]
-    figure = utility_figure(summary | {"plain": None})
+def test_recall_leads_where_mauve_was_left_out(evolution):
+    evolution["utility"]["figures"] = [each | {"mauve": None} for each in evolution["utility"]["figures"]]
+    figure = utility_figure(evolution | {"plain": None})
     assert figure.alternative.startswith("Round by round: recall, this run")
     assert "MAUVE" not in figure.alternative
 
 
-def test_nothing_is_drawn_where_nothing_was_measured(summary):
-    assert utility_figure(summary | {"utility": None}) is None
+def test_nothing_is_drawn_where_nothing_was_measured(evolution):
+    assert utility_figure(evolution | {"utility": None}) is None
 
 
-def test_an_infinite_figure_has_no_point_as_a_number_or_as_null(summary):
-    first, *others = summary["audit"]["prefixes"]
-    drawn = []
-    for value in (None, math.inf):
-        prefixes = [first | {"exact": value, "expected_high": value}, *others]
-        drawn.append(epsilon_figure(summary | {"audit": summary["audit"] | {"prefixes": prefixes}}))
-    assert drawn[0] == drawn[1]
-    assert drawn[0].svg.count("<circle") == 8
-    assert drawn[0].rows[0][3] == "∞"
+def test_an_infinite_figure_has_no_point(summary):
+    summary["prefixes"][0] |= {"exact": math.inf, "expected_high": math.inf}
+    figure = epsilon_figure(summary)
+    assert figure.svg.count("<circle") == 8
+    assert figure.rows[0][3] == "∞"

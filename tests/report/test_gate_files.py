@@ -1,8 +1,8 @@
 from xml.etree import ElementTree as ET
 
+from canarybank.report import junit
 from canarybank.run import gate
 from canarybank.run.gating import compare
-from canarybank.report import junit
 
 
 def suite(outcome):

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from canarybank.report import latex_tables
-from canarybank.report.latex import latex
+from canarybank.report.tables import latex
 
 KNOWN = re.compile(
     r"\\(textbackslash|textasciicircum|textasciitilde|textless|textgreater|textbar|textquotedbl|textasciigrave"

@@ -1,9 +1,9 @@
 import pytest
 from markdown_it import MarkdownIt
 
-from canarybank.run import gate
 from canarybank.report import gate_markdown, summary_markdown
-from canarybank.report.markdown import plain
+from canarybank.report.tables import plain
+from canarybank.run import gate
 
 
 def tokens(text):

@@ -1,18 +1,25 @@
 import math
+from dataclasses import replace
 
 import pytest
 from scipy.stats import beta
 
 from canarybank.mechanism import Mechanism
-from canarybank.report.numbers import confidence, epsilon, interval_text, percent, rate, rule_upper
+from canarybank.report.summary import counted_rates, rule_upper
+from canarybank.report.text import confidence, decimal, epsilon, interval_text, percent, rate
 
 
 def test_numbers_as_people_read_them():
-    assert (epsilon(1.23456), epsilon(None), epsilon(math.inf)) == ("1.235", "∞", "∞")
-    assert (interval_text(1.0, 1.00001), interval_text(1.0, None)) == ("1.000", "1.000 to ∞")
+    assert (epsilon(1.23456), epsilon(math.inf)) == ("1.235", "∞")
+    assert interval_text({"low": 1.0, "high": 1.00001}) == "1.000"
+    assert interval_text({"low": 1.0, "high": math.inf}) == "1.000 to ∞"
     assert (rate(0.0), rate(0.12345), rate(1.234e-5)) == ("0", "0.123", "1.23e-05")
     assert (percent(0.0), percent(1.0), percent(0.123), percent(0.00123)) == ("0%", "100%", "12.3%", "0.12%")
     assert confidence(1 - 0.05 / 3) == "98.3333%"
+
+
+def test_what_nobody_computed_is_a_dash_and_never_infinite():
+    assert {epsilon(None), interval_text(None), rate(None), decimal(None)} == {"—"}
 
 
 def naive_upper(tp, fp, n1, n0, gamma, delta):
@@ -25,10 +32,10 @@ def naive_upper(tp, fp, n1, n0, gamma, delta):
 @pytest.mark.parametrize(("tp", "fp"), [(300, 100), (50, 40), (900, 990), (10, 0), (1000, 5), (0, 0)])
 def test_the_upper_end_is_that_of_a_naive_twin(run, tp, fp):
     canary = run.results.attacks[0].canaries[0]
-    counts = canary.counts.model_copy(update={"tp": tp, "fp": fp, "n1": 1000, "n0": 1000})
+    counts = replace(canary.counts, tp=tp, fp=fp, n1=1000, n0=1000)
     gamma = (1 - canary.bound.confidence) / 4
     expected = naive_upper(tp, fp, 1000, 1000, gamma, 1e-5)
-    assert rule_upper(canary.model_copy(update={"counts": counts}), Mechanism()) == pytest.approx(expected)
+    assert rule_upper(replace(canary, counts=counts), Mechanism()) == pytest.approx(expected)
 
 
 def test_the_upper_end_lies_above_the_bound_and_the_exact_rule(run):
@@ -41,6 +48,10 @@ def test_the_upper_end_lies_above_the_bound_and_the_exact_rule(run):
 
 def test_a_stratified_canary_is_blended_to_an_eligible_one(run):
     canary = run.results.attacks[0].canaries[0]
-    sure = canary.model_copy(update={"bound": canary.bound.model_copy(update={"method": "stratified"})})
+    sure = replace(canary, bound=replace(canary.bound, method="stratified"))
     assert rule_upper(sure, Mechanism(q=1.0)) == rule_upper(canary, Mechanism())
     assert rule_upper(sure, Mechanism(q=0.1)) < rule_upper(canary, Mechanism())
+    (_, fpr, _), (low, tpr, high) = counted_rates(sure, Mechanism(q=0.1))
+    assert low < tpr < high
+    assert tpr == pytest.approx(0.9 * fpr + 0.1 * canary.counts.tp / canary.counts.n1)
+    assert counted_rates(canary, Mechanism(q=0.1))[1][1] == canary.counts.tp / canary.counts.n1

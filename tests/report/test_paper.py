@@ -7,9 +7,9 @@ import pytest
 
 from canarybank.paper import UNPUBLISHED, read_piece, write_piece
 from canarybank.report import render_pieces, write_pieces
-from canarybank.report.numbers import epsilon
 from canarybank.report.paper import piece_latex, piece_rows, shown_columns, shown_rows, stands_on
 from canarybank.report.paper_figures import alternative, draw_piece, figure_bytes
+from canarybank.report.text import epsilon
 
 
 def test_the_papers_numbers_stand_by_table_and_those_that_sampling_explains_are_marked(table):

@@ -1,9 +1,11 @@
 import csv
+import math
+from dataclasses import replace
 
 import polars as pl
 import pytest
 
-from canarybank.report.rows import result_rows, write_csv, write_parquet
+from canarybank.report.tables import result_rows, write_csv, write_parquet
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +39,6 @@ def test_no_id_is_a_formula_for_a_spreadsheet(rows, tmp_path):
 def test_an_unbounded_figure_is_infinite_again(changed, run):
     first, *others = run.results.attacks
     canary = first.canaries[0]
-    endless = canary.model_copy(update={"rule": canary.rule.model_copy(update={"upper": None})})
-    attack = first.model_copy(update={"canaries": (endless, *first.canaries[1:])})
+    endless = replace(canary, rule=replace(canary.rule, upper=math.inf))
+    attack = replace(first, canaries=(endless, *first.canaries[1:]))
     assert result_rows(changed(attacks=(attack, *others)).results)[0]["exact_rule_upper"] == float("inf")

@@ -1,15 +1,17 @@
+from dataclasses import replace
+
 import pytest
 
-from canarybank.run.manifest import GeneratorRecord
-from canarybank.run.results import PoolRecord, SimilarityRecord
+from canarybank.attack import PoolFacts, Similarity
 from canarybank.report import generator_line, render_html, summarise_run, summary_markdown, written_lines
 from canarybank.report.statements import assumptions, limits
+from canarybank.run.manifest import GeneratorRecord
 
 COUNTERS = {"asked": 60, "kept": 40, "surplus": 2, "refusal": 3, "meta": 7, "too-long": 2, "verbatim": 6}
 
 
 def similarity(median, measure="x cosine"):
-    return SimilarityRecord(measure=measure, smallest=median / 2, low=0.4, median=median, high=0.9, largest=0.95)
+    return Similarity(measure=measure, smallest=median / 2, low=0.4, median=median, high=0.9, largest=0.95)
 
 
 @pytest.fixture
@@ -18,8 +20,8 @@ def written(run, changed):
 
     def change(*pools, bank=()):
         first, *others = run.results.attacks
-        canaries = [c.model_copy(update={"pool": pool}) for c, pool in zip(first.canaries, pools, strict=True)]
-        attack = first.model_copy(update={"canaries": tuple(canaries)})
+        canaries = [replace(c, pool=pool) for c, pool in zip(first.canaries, pools, strict=True)]
+        attack = replace(first, canaries=tuple(canaries))
         setup = run.results.setup.model_copy(update={"bank_counters": dict(bank)})
         return changed(attacks=(attack, attack, *others), setup=setup)
 
@@ -31,7 +33,7 @@ def test_a_run_without_written_text_says_nothing_of_it(run):
 
 
 def test_shared_pools_count_once_and_the_most_frequent_reasons_are_named(written):
-    pools = [PoolRecord(size=40, similarity=similarity(median), counters=COUNTERS) for median in (0.8, 0.7)]
+    pools = [PoolFacts(size=40, similarity=similarity(median), counters=COUNTERS) for median in (0.8, 0.7)]
     assert written_lines(written(*pools).results) == {
         "paraphrases": "40 a canary, x cosine to their records 0.35 to 0.95, medians 0.70 to 0.80; answers: 120 asked, "
         "80 kept, 4 surplus, 36 rejected (14 meta, 12 verbatim, 6 refusal, 4 for other reasons)"
@@ -39,15 +41,15 @@ def test_shared_pools_count_once_and_the_most_frequent_reasons_are_named(written
 
 
 def test_what_is_not_known_is_left_out(written):
-    assert written_lines(written(PoolRecord(size=40), None).results) == {"paraphrases": "40 a canary"}
-    same = [PoolRecord(size=40, similarity=similarity(0.7))] * 2
+    assert written_lines(written(PoolFacts(size=40), None).results) == {"paraphrases": "40 a canary"}
+    same = [PoolFacts(size=40, similarity=similarity(0.7))] * 2
     assert written_lines(written(*same).results) == {
         "paraphrases": "40 a canary, x cosine to their records 0.35 to 0.95, median 0.70"
     }
 
 
 def test_page_and_summary_show_the_lines_with_no_power_in_them(written, hostile):
-    pools = [PoolRecord(size=40, similarity=similarity(0.7, hostile), counters=COUNTERS)] * 2
+    pools = [PoolFacts(size=40, similarity=similarity(0.7, hostile), counters=COUNTERS)] * 2
     run = written(*pools, bank={"asked": 9, "kept": 8, hostile: 1, "stripped-quotes": 5})
     facts = dict(summarise_run(run)["facts"])
     assert facts["Bank answers"].endswith("; of those kept, stripped: 5 of quotes")

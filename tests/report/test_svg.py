@@ -11,7 +11,6 @@ from canarybank.report.svg import (
     BOLD_TEXT,
     TEXT_SIZES,
     Canvas,
-    Frame,
     decades,
     linear,
     log,
@@ -83,7 +82,7 @@ def test_marks_stand_where_they_were_put():
 def test_axes_name_both_directions():
     drawing = canvas()
     scale = linear(0, 1, 10, 90)
-    Frame(10, 5, 90, 40).axes(drawing, scale, linear(0, 1, 40, 5), "along", "up")
+    drawing.axes((10, 5, 90, 40), scale, linear(0, 1, 40, 5), "along", "up")
     texts = [text.text for text in ET.fromstring(drawing.markup()).findall("text")]  # noqa: S314, our own markup
     assert {"along", "up", "0", "1"} <= set(texts)
 
@@ -124,9 +123,17 @@ def test_a_shortened_text_fits_and_one_that_fits_is_left_alone(text):
 
 def test_a_legend_stays_in_its_drawing():
     drawing = Canvas("k", 300, 50, "A title", "What it shows")
-    drawn = []
-    drawing.keys(200, 18, [(10, drawn.append, "first key"), (10, drawn.append, "second")])
+    drawing.keys(200, 18, [("circle", "mark-rule", "first key"), ("circle", "mark-rule", "second")])
+    drawn = [float(mark.get("cx")) for mark in ET.fromstring(drawing.markup()).findall("circle")]  # noqa: S314
     texts = ET.fromstring(drawing.markup()).findall("text")  # noqa: S314, our own markup
     ends = [float(text.get("x")) + text_width(text.text, "key") for text in texts]
     assert [text.text for text in texts] == ["first key", "second"]
     assert 0 <= drawn[0] < ends[0] < drawn[1] < ends[1] <= 300
+
+
+@pytest.mark.parametrize("shape", ["circle", "diamond", "dots", "interval", "limit", "line", "rect"])
+def test_every_mark_of_a_legend_is_drawn_beside_its_name(shape):
+    drawing = Canvas("k", 300, 50, "A title", "What it shows")
+    drawing.keys(10, 18, [(shape, "mark-rule", "a name")])
+    marks = [each for each in ET.fromstring(drawing.markup()) if each.get("class") == "mark-rule"]  # noqa: S314
+    assert len(marks) == 1

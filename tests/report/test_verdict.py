@@ -1,10 +1,13 @@
+import math
+from dataclasses import replace
+
 import pytest
 
 from canarybank.cli.runner import attack_rows
-from canarybank.run import gate
 from canarybank.report import latex_tables, render_summary, summarise_run, summary_markdown
-from canarybank.report.numbers import epsilon
-from canarybank.report.verdict import Tone, strongest, verdict
+from canarybank.report.statements import Tone, strongest, verdict
+from canarybank.report.text import epsilon
+from canarybank.run import gate
 
 CLAIMS = ("is private", "is safe", "passed the audit", "guarantees privacy", "passed")
 
@@ -45,9 +48,9 @@ def test_the_strongest_attack_has_the_largest_exact_epsilon(run):
 
 
 def with_reach(attack, epsilon, bound):
-    ladder = attack.ladder.model_copy(update={"attack": attack.ladder.attack.model_copy(update={"epsilon": epsilon})})
-    headline = attack.headline.model_copy(update={"epsilon": bound})
-    return attack.model_copy(update={"ladder": ladder, "headline": headline})
+    ladder = replace(attack.ladder, attack=replace(attack.ladder.attack, epsilon=epsilon))
+    headline = replace(attack.headline, epsilon=bound)
+    return replace(attack, ladder=ladder, headline=headline)
 
 
 def test_among_equals_as_shown_the_larger_bound_is_stronger(run, changed):
@@ -60,14 +63,10 @@ def without_upper_end(attack):
     """Return an attack whose rates underflow: its exact epsilon is certified from below alone."""
     ladder = attack.ladder
     rungs = {
-        name: getattr(ladder, name).model_copy(update={"epsilon": None, "low": 1.25, "high": None})
-        for name in ("attack", "rule")
+        name: replace(getattr(ladder, name), epsilon=math.inf, low=1.25, high=math.inf) for name in ("attack", "rule")
     }
-    canaries = [
-        each.model_copy(update={"supremum": each.supremum.model_copy(update={"upper": None})})
-        for each in attack.canaries
-    ]
-    return attack.model_copy(update={"ladder": ladder.model_copy(update=rungs), "canaries": tuple(canaries)})
+    canaries = [replace(each, supremum=replace(each.supremum, upper=math.inf)) for each in attack.canaries]
+    return replace(attack, ladder=replace(ladder, **rungs), canaries=tuple(canaries))
 
 
 def test_no_attack_is_shown_above_its_mechanism(run, changed):
@@ -80,14 +79,14 @@ def test_no_attack_is_shown_above_its_mechanism(run, changed):
         assert "∞" not in text.replace('"∞"', "")  # which the page's script knows
     assert "| at least 1.250 | at least 1.250 |" in summary_markdown(summary)
     for attack in summary["attacks"]:
-        assert [rung["high"] for rung in attack["ladder"][2:4]] == [run.results.epsilon] * 2
+        assert [attack["rungs"][name]["high"] for name in ("attack", "rule")] == [run.results.epsilon] * 2
     assert attack_rows(other.results)[0][1:3] == ["at least 1.250"] * 2
 
 
 def test_an_interval_with_two_ends_is_shown_by_its_middle_and_never_above_the_mechanism(run):
     ladder = run.results.attacks[0].ladder
-    above = ladder.attack.model_copy(update={"epsilon": 1.6850, "low": 1.6845, "high": 1.6855})
-    assert ladder.model_copy(update={"attack": above}).reached("attack") == (run.results.epsilon, False)
+    above = replace(ladder.attack, epsilon=1.6850, low=1.6845, high=1.6855)
+    assert replace(ladder, attack=above).reached("attack") == (run.results.epsilon, False)
 
 
 def test_a_nonce_is_not_taken_for_a_person(run, changed):

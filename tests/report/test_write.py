@@ -2,8 +2,8 @@ import pytest
 
 from canarybank import report
 from canarybank.errors import StoreError
-from canarybank.run import Run
 from canarybank.report import PAGE, write_report
+from canarybank.run import Run
 
 NAMES = [PAGE, "summary.md", "results.tex", "results.csv", "results.parquet"]
 

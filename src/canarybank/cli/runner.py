@@ -72,7 +72,7 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
         plain = results.plain()
         document |= plain["evolution"] | {name: plain[name] for name in ("attacks", "mechanism", "statement")}
         document |= {"headline": headline}
-        parts += [paragraph(headline, "" if found else "bold"), table(*columns, text=0)]
+        parts += [paragraph(f"{headline}.", "" if found else "bold"), table(*columns, text=0)]
         lines |= more
     lines |= {"generator": asked} if asked else {}
     lines |= {"commitment": results.commitment} if results.commitment else {}
@@ -114,7 +114,9 @@ def evolution_parts(run: "Run") -> tuple[str, tuple[list[str], list[list[str]]],
         shown |= {"mauve": "MAUVE after", "precision": "precision", "recall": "recall"}
     if results.attacks:
         shown |= {"exact": "exact, attack", "bound": "observed bound"}
-    rows = [[_cell(row[name]) for name in shown] for row in round_rows(results)]
+    made = round_rows(results)
+    shown = {name: head for name, head in shown.items() if not made or any(row[name] is not None for row in made)}
+    rows = [[_cell(row[name]) for name in shown] for row in made]
     mechanism, worth = results.mechanism, evolution.utility
     voters = "" if evolution.voters is None else f"; {evolution.voters:,} users"
     lines = {
@@ -127,7 +129,7 @@ def evolution_parts(run: "Run") -> tuple[str, tuple[list[str], list[list[str]]],
         lines["utility"] = f"against {worth.reference_users:,} held-out users; not differentially private"
     if results.attacks:
         lines["audit"] = (
-            f"bounds of each number of rounds, {results.attacks[0].attack}; of independent releases over this run's "
+            f"bounds of each number of rounds, {made[-1]['attack']}; of independent releases over this run's "
             "banks, held fixed"
         )
     if evolution.insecure_seed is not None:
@@ -142,7 +144,7 @@ def _cell(value: Any) -> str:
 
 def attack_rows(results: "Results") -> list[list[str]]:
     """Return a row for each attack: its name and the rungs of its ladder."""
-    from canarybank.report.numbers import epsilon, reach_text
+    from canarybank.report.text import epsilon, reach_text
 
     return [
         [
@@ -160,11 +162,11 @@ def _stands_on(results: "Results") -> dict[str, str]:
     from canarybank.report import written_lines
 
     audit, setup = results.audit, results.setup
+    canaries = "one canary" if setup is None or setup.canaries == 1 else f"each of {setup.canaries} canaries"
     lines = {
         "exact, mechanism": f"computed with no trials, at delta {results.mechanism.delta:g}, add or remove one user",
         "observed": f"lower bound by the {audit.method} method, {100 * (1 - audit.alpha):g}% confidence each attack, "
-        f"{audit.trials:,} trials of each hypothesis of each of {1 if setup is None else setup.canaries} canaries; the "
-        "first line splits alpha over all attacks",
+        f"{audit.trials:,} trials of each hypothesis of {canaries}; the first line splits alpha over all attacks",
         "expected": "where 90% of such bounds fall, by the attack's exact rates",
     }
     if setup is None:

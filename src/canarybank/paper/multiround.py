@@ -11,9 +11,9 @@ from canarybank.config.presets import PRESETS
 from canarybank.errors import ConfigError
 from canarybank.flow.evolution import run_evolution
 from canarybank.flow.users import admit_users
-from canarybank.paper.piece import Cell, Piece, Span
+from canarybank.paper.piece import Cell, Piece
 from canarybank.paper.published import ROUND_THEORY, UNPUBLISHED
-from canarybank.paper.runs import bank_note, encoder_note, forecast, trials_note, true_notes, true_rates
+from canarybank.paper.runs import attack_cell, bank_note, encoder_note, trials_note, true_notes, true_rates
 from canarybank.paper.settings import Order, arm_a, preset_values
 from canarybank.run.results import EvolutionFacts, Results
 
@@ -92,23 +92,14 @@ def prefix_cell(shown: AttackResult, results: Results) -> Cell:
     level = 1 - canary.bound.confidence
     target = Target(results.audit.trials, mechanism.delta, level, find_method(results.audit.method), 1, mechanism.q)
     interval = frozen_spread([true_rates(each) for each in shown.canaries], target)
-    return Cell(
-        at={"rounds": rounds},
-        observed=shown.headline.epsilon,
-        exact=canary.exact,
-        rule=None if ladder.rule is None else ladder.rule.low,
-        **forecast(ladder),
-        explained=Span(low=interval.lower, high=interval.upper),
-        mechanism=ladder.mechanism.epsilon,
-        accounted=more.get("paper theory", ladder.accounted.epsilon),
-        method=results.audit.method,
-        confidence=shown.headline.confidence,
-        trials=results.audit.trials,
-        canaries=len(shown.canaries),
-        threshold=canary.threshold.mode,
-        delta=mechanism.delta,
-        more=more,
-    )
+    own = {
+        "at": {"rounds": rounds},
+        "exact": canary.exact,
+        "rule": None if ladder.rule is None else ladder.rule.low,
+        "accounted": more.get("paper theory", ladder.accounted.epsilon),
+        "more": more,
+    }
+    return attack_cell(shown, results, {}, explained=interval).model_copy(update=own)
 
 
 def _facts(results: Results, evolution: EvolutionFacts, resolved: Resolved) -> dict[str, str]:

@@ -4,10 +4,9 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from canarybank.attack import CanaryKind
-from canarybank.auditing import AttackResult, CanaryResult, Case, Ladder, ThresholdMode
+from canarybank.auditing import AttackResult, CanaryResult, Case, ThresholdMode
 from canarybank.auditing.spread import LEVEL, Canary, calibrated_spread, frozen_spread
 from canarybank.config.loading import Resolved
 from canarybank.config.plugins import build_engine
@@ -30,7 +29,6 @@ __all__ = [
     "attack_cell",
     "bank_note",
     "encoder_note",
-    "forecast",
     "paper_notes",
     "run_cells",
     "run_notes",
@@ -70,16 +68,17 @@ def attack_cell(
     explained: Interval | None = None,
 ) -> Cell:
     """Return the cell of one attack of a finished run; the attack's name is its last coordinate."""
-    ladder, audit = record.ladder, results.audit
+    ladder, audit, expected = record.ladder, results.audit, record.ladder.expected
     return Cell(
         at={**at, "attack": record.attack},
         paper=paper,
         observed=record.headline.epsilon,
         exact=None if (reached := ladder.reached("attack")) is None else reached[0],
         rule=None if (reached := ladder.reached("rule")) is None else reached[0],
-        **forecast(ladder),
+        expected=None if expected is None else expected.epsilon,
+        likely=Span(low=None, high=None) if expected is None else Span(low=expected.low, high=expected.high),
         explained=None if explained is None else Span(low=explained.lower, high=explained.upper),
-        mechanism=results.epsilon,
+        mechanism=ladder.mechanism.epsilon,
         accounted=audit.accounted,
         method=str(record.headline.method),
         confidence=record.headline.confidence,
@@ -88,14 +87,6 @@ def attack_cell(
         threshold=audit.threshold,
         delta=results.mechanism.delta,
     )
-
-
-def forecast(ladder: Ladder) -> dict[str, Any]:
-    """Return the fields of a cell that say which bound was to be expected."""
-    rung = ladder.expected
-    if rung is None:
-        return {"expected": None, "likely": Span(low=None, high=None)}
-    return {"expected": rung.epsilon, "likely": Span(low=rung.low, high=rung.high)}
 
 
 def run_cells(

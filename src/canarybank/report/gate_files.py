@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from canarybank.report.markdown import markdown_table, plain
-from canarybank.report.numbers import confidence, epsilon
-from canarybank.report.text import clean
+from canarybank.report.tables import markdown_table, plain
+from canarybank.report.text import clean, confidence, epsilon
 from canarybank.run.gating import AttackGate, GateOutcome
 from canarybank.run.power import Power, Shown, shown_epsilon
 from canarybank.store import write_atomic

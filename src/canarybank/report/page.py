@@ -1,34 +1,78 @@
-"""Render a run as one page: a file that needs no network, runs no script but its own, and has two themes."""
+"""Render a run as one page, and write all forms of its report into a folder.
+
+The page is one file that needs no network, runs no script but its own, and has two themes.
+"""
 
 import base64
 import hashlib
 import re
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canarybank.mechanism import Mechanism
-from canarybank.report import numbers
-from canarybank.report.evolution_figures import epsilon_figure, utility_figure
 from canarybank.report.figures import (
     canary_figure,
     density_figure,
+    epsilon_figure,
     ladder_figure,
     map_figure,
     overview_figure,
     roc_figure,
+    utility_figure,
     vote_figure,
 )
-from canarybank.report.summary import summarise_run
-from canarybank.report.text import short_hash
+from canarybank.report.summary import round_rows, summarise_run
+from canarybank.report.tables import (
+    ATTACK_COLUMNS,
+    PREFIX_COLUMNS,
+    attack_rows,
+    bounds_stand_on,
+    known_columns,
+    latex_tables,
+    prefix_rows,
+    result_rows,
+    summary_markdown,
+    write_csv,
+    write_parquet,
+)
+from canarybank.report.text import decimal
 from canarybank.run.folder import Run
+from canarybank.store import PRIVATE, SHAREABLE, write_atomic
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["page_of", "render_html", "render_summary"]
+__all__ = ["PAGE", "page_of", "render_html", "render_summary", "write_report"]
 
-_NUMERIC = re.compile(r"[+−-]?[\d.,]+(e[+-]?\d+)?%?|∞|—")
+PAGE = "report.html"
+_NUMERIC = re.compile(r"[+−-]?[\d.,]+(e[+-]?\d+)?%?( to [\d.,]+)?|∞|—")
+
+
+def write_report(run: Run, folder: Path | str | None = None, *, shareable: bool = False) -> tuple[Path, ...]:
+    """Write the page, the summary and the tables of a finished run; return their paths, the page first.
+
+    They go into the run's own folder unless another is given. The same run gives the same bytes. Only their owner may
+    read them, unless they are made shareable: they hold statistics of users without noise.
+    """
+    mode = SHAREABLE if shareable else PRIVATE
+    target = run.folder if folder is None else Path(folder)
+    summary, tables = summarise_run(run), {}
+    texts = {PAGE: render_summary(summary)}
+    if summary["verdict"]:
+        texts |= {"summary.md": summary_markdown(summary), "results.tex": latex_tables(summary)}
+        tables["results"] = result_rows(run.results)
+    if summary["evolution"] and summary["evolution"]["rounds"]:
+        tables["rounds"] = round_rows(run.results)
+    for name, text in texts.items():
+        write_atomic(target / name, text, mode=mode)
+    for name, rows in tables.items():
+        write_csv(rows, target / f"{name}.csv", mode=mode)
+        write_parquet(rows, target / f"{name}.parquet", mode=mode)
+    return tuple(
+        target / name for name in (*texts, *(f"{name}.{kind}" for name in tables for kind in ("csv", "parquet")))
+    )
 
 
 def render_html(run: Run) -> str:
@@ -38,21 +82,18 @@ def render_html(run: Run) -> str:
 
 def render_summary(summary: dict[str, Any]) -> str:
     """Return the page of a summary. The same summary gives the same bytes."""
-    shown = summary["evolution"]
-    return page_of(
-        "page.html",
-        version=summary["version"],
-        summary=summary,
-        epsilon_figure=epsilon_figure(shown) if shown and shown["rounds"] else None,
-        utility_figure=utility_figure(shown) if shown else None,
-        cost_rows=[_cost_row(each) for each in shown["cost"]] if shown else [],
-        **(_audit_parts(summary) if summary["verdict"] else {"panels": []}),
-    )
-
-
-def _cost_row(each: dict[str, Any]) -> tuple[str | int, ...]:
-    names = ("mauve", "precision", "recall", "distinct_2")
-    return (each["round"], *("—" if each[name] is None else f"{each[name]:+.3f}" for name in names))
+    evolution = summary["evolution"]
+    parts = _audit_parts(summary) if summary["verdict"] else {"panels": []}
+    if evolution:
+        names = ("mauve", "precision", "recall", "distinct_2")
+        costs = [(each["round"], *(decimal(each[name], "+") for name in names)) for each in evolution["cost"]]
+        parts |= {
+            "epsilon_figure": epsilon_figure(summary) if evolution["rounds"] else None,
+            "utility_figure": utility_figure(evolution),
+            "costs": known_columns(("after round", "MAUVE", "precision", "recall", "distinct pairs"), costs),
+            "prefixes": known_columns(PREFIX_COLUMNS, prefix_rows(summary["prefixes"])),
+        }
+    return page_of("page.html", version=summary["version"], summary=summary, evolution=evolution, **parts)
 
 
 def page_of(template: str, **values: Any) -> str:
@@ -64,55 +105,43 @@ def page_of(template: str, **values: Any) -> str:
 
 
 def _audit_parts(summary: dict[str, Any]) -> dict[str, Any]:
-    attacks, best = summary["attacks"], summary["attacks"][summary["strongest"]]
-    mechanism = Mechanism(**summary["mechanism"])
-    exact = summary["epsilon"]
+    attacks, exact, mechanism = summary["attacks"], summary["epsilon"], Mechanism(**summary["mechanism"])
+    ledgers = [("verdict: ", summary["gate"]), *(("", attack["ledger"]) for attack in attacks)]
     return {
-        "attack_rows": _attack_rows(attacks),
-        "ledger_rows": _ledger_rows(summary),
-        "ladder": ladder_figure(best, claimed=summary["claimed"]),
+        "stands_on": bounds_stand_on(summary),
+        "by_attack": known_columns(ATTACK_COLUMNS, attack_rows(attacks)),
+        "ledger_rows": [
+            (f"{prefix}{name}", f"{share:.4g}", f"{ledger['total']:g}")
+            for prefix, ledger in ledgers
+            for name, share in ledger["entries"]
+        ],
+        "ladder": ladder_figure(attacks[summary["strongest"]]),
+        "notes": _shared_notes(attacks),
         "overview": overview_figure(attacks, exact, summary["accounted"]),
         "canaries": canary_figure(attacks, exact),
         "panels": [
-            {"attack": attack, "index": index, "figures": _panel(attack, mechanism, exact, index)}
+            {
+                "attack": attack,
+                "index": index,
+                "pair": (
+                    roc_figure(attack, mechanism, exact, f"roc-{index}"),
+                    density_figure(attack, mechanism.q, f"densities-{index}"),
+                ),
+                "figures": (vote_figure(attack, f"votes-{index}"), map_figure(attack, f"map-{index}")),
+            }
             for index, attack in enumerate(attacks)
             if attack["evidence"]
         ],
     }
 
 
-def _panel(attack: dict[str, Any], mechanism: Mechanism, exact: float, index: int) -> list[Any]:
-    return [
-        roc_figure(attack, mechanism, exact, f"roc-{index}"),
-        density_figure(attack, mechanism.q, f"densities-{index}"),
-        vote_figure(attack, f"votes-{index}"),
-        map_figure(attack, f"map-{index}"),
-    ]
-
-
-def _attack_rows(attacks: list[dict[str, Any]]) -> list[tuple[str | int, ...]]:
-    return [
-        (
-            attack["name"],
-            numbers.epsilon(attack["headline"]["epsilon"]),
-            numbers.confidence(attack["headline"]["confidence"]),
-            attack["headline"]["branch"],
-            "—" if attack["pooled"] is None else numbers.epsilon(attack["pooled"]["epsilon"]),
-            numbers.rung_text(attack["ladder"][3]),
-            numbers.rung_text(attack["ladder"][2]),
-            len(attack["canaries"]),
-        )
-        for attack in attacks
-    ]
-
-
-def _ledger_rows(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
-    ledgers = [("verdict: ", summary["gate"]), *(("", attack["ledger"]) for attack in summary["attacks"])]
-    return [
-        (f"{prefix}{name}", f"{share:.4g}", f"{ledger['total']:g}")
-        for prefix, ledger in ledgers
-        for name, share in ledger["entries"]
-    ]
+def _shared_notes(attacks: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return every note on attacks once, after the names of all attacks that it is on."""
+    notes: dict[str, list[str]] = {}
+    for attack in attacks:
+        for note in attack["notes"]:
+            notes.setdefault(note, []).append(attack["name"])
+    return [(", ".join(names), note) for note, names in notes.items()]
 
 
 def _policy(style: str, script: str) -> str:
@@ -142,11 +171,5 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "epsilon": numbers.epsilon,
-        "percent": numbers.percent,
-        "confidence": numbers.confidence,
-        "short": short_hash,
-    }
     environment.tests["numeric"] = lambda cell: not isinstance(cell, str) or bool(_NUMERIC.fullmatch(cell))
     return environment

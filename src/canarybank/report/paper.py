@@ -1,25 +1,24 @@
 """Write pieces of the paper, or a sweep: CSV, LaTeX, SVG and PDF of each, and one page with a section for each."""
 
 import base64
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from canarybank import __version__
 from canarybank.auditing import own_method
-from canarybank.paper import DATASETS, UNPUBLISHED, Cell, Piece
-from canarybank.report.latex import PACKAGES, latex_table
-from canarybank.report.numbers import confidence, epsilon, interval_text, setting_text
+from canarybank.paper import DATASETS, UNPUBLISHED, Cell, Piece, Span
 from canarybank.report.page import page_of
 from canarybank.report.paper_figures import alternative, figure_bytes
-from canarybank.report.rows import as_number, write_csv
-from canarybank.report.text import clean
+from canarybank.report.tables import PACKAGES, latex_table, write_csv
+from canarybank.report.text import UNKNOWN, clean, confidence, decimal, epsilon, interval_text, setting_text
 from canarybank.store import write_atomic
 
 __all__ = ["piece_latex", "piece_rows", "render_pieces", "shown_columns", "shown_rows", "stands_on", "write_pieces"]
 
-_CLAIMS = {None: "—", "stands": "no violation", "fails": "FAILS"}
-_EXPLAINED = {None: "—", True: "yes", False: "NO"}
+_CLAIMS = {None: UNKNOWN, "stands": "no violation", "fails": "FAILS"}
+_EXPLAINED = {None: UNKNOWN, True: "yes", False: "NO"}
 
 
 def write_pieces(pieces: Sequence[Piece], folder: Path, *, title: str = "the paper, reproduced") -> Path:
@@ -116,14 +115,13 @@ def _columns(piece: Piece) -> dict[str, list[str]]:
         columns[head] = [_paper_words(cell) for cell in cells]
     columns |= {
         "observed": [epsilon(cell.observed) for cell in cells],
-        "exact": [epsilon(cell.exact) for cell in cells],
-        "at rule": [epsilon(cell.rule) for cell in cells],
-        "expected": [epsilon(cell.expected) for cell in cells],
-        "5% to 95%": [interval_text(cell.likely.low, cell.likely.high) for cell in cells],
+        "exact": [epsilon(as_number(cell.exact)) for cell in cells],
+        "at rule": [epsilon(as_number(cell.rule)) for cell in cells],
+        "expected": [epsilon(as_number(cell.expected)) for cell in cells],
+        "5% to 95%": [_span_text(cell.likely) for cell in cells],
     }
     if any(cell.explained is not None for cell in cells):
-        spans = [cell.explained for cell in cells]
-        columns["99.9% sampling"] = ["—" if span is None else interval_text(span.low, span.high) for span in spans]
+        columns["99.9% sampling"] = [_span_text(cell.explained) for cell in cells]
         columns["explained"] = [_EXPLAINED[cell.is_explained] for cell in cells]
     more = _more(piece)
     if "theory" not in more and len({cell.mechanism for cell in cells}) > 1:
@@ -131,8 +129,17 @@ def _columns(piece: Piece) -> dict[str, list[str]]:
     if any(cell.claim is not None for cell in cells):
         columns["claim"] = [_CLAIMS[cell.claim] for cell in cells]
     for name in more:
-        columns[name] = [f"{cell.more[name]:.3f}" if name in cell.more else "—" for cell in cells]
+        columns[name] = [decimal(cell.more.get(name)) for cell in cells]
     return columns
+
+
+def as_number(value: float | None) -> float:
+    """Return a number, infinite where it is None: a piece's file cannot hold an infinite one."""
+    return math.inf if value is None else value
+
+
+def _span_text(span: Span | None) -> str:
+    return interval_text(None if span is None else {"low": as_number(span.low), "high": as_number(span.high)})
 
 
 def _more(piece: Piece) -> list[str]:

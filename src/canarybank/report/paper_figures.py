@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from canarybank.paper import DATASETS, Cell, Piece
-from canarybank.report.numbers import setting_text
+from canarybank.report.text import setting_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,8 +126,7 @@ def _dots(ax: "Axes", cells: Sequence[Cell]) -> None:
     ax.axvline(cells[0].mechanism, color=_COLOURS[0], lw=1, label="mechanism, exact")
     ax.set_yticks(places, [str(cell.at["attack"]) for cell in cells])
     ax.invert_yaxis()
-    ax.set_xlim(left=0)
-    ax.set_xlabel("epsilon")
+    ax.set(xlim=(0, None), xlabel="epsilon")
 
 
 def _curves(piece: Piece) -> "Figure":
@@ -138,10 +137,7 @@ def _curves(piece: Piece) -> "Figure":
         for label, points in lines.items():
             _line(ax, _in_order(points), label, _COLOURS[labels.index(label) % len(_COLOURS)])
         _reference(ax, _in_order([point for points in lines.values() for point in points]))
-        ax.set_title(title)
-        ax.set_xlabel(name)
-        ax.set_ylabel("epsilon")
-        ax.set_ylim(bottom=0)
+        ax.set(title=title, xlabel=name, ylabel="epsilon", ylim=(0, None))
     _legend(figure, axes)
     return figure
 
@@ -198,8 +194,7 @@ def _rounds(piece: Piece) -> "Figure":
     figure, (left, right) = _figure(9.4, 3.9, 2)
     cells, rounds = piece.cells, [int(cell.at["rounds"]) for cell in piece.cells]
     left.plot(rounds, [cell.more.get("mauve", math.nan) for cell in cells], color=_COLOURS[2], marker="o", ms=3.5)
-    left.set_ylabel("MAUVE of the bank's population")
-    left.set_ylim(bottom=0)
+    left.set(ylabel="MAUVE of the bank's population", ylim=(0, None))
     right.plot(
         rounds,
         [_number(cell.accounted) for cell in cells],
@@ -213,11 +208,9 @@ def _rounds(piece: Piece) -> "Figure":
     right.plot(rounds, [_number(cell.exact) for cell in cells], color=_COLOURS[0], ls="--", label="attack, exact")
     right.plot(rounds, [cell.observed for cell in cells], color=_COLOURS[1], marker="o", ms=3.5, label="observed")
     right.fill_between(rounds, *_likely(cells), color=_COLOURS[1], alpha=0.16, lw=0, label=_LIKELY)
-    right.set_ylabel("epsilon")
-    right.set_ylim(bottom=0)
+    right.set(ylabel="epsilon", ylim=(0, None))
     for ax in (left, right):
-        ax.set_xlabel("releases")
-        ax.set_xticks(rounds)
+        ax.set(xlabel="releases", xticks=rounds)
     right.legend(loc="best")
     return figure
 

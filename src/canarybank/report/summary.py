@@ -3,67 +3,69 @@
 All text that came from users, models or files is cleaned here, and nowhere else is it taken from the run.
 """
 
-from dataclasses import asdict, fields
+import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from canarybank.auditing import AttackResult, Bound, CanaryResult, Ladder
+from canarybank.auditing import (
+    AlphaLedger,
+    AttackResult,
+    Bound,
+    CanaryResult,
+    Ladder,
+    Rung,
+    clopper_pearson,
+    own_method,
+)
 from canarybank.mechanism import Mechanism, delta_text
 from canarybank.mechanism.account import left_text
-from canarybank.report.numbers import epsilon, rule_upper
-from canarybank.report.statements import assumptions, generator_line, limits, written_lines
-from canarybank.report.text import clean, label
-from canarybank.report.verdict import strongest, verdict
+from canarybank.report.statements import assumptions, generator_line, limits, strongest, verdict, written_lines
+from canarybank.report.text import UNKNOWN, clean, epsilon, label
 from canarybank.run.commitment import finite
 from canarybank.run.folder import COMMITMENT, RESULTS, SEALED, Run
 from canarybank.run.gating import exceeded_ledger
-from canarybank.run.manifest import Manifest
-from canarybank.run.results import EvolutionFacts, Results, Setup
+from canarybank.run.results import EvolutionFacts, Results
 from canarybank.score import Interval
 from canarybank.store import hash_file
 
-__all__ = ["account_text", "evolution_headline", "round_rows", "summarise_run"]
+__all__ = ["account_text", "evolution_headline", "round_rows", "rule_upper", "summarise_run"]
 
 _COMMAND = 2000
-_UNKNOWN = {
-    "epsilon": None,
-    "low": None,
-    "high": None,
-    "source": "not computed: the system has no law",
-    "is_least": False,
-}
+Ends = tuple[float, float, float]
+"""A rate with the two ends of its interval around it: lower end, rate, upper end."""
 
 
 def summarise_run(run: Run) -> dict[str, Any]:
-    """Return the summary of a finished run, as plain values; ``attacks`` are over all releases."""
-    results = run.results
+    """Return the summary of a finished run, as plain values; None is what nobody computed.
+
+    ``attacks`` are over all releases, ``prefixes`` after each of them.
+    """
+    results, evolution = run.results, run.results.evolution
     summary = {
         "name": clean(run.folder.resolve().name, 80),
         "version": results.canarybank,
         "mechanism": asdict(results.mechanism),
-        "facts": _facts(run)
-        if results.evolution is None
-        else _evolution_facts(results, results.evolution, run.manifest),
+        "facts": list(_facts(run).items()),
         "notes": [clean(note, 600) for note in results.notes],
         "statement": results.statement,
         "provenance": _provenance(run),
         "epsilon": results.epsilon,
-        "rounds": results.rounds,
         "attacks": [_attack(attack, results.mechanism) for attack in results.final],
-        "prefixes": [_prefix(attack) for attack in results.attacks] if results.evolution is not None else [],
+        "prefixes": [_prefix(attack) for attack in results.attacks],
         "verdict": None,
-        "evolution": None if results.evolution is None else _evolution(results, results.evolution),
+        "evolution": None if evolution is None else _evolution(results, evolution),
     }
     if not results.attacks:
         return summary
-    found, gate = verdict(run), run.commitment.gate
+    found = verdict(run)
     return summary | {
         "verdict": {"tone": found.tone.value, "sentence": found.sentence, "beside": list(found.beside)},
         "strongest": strongest(results),
         "accounted": results.claim,
         "claimed": results.audit.accounted is not None,
         "audit": results.audit.model_dump(),
-        "gate": _ledger(gate.total, gate.entries),
+        "gate": _ledger(run.commitment.gate),
         "assumptions": assumptions(results),
         "limits": limits(results),
     }
@@ -98,49 +100,38 @@ def account_text(evolution: EvolutionFacts) -> str:
 
 
 def round_rows(results: Results) -> list[dict[str, Any]]:
-    """Return a row for each round of an evolution: what was spent, shown, and what the population after it is worth."""
+    """Return a row for each round of an evolution: what was spent, shown, and what the population after it is worth.
+
+    What was shown is by the strongest attack.
+    """
     evolution = results.evolution
     assert evolution is not None  # noqa: S101, the caller looked
     worth = {} if evolution.utility is None else {each.round: each for each in evolution.utility.figures}
-    shown = {each.rounds: each for each in results.attacks if each.attack == results.attacks[0].attack}
+    name = results.final[strongest(results)].attack if results.attacks else None
+    shown = {each.rounds: each for each in results.attacks if each.attack == name}
     rows = []
     for each in evolution.rounds:
-        figures, found = worth.get(each.round), shown.get(each.round)
-        rows.append(
-            asdict(each)
-            | {name: None if figures is None else getattr(figures, name) for name in ("mauve", "precision", "recall")}
-            | {
-                name: None if figures is None else getattr(figures.variety, name)
-                for name in ("distinct_2", "near_duplicates")
-            }
-            | {
-                "exact": None if found is None else finite(found.canaries[found.headline_canary].exact),
-                "expected": None if found is None or found.ladder.expected is None else found.ladder.expected.epsilon,
-                "bound": None if found is None else found.headline.epsilon,
-                "confidence": None if found is None else found.headline.confidence,
-                "method": None if found is None else str(found.headline.method),
-                "insecure_seed": evolution.insecure_seed,
-            }
-        )
+        row = asdict(each) | dict.fromkeys(("mauve", "precision", "recall", "distinct_2", "near_duplicates"))
+        row |= dict.fromkeys(("exact", "expected", "bound", "confidence", "method"))
+        row |= {"insecure_seed": evolution.insecure_seed, "attack": name}
+        if (figures := worth.get(each.round)) is not None:
+            values = asdict(figures) | asdict(figures.variety)
+            row |= {key: values[key] for key in ("mauve", "precision", "recall", "distinct_2", "near_duplicates")}
+        if (found := shown.get(each.round)) is not None:
+            prefix, claim = _prefix(found), found.headline
+            row |= {"exact": finite(prefix["exact"]), "expected": prefix["expected"], "bound": claim.epsilon}
+            row |= {"confidence": claim.confidence, "method": str(claim.method)}
+        rows.append(row)
     return rows
 
 
 def _evolution(results: Results, evolution: EvolutionFacts) -> dict[str, Any]:
-    plain: dict[str, Any] = finite(evolution.model_dump(mode="json"))
-    for measured in (plain["utility"], plain["plain"]):
+    values = evolution.model_dump()
+    for measured in (values["utility"], values["plain"]):
         if measured is not None:
             measured["figures"] = [_flat(each) for each in measured["figures"]]
-    first = results.attacks[0].attack if results.attacks else None
     return {
-        **{name: plain[name] for name in ("insecure_seed", "rounds", "utility", "plain", "cost")},
-        "mechanism": asdict(results.mechanism),
-        "audit": first
-        and {
-            "attack": label(first),
-            "method": results.audit.method,
-            "trials": results.audit.trials,
-            "prefixes": [_prefix(each) for each in results.attacks if each.attack == first],
-        },
+        **{name: values[name] for name in ("insecure_seed", "rounds", "utility", "plain", "cost")},
         "headline": evolution_headline(results),
         "stopped": None if evolution.stopped is None else clean(evolution.stopped, 600),
         "examples": [clean(text) for text in evolution.examples],
@@ -153,99 +144,83 @@ def _flat(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def _prefix(attack: AttackResult) -> dict[str, Any]:
-    """Return what an attack showed in so many rounds, as the figure and the table of an evolution have it."""
-    shown, ladder = attack.canaries[attack.headline_canary], attack.ladder
-    exact = None if shown.exact is None else finite(shown.exact)
-    rule, expected = (None if rung is None else rung for rung in (ladder.rule, ladder.expected))
+    """Return what an attack showed in so many rounds."""
+    ladder, rungs = attack.ladder, {rung.name: rung for rung in attack.ladder.rungs}
+    expected = rungs.get("expected")
     return {
         "attack": label(attack.attack),
         "rounds": attack.rounds,
         "theory": ladder.mechanism.epsilon,
-        "exact": exact,
-        "rule": None if rule is None else finite(rule.low),
+        "exact": attack.canaries[attack.headline_canary].exact,
+        "rule": None if ladder.rule is None else ladder.rule.low,
+        "expected": None if expected is None else expected.epsilon,
         "expected_low": None if expected is None else expected.low,
         "expected_high": None if expected is None else expected.high,
         "observed": attack.headline.epsilon,
-        "row": (
-            label(attack.attack),
-            attack.rounds,
-            epsilon(ladder.mechanism.epsilon),
-            epsilon(exact),
-            "—" if rule is None else epsilon(rule.low),
-            "—" if expected is None else epsilon(expected.epsilon),
-            epsilon(attack.headline.epsilon),
-            f"{sum(canary.counts.tp for canary in attack.canaries):,}",
-            f"{sum(canary.counts.fp for canary in attack.canaries):,}",
-        ),
+        "tp": sum(canary.counts.tp for canary in attack.canaries),
+        "fp": sum(canary.counts.fp for canary in attack.canaries),
     }
 
 
-def _facts(run: Run) -> list[tuple[str, str]]:
-    results = run.results
-    mechanism, audit = results.mechanism, results.audit
-    return [
-        *(_setup_facts(results.setup, run.manifest) if results.setup else [("System", clean(audit.system, 120))]),
-        *((name.capitalize(), line) for name, line in written_lines(results).items()),
-        *(("Generator", line) for line in [generator_line(run.manifest)] if line),
-        ("Mechanism", f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:g}"),
-        ("Delta", f"{mechanism.delta:g}, add or remove one user, one release"),
-        ("Trials", f"{audit.trials:,} of each hypothesis of each canary"),
-        ("Method", f"{audit.method}, alpha {audit.alpha:g} an attack, threshold {audit.threshold}"),
-    ]
-
-
-def _setup_facts(setup: Setup, manifest: Manifest) -> list[tuple[str, str]]:
-    source = clean(Path(str(manifest.config.get("users.source", "?"))).name, 120)
-    return [
-        ("Users", f"{source}; {setup.evaluation:,} eligible"),
-        ("Records", f"at most {setup.records:,} a user"),
-        ("Set aside", f"{setup.auxiliary:,} auxiliary users, {setup.calibration:,} calibration users"),
-        ("Canaries", f"{setup.canaries:,} an attack"),
-        ("Encoder", f"{clean(setup.encoder, 80)}, {setup.dimension:,} dimensions"),
-        ("Bank", f"{setup.bank:,} entries, {setup.probes:,} positions for probes"),
-    ]
-
-
-def _evolution_facts(results: Results, evolution: EvolutionFacts, manifest: Manifest) -> list[tuple[str, str]]:
-    mechanism, evolve, slack = results.mechanism, evolution.evolve, evolution.slack
-    source = clean(Path(str(manifest.config.get("users.source", "?"))).name, 120)
-    stays = f"{evolve.keep:,}" if evolve.keep is not None else f"{100 * evolve.share:g}% of the entries"
+def _facts(run: Run) -> dict[str, str]:
+    """Return what was done with what, a line each."""
+    results, manifest = run.results, run.manifest
+    mechanism, audit, setup, evolution = results.mechanism, results.audit, results.setup, results.evolution
     delta = f"{mechanism.delta:g}, add or remove one user"
-    facts = [
-        ("Users", source if evolution.voters is None else f"{source}; {evolution.voters:,} could take part in a round"),
-        ("Rounds", f"{len(evolution.rounds)} of {evolve.rounds}; {stays} stay after each"),
-        ("Feedback", f"{evolve.feedback}, by {clean(evolution.generator, 80)}"),
-        *(("Generator", line) for line in [generator_line(manifest)] if line),
-        ("Encoder", clean(evolution.encoder, 80)),
-        ("Mechanism", f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:.4g}"),
-        (
-            "Delta",
-            f"{delta}; the noise's arithmetic adds {slack:.2g}, and never more than delta" if slack else delta,
-        ),
-        ("Noise", _noise(evolution)),
-        ("Budget", "none declared" if evolve.budget is None else f"epsilon {evolve.budget:g}"),
-        ("Epsilon covers", account_text(evolution)),
-        ("Final population", f"{evolution.candidates:,} candidates, in population.parquet, .jsonl and .csv"),
-    ]
-    if (held := evolution.utility) is not None:
-        text = f"{held.reference_users:,} users with {held.reference_records:,} records, for utility alone"
-        facts.append(("Held out", text))
-    if (setup := results.setup) is not None:
-        canaries = f"{setup.canaries:,} an attack, {setup.probes:,} positions for probes in every bank"
-        facts += [
-            ("Canaries", canaries),
-            ("Set aside", f"{setup.auxiliary:,} auxiliary users, {setup.calibration:,} calibration users"),
-            ("Trials", f"{results.audit.trials:,} of each hypothesis of each canary"),
-        ]
+    if setup is None and evolution is None:
+        facts = {"System": clean(audit.system, 120)}
+    else:
+        facts = {"Users": clean(Path(str(manifest.config.get("users.source", "?"))).name, 120)}
+    if evolution is not None:
+        facts |= _evolution_facts(evolution)
+        if evolution.voters is not None:
+            facts["Users"] += f"; {evolution.voters:,} could take part in a round"
+        if evolution.slack:
+            delta += f"; the noise's arithmetic adds {evolution.slack:.2g}, and never more than delta"
+    if setup is not None:
+        bank = f"{setup.bank:,} entries, {setup.probes:,} positions for probes"
+        facts |= {
+            "Records": f"at most {setup.records:,} a user; {setup.evaluation:,} users eligible",
+            "Set aside": f"{setup.auxiliary:,} auxiliary users, {setup.calibration:,} calibration users",
+            "Canaries": f"{setup.canaries:,} an attack",
+            "Encoder": f"{clean(setup.encoder, 80)}, {setup.dimension:,} dimensions",
+            "Bank": bank if evolution is None else f"{bank} in every round",
+        }
+    if results.attacks:
+        facts |= {
+            "Trials": f"{audit.trials:,} of each hypothesis of each canary",
+            "Method": f"{audit.method}, alpha {audit.alpha:g} an attack, threshold {audit.threshold}",
+        }
+    facts |= {
+        "Mechanism": f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:.4g}",
+        "Delta": delta if evolution is not None else f"{delta}, one release",
+        **{name.capitalize(): line for name, line in written_lines(results).items()},
+    }
+    if asked := generator_line(manifest):
+        facts["Generator"] = asked
     return facts
 
 
-def _noise(evolution: EvolutionFacts) -> str:
+def _evolution_facts(evolution: EvolutionFacts) -> dict[str, str]:
+    evolve = evolution.evolve
+    stays = f"{evolve.keep:,}" if evolve.keep is not None else f"{100 * evolve.share:g}% of the entries"
+    noise = {"discrete": "discrete Gaussian, exact, by OpenDP", "float": "floating point"}[evolve.noise]
     if evolution.insecure_seed is not None:
-        return "floating point, from a seed: a simulation"
-    if evolution.rounds and not evolution.slack:
-        return "floating point, by an earlier version that stated no slack"
-    return {"discrete": "discrete Gaussian, exact, by OpenDP", "float": "floating point"}[evolution.evolve.noise]
+        noise = "floating point, from a seed: a simulation"
+    elif evolution.rounds and not evolution.slack:
+        noise = "floating point, by an earlier version that stated no slack"
+    facts = {
+        "Rounds": f"{len(evolution.rounds)} of {evolve.rounds}; {stays} stay after each",
+        "Feedback": f"{evolve.feedback}, by {clean(evolution.generator, 80)}",
+        "Encoder": clean(evolution.encoder, 80),
+        "Noise": noise,
+        "Budget": "none declared" if evolve.budget is None else f"epsilon {evolve.budget:g}",
+        "Epsilon covers": account_text(evolution),
+        "Final population": f"{evolution.candidates:,} candidates, in population.parquet, .jsonl and .csv",
+    }
+    if (held := evolution.utility) is not None:
+        facts["Held out"] = f"{held.reference_users:,} users with {held.reference_records:,} records, for utility alone"
+    return facts
 
 
 def _attack(attack: AttackResult, mechanism: Mechanism) -> dict[str, Any]:
@@ -256,11 +231,15 @@ def _attack(attack: AttackResult, mechanism: Mechanism) -> dict[str, Any]:
         "pooled": None if attack.pooled is None else _bound(attack.pooled),
         "canaries": [_canary(canary, mechanism, attack.ladder.mechanism.epsilon) for canary in attack.canaries],
         "shown": attack.headline_canary,
-        "ladder": [_rung(attack.ladder, field.name) for field in fields(attack.ladder)],
-        "ledger": _ledger(attack.ledger.total, attack.ledger.entries),
+        "rungs": {rung.name: _rung(attack.ladder, rung) for rung in attack.ladder.rungs},
+        "ledger": _ledger(attack.ledger),
         "notes": [clean(note, 600) for note in attack.notes],
         "evidence": _evidence(attack.evidence),
     }
+
+
+def _ledger(ledger: AlphaLedger) -> dict[str, Any]:
+    return {"total": ledger.total, "entries": [(clean(name, 80), share) for name, share in ledger.entries]}
 
 
 def _bound(bound: Bound) -> dict[str, Any]:
@@ -268,46 +247,69 @@ def _bound(bound: Bound) -> dict[str, Any]:
 
 
 def _canary(canary: CanaryResult, mechanism: Mechanism, most: float) -> dict[str, Any]:
+    fpr, tpr = counted_rates(canary, mechanism)
     return {
         "id": label(canary.canary),
-        "bank_hash": canary.bank_hash,
-        "inspected": len(canary.inspected),
-        "probes": len(canary.selected),
         "mu_eff": canary.mu_eff,
-        "probe_norm": canary.probe_norm,
-        "threshold": canary.threshold.value,
         "counts": asdict(canary.counts),
+        "counted": {"fpr": fpr, "tpr": tpr},
         "bound": _bound(canary.bound),
         "upper": rule_upper(canary, mechanism),
-        "rule": _interval(canary.rule, most),
-        "supremum": _interval(canary.supremum, most),
-        "fpr": _interval(canary.absent_rate, 1.0),
-        "tpr": _interval(canary.eligible_rate, 1.0),
+        "rule": _at_most(canary.rule, most),
+        "supremum": _at_most(canary.supremum, most),
+        "fpr": None if canary.absent_rate is None else canary.absent_rate.midpoint,
+        "tpr": None if canary.eligible_rate is None else canary.eligible_rate.midpoint,
     }
 
 
-def _rung(ladder: Ladder, name: str) -> dict[str, Any]:
-    """Return a rung that no attack exceeds its mechanism on; one that nobody computed says so."""
-    rung = getattr(ladder, name)
-    if rung is None:
-        return {"name": name, **_UNKNOWN, "is_known": False}
-    shown = finite(asdict(rung)) | {"source": clean(rung.source, 600), "is_least": False, "is_known": True}
-    reached = ladder.reached("attack" if name == "attack" else "rule") if name in {"attack", "rule"} else None
-    if reached is None:
-        return dict(shown)
-    high = finite(min(rung.high, ladder.mechanism.epsilon))
-    return {**shown, "epsilon": finite(reached[0]), "high": high, "is_least": reached[1]}
+def _rung(ladder: Ladder, rung: Rung) -> dict[str, Any]:
+    """Return a rung; no attack exceeds its mechanism on it."""
+    shown = asdict(rung) | {"source": clean(rung.source, 600), "is_least": False}
+    reached = ladder.reached(rung.name) if rung.name in {"attack", "rule"} else None  # type: ignore[arg-type]
+    if reached is not None:
+        high = min(rung.high, ladder.mechanism.epsilon)
+        shown |= {"epsilon": reached[0], "is_least": reached[1], "high": high}
+    return shown
 
 
-def _interval(of: Interval | None, most: float) -> dict[str, Any]:
-    """Return a certified interval of something that is at most this; none that nobody computed."""
-    if of is None:
-        return {"lower": None, "upper": None}
-    return {"lower": finite(of.lower), "upper": finite(min(of.upper, most))}
+def _at_most(interval: Interval | None, most: float) -> dict[str, float] | None:
+    return None if interval is None else {"lower": interval.lower, "upper": min(interval.upper, most)}
 
 
-def _ledger(total: float, entries: tuple[tuple[str, float], ...]) -> dict[str, Any]:
-    return {"total": total, "entries": [(clean(name, 80), share) for name, share in entries]}
+def counted_rates(canary: CanaryResult, mechanism: Mechanism) -> tuple[Ends, Ends]:
+    """Return the counted false and true positive rates of an eligible canary, each between the ends of its interval.
+
+    Each of the four ends is one-sided, at a quarter of the canary's share of alpha.
+    """
+    counts, gamma = canary.counts, (1 - canary.bound.confidence) / 4
+    low, high = (float(end) for end in clopper_pearson(counts.fp, counts.n0, gamma))
+    fpr = (low, counts.fp / counts.n0, high)
+    low, high = (float(end) for end in clopper_pearson(counts.tp, counts.n1, gamma))
+    tpr = (low, counts.tp / counts.n1, high)
+    method = own_method(canary.bound.method)
+    if method is not None and method.included:
+        q = mechanism.q
+        low, middle, high = ((1 - q) * absent + q * included for absent, included in zip(fpr, tpr, strict=True))
+        tpr = (low, middle, high)
+    return fpr, tpr
+
+
+def rule_upper(canary: CanaryResult, mechanism: Mechanism) -> float:
+    """Return an upper end for the exact epsilon of a canary's frozen rule, from its counts alone.
+
+    The truth exceeds it with probability at most the canary's share of alpha. It is no bound on the mechanism's
+    epsilon, which other rules may show.
+    """
+    (fpr, _, _), (_, _, tpr) = counted_rates(canary, mechanism)
+    forward = _log_ratio(tpr - mechanism.delta, fpr)
+    reverse = _log_ratio(1 - fpr - mechanism.delta, 1 - tpr)
+    return max(0.0, forward, reverse)
+
+
+def _log_ratio(above: float, below: float) -> float:
+    if above <= 0:
+        return -math.inf
+    return math.inf if below <= 0 else math.log(above / below)
 
 
 def _evidence(evidence: dict[str, Any]) -> dict[str, Any]:
@@ -356,8 +358,5 @@ def _provenance(run: Run) -> dict[str, Any]:
 
 
 def _written(value: Any) -> str:
-    if value is None:
-        return "—"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(str(item) for item in value) or "—"
-    return str(value)
+    several = value if isinstance(value, (list, tuple)) else () if value is None else (value,)
+    return ", ".join(map(str, several)) or UNKNOWN

@@ -9,13 +9,28 @@ import math
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-__all__ = ["Canvas", "Figure", "Frame", "Scale", "decades", "linear", "log", "nice_ticks", "shortened", "text_width"]
+__all__ = [
+    "Box",
+    "Canvas",
+    "Drawn",
+    "Key",
+    "Scale",
+    "decades",
+    "linear",
+    "log",
+    "nice_ticks",
+    "shortened",
+    "text_width",
+]
 
 Point = tuple[float, float]
-Key = tuple[float, Callable[[float], None], str]
-"""One entry of a legend: the width of its mark, what draws the mark from its left end, and its name."""
+Box = tuple[float, float, float, float]
+"""The frame of a plot inside its canvas: left, top, right, bottom."""
+Key = tuple[str, str, str]
+"""One entry of a legend: the shape of its mark, the class of the mark, and its name."""
 
 TEXT_SIZES = {"": 13.0, "axis": 12.5, "entry-name": 12.0, "key": 12.5, "row-name": 13.0, "rung-name": 14.5}
 TEXT_SIZES |= {"rung-note": 12.0, "small": 10.5, "tick": 12.0, "value": 15.0}
@@ -30,10 +45,19 @@ _ASCII = """
 """
 _WIDTHS = {chr(code): int(width) / 100 for code, width in enumerate(_ASCII.split(), start=32)}
 _GAP, _MARK_GAP = 16.0, 8.0
+_MARK_WIDTHS = {
+    "circle": 10.0,
+    "diamond": 12.0,
+    "dots": 7.0,
+    "interval": 34.0,
+    "limit": 2.0,
+    "line": 24.0,
+    "rect": 22.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Drawn:
     """A drawing with what stands for it where it cannot be seen: a text alternative, and the numbers as a table."""
 
     key: str
@@ -171,12 +195,52 @@ class Canvas:
 
     def keys(self, left: float, y: float, keys: Sequence[Key]) -> None:
         """Write a legend in one line, further to the left where it could run out of the drawing."""
-        widths = [mark + _MARK_GAP + text_width(name, "key") + _GAP for mark, _, name in keys]
+        widths = [_MARK_WIDTHS[shape] + _MARK_GAP + text_width(name, "key") + _GAP for shape, _, name in keys]
         at = max(0.0, min(left, self.width - sum(widths)))
-        for (mark, draw, name), width in zip(keys, widths, strict=True):
-            draw(at)
-            self.text((at + mark + _MARK_GAP, y), name, "key")
+        for key, width in zip(keys, widths, strict=True):
+            self.key_at((at, y), key)
             at += width
+
+    def key_at(self, place: Point, key: Key, room: float | None = None) -> None:
+        """Write one entry of a legend: its mark, and its name beside it or after so much room."""
+        (left, y), (shape, css, name) = place, key
+        width, middle = _MARK_WIDTHS[shape], y - 4
+        centre = (left + width / 2, middle)
+        if shape == "circle":
+            self.circle(centre, width / 2 - 0.6, css)
+        elif shape == "diamond":
+            self.diamond(centre, width / 2, css)
+        elif shape == "dots":
+            self.dots([centre], css)
+        elif shape == "limit":
+            self.line((centre[0], middle - 7), (centre[0], middle + 7), css)
+        elif shape in {"line", "interval"}:
+            self.line((left, middle), (left + width, middle), css)
+        else:
+            self.rect((left, middle - 6), width, 12, css, 3)
+        if shape == "interval":
+            self.circle((left, middle), 4, "mark-observed")
+        self.text((left + (width + _MARK_GAP if room is None else room), y), name, "key")
+
+    def axes(self, box: Box, x: Scale, y: Scale | None, x_name: str, y_name: str = "") -> None:
+        """Draw grid lines, tick labels and the names of the axes around a box."""
+        left, top, right, bottom = box
+        for value, written in x.ticks:
+            at = x(value)
+            self.line((at, top), (at, bottom), "grid")
+            self.text((at, bottom + 16), written, "tick", anchor="middle")
+        for value, written in y.ticks if y else ():
+            at = y(value) if y else 0.0
+            self.line((left, at), (right, at), "grid")
+            self.text((left - 8, at + 4), written, "tick", anchor="end")
+        self.text(((left + right) / 2, bottom + 36), x_name, "axis", anchor="middle")
+        if y_name:
+            self.text((14, (top + bottom) / 2), y_name, "axis", anchor="middle", turn=True)
+
+    def drawn(self, caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Drawn:
+        """Return the figure, with its numbers as a table."""
+        table = tuple(map(tuple, rows))
+        return Drawn(self.key, self.title, caption, self.alternative, self.markup(), tuple(columns), table)
 
     def markup(self) -> str:
         """Return the drawing as markup."""
@@ -188,30 +252,6 @@ class Canvas:
     def _add(self, kind: str, css: str, numbers: dict[str, float]) -> Element:
         attributes = {name: _number(value) for name, value in numbers.items()}
         return SubElement(self.root, kind, attributes | ({"class": css} if css else {}))
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The box of a plot inside its canvas."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def axes(self, canvas: Canvas, x: Scale, y: Scale | None, x_name: str, y_name: str = "") -> None:
-        """Draw grid lines, tick labels and the names of the axes."""
-        for value, written in x.ticks:
-            at = x(value)
-            canvas.line((at, self.top), (at, self.bottom), "grid")
-            canvas.text((at, self.bottom + 16), written, "tick", anchor="middle")
-        for value, written in y.ticks if y else ():
-            at = y(value) if y else 0.0
-            canvas.line((self.left, at), (self.right, at), "grid")
-            canvas.text((self.left - 8, at + 4), written, "tick", anchor="end")
-        canvas.text(((self.left + self.right) / 2, self.bottom + 36), x_name, "axis", anchor="middle")
-        if y_name:
-            canvas.text((14, (self.top + self.bottom) / 2), y_name, "axis", anchor="middle", turn=True)
 
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

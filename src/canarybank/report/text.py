@@ -1,10 +1,35 @@
-"""Make text from users and models fit to show: short, and without characters that rearrange what stands around it."""
+"""Make texts and numbers fit to show.
 
+Text from users and models becomes short, without characters that rearrange what stands around it. Numbers are written
+as people read them; a dash stands for what nobody computed.
+"""
+
+import math
 import unicodedata
+from typing import Any
 
-__all__ = ["clean", "label", "short_hash"]
+from canarybank.run.power import shown_epsilon
+
+__all__ = [
+    "UNKNOWN",
+    "clean",
+    "confidence",
+    "decimal",
+    "epsilon",
+    "interval_text",
+    "label",
+    "percent",
+    "rate",
+    "reach_text",
+    "rung_text",
+    "setting_text",
+]
+
+UNKNOWN = "—"
+"""What stands for a figure that nobody computed."""
 
 LIMIT = 240
+_LARGE = 0.01
 _MARKS = 3
 """More combining marks than this on one character are dropped: they would pile up over other lines."""
 _HIDDEN = frozenset("\u00ad\u061c\u180e\u200b\u200e\u200f\u2060\ufeff")
@@ -27,11 +52,6 @@ def label(text: str) -> str:
     return clean(text, 48)
 
 
-def short_hash(digest: str) -> str:
-    """Return as much of a hash as a person compares."""
-    return digest[:12]
-
-
 def _visible(character: str) -> str:
     code = ord(character)
     control = unicodedata.category(character) in {"Cc", "Cs", "Cn"}
@@ -46,3 +66,58 @@ def _unpiled(text: str) -> str:
         if marks <= _MARKS:
             kept.append(character)
     return "".join(kept)
+
+
+def epsilon(value: float | None) -> str:
+    """Return an epsilon as ``shown_epsilon`` does; a dash where it is unknown."""
+    if value is None:
+        return UNKNOWN
+    return "∞" if math.isinf(value) else shown_epsilon(value)
+
+
+def reach_text(reached: tuple[float, bool] | None) -> str:
+    """Return an exact epsilon, or where the second value says so, that it is at least this."""
+    if reached is None:
+        return UNKNOWN
+    return f"{'at least ' if reached[1] else ''}{epsilon(reached[0])}"
+
+
+def rung_text(rung: dict[str, Any] | None) -> str:
+    """Return the epsilon of a rung of a summary."""
+    return UNKNOWN if rung is None else reach_text((rung["epsilon"], rung["is_least"]))
+
+
+def interval_text(ends: dict[str, Any] | None, low: str = "low", high: str = "high") -> str:
+    """Return an interval of epsilons by its ends, or one number where both are shown alike."""
+    if ends is None:
+        return UNKNOWN
+    first, last = epsilon(ends[low]), epsilon(ends[high])
+    return first if first == last else f"{first} to {last}"
+
+
+def setting_text(value: str | float) -> str:
+    """Return the value of a setting as people write it."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def decimal(value: float | None, sign: str = "") -> str:
+    """Return a number with three decimals, after a plus where ``sign`` asks for one."""
+    return UNKNOWN if value is None else f"{value:{sign}.3f}"
+
+
+def rate(value: float | None) -> str:
+    """Return a rate to three significant digits."""
+    if value is None:
+        return UNKNOWN
+    return "0" if value == 0 else f"{value:.3f}" if value >= _LARGE else f"{value:.2e}"
+
+
+def percent(value: float) -> str:
+    """Return a share in percent, to a decimal, or where it is below one percent to two significant digits."""
+    shown = f"{100 * value:.1f}" if value >= _LARGE else f"{100 * value:.2g}"
+    return f"{shown.removesuffix('.0')}%"
+
+
+def confidence(level: float) -> str:
+    """Return a confidence in percent with no more digits than it has."""
+    return f"{100 * level:.6g}%"

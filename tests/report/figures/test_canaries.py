@@ -1,8 +1,9 @@
 import math
 from copy import deepcopy
 
-from canarybank.report.figures.canaries import CANARY_COLUMNS, canary_figure, canary_rows
-from canarybank.report.numbers import epsilon
+from canarybank.report.figures import canary_figure
+from canarybank.report.tables import CANARY_COLUMNS, canary_rows
+from canarybank.report.text import epsilon
 
 
 def test_a_row_for_each_canary_of_each_attack(summary):
@@ -11,7 +12,7 @@ def test_a_row_for_each_canary_of_each_attack(summary):
 
 
 def test_rows_show_what_was_counted(attack):
-    row = dict(zip(CANARY_COLUMNS, canary_rows(attack)[0], strict=True))
+    row = dict(zip(CANARY_COLUMNS, canary_rows([attack])[0], strict=True))
     canary = attack["canaries"][0]
     assert row["canary"] == canary["id"]
     assert row["bound"] == epsilon(canary["bound"]["epsilon"])
@@ -31,5 +32,5 @@ def test_of_many_canaries_the_strongest_are_drawn_and_all_are_in_the_table(attac
 def test_an_endless_interval_leaves_the_scale(summary):
     attacks = deepcopy(summary["attacks"])
     before = canary_figure(attacks, 1.6845).svg.count('class="arrow"')
-    attacks[0]["canaries"][0] |= {"upper": math.inf, "supremum": {"lower": None, "upper": None}}
+    attacks[0]["canaries"][0] |= {"upper": math.inf, "supremum": {"lower": math.inf, "upper": math.inf}}
     assert canary_figure(attacks, 1.6845).svg.count('class="arrow"') == before + 1

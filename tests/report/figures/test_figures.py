@@ -19,7 +19,7 @@ from canarybank.report.svg import text_width
 def every(summary, attack):
     attacks = summary["attacks"]
     return {
-        "ladder": ladder_figure(attack, claimed=True),
+        "ladder": ladder_figure(attack),
         "overview": overview_figure(attacks, 1.6845, 1.695),
         "canaries": canary_figure(attacks, 1.6845),
         "roc": roc_figure(attack, Mechanism(), 1.6845, "roc"),

@@ -1,8 +1,9 @@
+import math
 from copy import deepcopy
 from itertools import pairwise
 from xml.etree import ElementTree as ET
 
-from canarybank.report.figures.ladder import CAUSES, ladder_figure, top_of
+from canarybank.report.figures.ladders import CAUSES, ladder_figure, top_of
 
 
 def bars(figure):
@@ -11,48 +12,61 @@ def bars(figure):
 
 
 def test_bars_are_as_long_as_their_epsilons(attack):
-    widths = [float(bar.get("width")) for bar in bars(ladder_figure(attack, claimed=True))]
-    values = [rung["epsilon"] for rung in attack["ladder"]]
+    widths = [float(bar.get("width")) for bar in bars(ladder_figure(attack))]
+    values = [rung["epsilon"] for rung in attack["rungs"].values()]
     assert all(abs(w / widths[0] - v / values[0]) < 2e-3 for w, v in zip(widths, values, strict=True))
 
 
 def test_the_table_holds_every_rung_with_its_step(attack):
-    figure = ladder_figure(attack, claimed=True)
-    rungs = attack["ladder"]
+    figure = ladder_figure(attack)
+    rungs = list(attack["rungs"].values())
     assert [row[0] for row in figure.rows] == list(CAUSES)
     assert figure.rows[0][4] == "—"
     assert figure.rows[1][4] == f"{rungs[1]['epsilon'] - rungs[0]['epsilon']:+.3f}"
 
 
 def test_the_largest_step_is_named(attack):
-    rungs = attack["ladder"]
+    rungs = list(attack["rungs"].values())
     steps = {below["name"]: above["epsilon"] - below["epsilon"] for above, below in pairwise(rungs)}
     largest = max(steps, key=steps.get)
-    assert f"{steps[largest]:.3f}, is {CAUSES[largest]}" in ladder_figure(attack, claimed=True).alternative
+    assert f"{steps[largest]:.3f}, is {CAUSES[largest]}" in ladder_figure(attack).alternative
 
 
 def test_without_an_accountant_nobody_claims(attack):
-    assert "none was given" in ladder_figure(attack, claimed=False).svg
-    assert "no claim to compare with" in ladder_figure(attack, claimed=False).svg
-    assert "none was given" not in ladder_figure(attack, claimed=True).svg
+    bare = deepcopy(attack)
+    bare["rungs"]["accounted"]["epsilon"] = bare["rungs"]["mechanism"]["epsilon"]
+    assert "none was given" in ladder_figure(bare).svg
+    assert "no claim to compare with" in ladder_figure(bare).svg
+    assert "none was given" not in ladder_figure(attack).svg
 
 
 def test_a_step_of_nothing_has_no_sign(attack):
     level = deepcopy(attack)
-    level["ladder"][1]["epsilon"] = level["ladder"][0]["epsilon"] - 1e-6
-    assert ">0.000  the accountant's slack" in ladder_figure(level, claimed=True).svg
+    level["rungs"]["mechanism"]["epsilon"] = level["rungs"]["accounted"]["epsilon"] - 1e-6
+    assert ">0.000  the accountant's slack" in ladder_figure(level).svg
 
 
 def test_an_unbounded_rung_is_drawn_as_such(attack):
     endless = deepcopy(attack)
-    endless["ladder"][2] |= {"epsilon": None, "high": None}
-    figure = ladder_figure(endless, claimed=True)
+    endless["rungs"]["attack"] |= {"epsilon": math.inf, "high": math.inf}
+    figure = ladder_figure(endless)
     assert "unbounded" in figure.svg
     assert figure.rows[2][1] == "∞"
-    assert top_of(endless["ladder"]) == 1.695
+    assert top_of(endless["rungs"].values()) == 1.695
 
 
 def test_luck_can_lift_the_last_rung(attack):
     lucky = deepcopy(attack)
-    lucky["ladder"][5] |= {"epsilon": lucky["ladder"][4]["epsilon"] + 0.1}
-    assert "+0.100  the luck of these trials" in ladder_figure(lucky, claimed=True).svg
+    lucky["rungs"]["observed"] |= {"epsilon": lucky["rungs"]["expected"]["epsilon"] + 0.1}
+    assert "+0.100  the luck of these trials" in ladder_figure(lucky).svg
+
+
+def test_a_system_without_a_law_has_three_rungs(attack):
+    bare = deepcopy(attack)
+    bare["rungs"] = {name: bare["rungs"][name] for name in ("accounted", "mechanism", "observed")}
+    figure = ladder_figure(bare)
+    assert [row[0] for row in figure.rows] == ["accounted", "mechanism", "observed"]
+    assert len(bars(figure)) == 3
+    assert "what attack and trials do not show" in figure.svg
+    assert "luck" not in figure.svg
+    assert "states no law" in figure.caption

@@ -1,0 +1,311 @@
+"""Lay results out as tables: the rows of a summary once, for the page, Markdown and LaTeX; and flat files of numbers.
+
+In Markdown and LaTeX no text from outside is markup.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from canarybank.report.summary import rule_upper
+from canarybank.report.text import UNKNOWN, clean, confidence, epsilon, interval_text, label, rate, rung_text
+from canarybank.run.commitment import finite
+from canarybank.run.results import Results
+from canarybank.store import PRIVATE, inert_cell, write_atomic
+
+__all__ = [
+    "ATTACK_COLUMNS",
+    "CANARY_COLUMNS",
+    "PACKAGES",
+    "PREFIX_COLUMNS",
+    "attack_rows",
+    "bounds_stand_on",
+    "canary_rows",
+    "known_columns",
+    "latex",
+    "latex_table",
+    "latex_tables",
+    "markdown_table",
+    "plain",
+    "prefix_rows",
+    "result_rows",
+    "summary_markdown",
+    "write_csv",
+    "write_parquet",
+]
+
+Row = tuple[str, ...]
+ATTACK_COLUMNS = (
+    "attack",
+    "observed bound",
+    "pooled beside it",
+    "expected",
+    "5% to 95%",
+    "exact, rule",
+    "exact, attack",
+)
+CANARY_COLUMNS = (
+    "attack",
+    "canary",
+    "bound",
+    "upper end",
+    "exact, rule",
+    "exact, attack",
+    "true positives",
+    "false positives",
+    "trials",
+    "exact TPR",
+    "exact FPR",
+    "mu_eff",
+)
+PREFIX_COLUMNS = (
+    "attack",
+    "rounds",
+    "theory",
+    "exact, attack",
+    "exact, rule",
+    "expected",
+    "observed bound",
+    "true positives",
+    "false positives",
+)
+PACKAGES = "% Needs \\usepackage{booktabs} and \\usepackage{textcomp}. Made by canarybank; not differentially private."
+_CAPTION = 1600
+_MARKUP = re.compile(r"([\\`*_\[\]<>|~$&@:#]|(?<=[wW]{3})\.)")
+"""Markdown's own characters, and those that hosts turn into mentions, links, entities or mathematics."""
+_LAST_ASCII = 0x7E
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "`": r"\textasciigrave{}",
+    "'": r"\textquotesingle{}",
+    "∞": r"$\infty$",
+    "−": "$-$",
+    "—": "---",
+    "…": r"\ldots{}",
+    "⟨": r"$\langle$",
+    "⟩": r"$\rangle$",
+}
+
+
+def attack_rows(attacks: Iterable[dict[str, Any]]) -> list[Row]:
+    """Return a row for each attack, as shown."""
+    return [
+        (
+            attack["name"],
+            epsilon(attack["headline"]["epsilon"]),
+            UNKNOWN if attack["pooled"] is None else epsilon(attack["pooled"]["epsilon"]),
+            rung_text(attack["rungs"].get("expected")),
+            interval_text(attack["rungs"].get("expected")),
+            rung_text(attack["rungs"].get("rule")),
+            rung_text(attack["rungs"].get("attack")),
+        )
+        for attack in attacks
+    ]
+
+
+def canary_rows(attacks: Iterable[dict[str, Any]]) -> list[Row]:
+    """Return a row for each canary of each attack, as shown."""
+    return [
+        (
+            attack["name"],
+            canary["id"],
+            epsilon(canary["bound"]["epsilon"]),
+            epsilon(canary["upper"]),
+            interval_text(canary["rule"], "lower", "upper"),
+            interval_text(canary["supremum"], "lower", "upper"),
+            f"{canary['counts']['tp']:,}",
+            f"{canary['counts']['fp']:,}",
+            f"{canary['counts']['n1']:,}",
+            rate(canary["tpr"]),
+            rate(canary["fpr"]),
+            f"{canary['mu_eff']:.3f}",
+        )
+        for attack in attacks
+        for canary in attack["canaries"]
+    ]
+
+
+def prefix_rows(prefixes: Iterable[dict[str, Any]]) -> list[Row]:
+    """Return a row for each attack after each number of rounds, as shown."""
+    return [
+        (
+            each["attack"],
+            f"{each['rounds']:,}",
+            *(epsilon(each[name]) for name in ("theory", "exact", "rule", "expected", "observed")),
+            f"{each['tp']:,}",
+            f"{each['fp']:,}",
+        )
+        for each in prefixes
+    ]
+
+
+def known_columns(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[Row, list[tuple[Any, ...]]]:
+    """Return a table without the columns of which nothing is known in any row."""
+    kept = [index for index in range(len(columns)) if not rows or any(row[index] != UNKNOWN for row in rows)]
+    return tuple(columns[index] for index in kept), [tuple(row[index] for index in kept) for row in rows]
+
+
+def bounds_stand_on(summary: dict[str, Any]) -> str:
+    """Say what the bounds of a run stand on, and what they are held against."""
+    audit, claim = summary["audit"], f"The claim is {epsilon(summary['accounted'])}"
+    against = f"{claim}, the exact epsilon of this mechanism" if not summary["claimed"] else claim
+    return (
+        f"Bounds are lower bounds on epsilon by the method {audit['method']} at {confidence(1 - audit['alpha'])} "
+        f"confidence for each attack, with {audit['trials']:,} trials of each hypothesis of each canary, at delta "
+        f"{summary['mechanism']['delta']:g}. {against}. Exact figures need no trials."
+    )
+
+
+def summary_markdown(summary: dict[str, Any]) -> str:
+    """Return the summary of an audit, or of an audited evolution, as Markdown."""
+    verdict, evolution = summary["verdict"], summary["evolution"]
+    parts = [
+        f"# canarybank audit: {plain(summary['name'])}",
+        f"**{verdict['sentence']}**",
+        *verdict["beside"],
+        *([plain(f"{evolution['headline']}.")] if evolution else []),
+        f"> {summary['statement']}",
+        "## What was audited",
+        markdown_table(["what", "value"], summary["facts"]),
+        *(f"Note: {plain(note)}" for note in summary["notes"]),
+        "## Epsilon by attack",
+        bounds_stand_on(summary),
+        markdown_table(*known_columns(ATTACK_COLUMNS, attack_rows(summary["attacks"]))),
+        *(
+            ["## Epsilon by round", markdown_table(PREFIX_COLUMNS, prefix_rows(summary["prefixes"]))]
+            if evolution
+            else []
+        ),
+        "## What it stands on",
+        "\n".join(f"- {line}" for line in summary["assumptions"]),
+        "## What it does not say",
+        "\n".join(f"- {line}" for line in summary["limits"]),
+        "## Provenance",
+        f"Command: {plain(summary['provenance']['command'])}",
+        markdown_table(["what", "sha256"], summary["provenance"]["hashes"]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; no cell is markup."""
+    lines = [columns, ["---"] * len(columns), *(map(plain, row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def plain(text: str) -> str:
+    """Return a text that Markdown shows as it is, on one line."""
+    return _MARKUP.sub(r"\\\1", clean(text, 2000))
+
+
+def latex_tables(summary: dict[str, Any]) -> str:
+    """Return two tables, of attacks and of canaries, that need the packages booktabs and textcomp."""
+    attacks, stands_on = summary["attacks"], bounds_stand_on(summary)
+    by_canary = [row[:8] for row in canary_rows(attacks)]
+    tables = [
+        PACKAGES,
+        latex_table(*known_columns(ATTACK_COLUMNS, attack_rows(attacks)), f"Epsilon by attack. {stands_on}"),
+        latex_table(
+            *known_columns(CANARY_COLUMNS[:8], by_canary),
+            f"Epsilon by canary, each at its share of alpha. {stands_on}",
+        ),
+    ]
+    return "\n\n".join(tables) + "\n"
+
+
+def latex(text: str, limit: int = 400) -> str:
+    """Return a text that LaTeX sets as it is; what neither ASCII nor an accented letter is becomes its code point."""
+    return "".join(
+        _LATEX.get(sign) or (sign if ord(sign) <= _LAST_ASCII or sign.isalpha() else f"U+{ord(sign):04X}")
+        for sign in clean(text, limit)
+    )
+
+
+def latex_table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str) -> str:
+    """Return a table with its caption; every text is escaped."""
+    lines = [" & ".join(latex(str(cell)) for cell in row) + r" \\" for row in rows]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            f"\\caption{{{latex(caption, _CAPTION)}}}",
+            f"\\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}",
+            r"\toprule",
+            " & ".join(latex(head) for head in heads) + r" \\",
+            r"\midrule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+def result_rows(results: Results) -> list[dict[str, Any]]:
+    """Return a row for each canary of each attack; ids are made fit to show, numbers stay as they are."""
+    return [
+        {
+            "attack": attack.attack,
+            "rounds": attack.rounds,
+            "canary": label(canary.canary),
+            "bound": canary.bound.epsilon,
+            "upper": rule_upper(canary, results.mechanism),
+            "confidence": canary.bound.confidence,
+            "method": canary.bound.method,
+            "branch": canary.bound.branch,
+            "tp": canary.counts.tp,
+            "fp": canary.counts.fp,
+            "n1": canary.counts.n1,
+            "n0": canary.counts.n0,
+            "threshold": canary.threshold.value,
+            "mu_eff": canary.mu_eff,
+            "exact_rule_lower": None if canary.rule is None else canary.rule.lower,
+            "exact_rule_upper": None if canary.rule is None else canary.rule.upper,
+            "exact_attack_lower": None if canary.supremum is None else canary.supremum.lower,
+            "exact_attack_upper": None if canary.supremum is None else canary.supremum.upper,
+            "exact_mechanism": finite(attack.ladder.mechanism.epsilon),
+            "accounted": finite(attack.ladder.accounted.epsilon),
+            "attack_bound": attack.headline.epsilon,
+            "attack_confidence": attack.headline.confidence,
+            "attack_expected": None if attack.ladder.expected is None else attack.ladder.expected.epsilon,
+            "attack_pooled": None if attack.pooled is None else attack.pooled.epsilon,
+            "delta": canary.bound.delta,
+            "bank_hash": canary.bank_hash,
+        }
+        for attack in results.attacks
+        for canary in attack.canaries
+    ]
+
+
+def write_csv(rows: list[dict[str, Any]], path: Path, *, mode: int | None = PRIVATE) -> None:
+    """Write rows as CSV; an id that a spreadsheet would run as a formula gets an apostrophe before it."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: inert_cell(value) for name, value in row.items()} for row in rows)
+    write_atomic(path, text.getvalue(), mode=mode)
+
+
+def write_parquet(rows: list[dict[str, Any]], path: Path, *, mode: int | None = PRIVATE) -> None:
+    """Write rows as Parquet."""
+    import polars as pl
+
+    buffer = io.BytesIO()
+    pl.DataFrame(rows, infer_schema_length=None).write_parquet(buffer, compression="zstd")
+    write_atomic(path, buffer.getvalue(), mode=mode)

@@ -1,0 +1,50 @@
+"""Show an attack on a system that states no law: nothing is computed exactly, and every form says so."""
+
+from dataclasses import replace
+
+import pytest
+
+from canarybank.cli.runner import attack_rows
+from canarybank.report import latex_tables, render_html, summarise_run, summary_markdown, verdict, write_report
+
+
+@pytest.fixture
+def lawless(run, changed):
+    """Return the run as an audit of a system without a law would leave it: all exact figures are None."""
+    nothing = dict.fromkeys(("supremum", "rule", "absent_rate", "eligible_rate", "exact"))
+
+    def bare(attack):
+        ladder = replace(attack.ladder, attack=None, rule=None, expected=None)
+        canaries = tuple(replace(canary, **nothing) for canary in attack.canaries)
+        return replace(attack, ladder=ladder, canaries=canaries, evidence={})
+
+    audit = run.results.audit.model_copy(update={"system": "somebody:system"})
+    return changed(attacks=tuple(map(bare, run.results.attacks)), audit=audit)
+
+
+def test_the_verdict_says_that_nothing_is_computed_exactly(lawless):
+    found = verdict(lawless)
+    assert found.sentence.startswith("No violation detected at this power: ")
+    assert found.beside[0].startswith("Nothing is computed exactly, because the audited system states no law")
+
+
+def test_the_ladder_has_three_rungs_and_no_form_shows_what_nobody_computed(lawless, tmp_path):
+    summary = summarise_run(lawless)
+    assert [list(attack["rungs"]) for attack in summary["attacks"]] == [["accounted", "mechanism", "observed"]] * 3
+    page, text, tables = render_html(lawless), summary_markdown(summary), latex_tables(summary)
+    for column in ("exact, attack", "exact, rule", "exact TPR", "5% to 95%"):
+        assert column not in text
+        assert column not in tables
+    for name in ("attacks", "data-overview", "data-canaries", "data-ladder"):
+        table = page[page.index(f'<table id="{name}"') :]
+        head = table[: table.index("</thead>")]
+        assert not any(column in head for column in ("exact, attack", "exact, rule", "exact TPR", "5% to 95%")), name
+    assert "∞" not in text
+    assert 'id="evidence"' not in page
+    assert "what attack and trials do not show" in page
+    assert "The releases are made by the system somebody:system" in page
+    assert all(path.stat().st_size for path in write_report(lawless, tmp_path))
+
+
+def test_the_terminal_shows_a_dash_for_it(lawless):
+    assert {cell for row in attack_rows(lawless.results) for cell in row[1:4]} == {"-"}
