@@ -196,7 +196,7 @@ def _state(resolved: Resolved, folder: Path) -> tuple[Literal["new", "resumes", 
         return "new", 0
     run = Run.open(folder)
     refuse_other_settings(run, resolved)
-    done = sum(shard.size for _, shard in read_shards(folder / TRIALS).shards)
+    done = sum(shard.size for _, shard in read_shards(folder / TRIALS).done)
     return ("finished" if run.is_finished else "resumes"), done
 
 
