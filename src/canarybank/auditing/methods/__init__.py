@@ -30,7 +30,7 @@ __all__ = ["FROZEN", "Bound", "Branch", "Method", "epsilon_lower", "find_method"
 
 FROZEN: Final = "independent trials within each hypothesis, the rule frozen before them"
 """The assumption that every method here shares."""
-FEW_EVENTS: Final = 10
+_FEW_EVENTS: Final = 10
 """Below this many events of a kind a bound says more about the number of trials than about the rate."""
 
 
@@ -248,14 +248,14 @@ def _whole(counts: Counts) -> tuple[int, int, int, int]:
 
 
 def _few_events(branch: Branch, counts: tuple[int, int], trials: tuple[int, int]) -> str | None:
-    """Return a warning where a branch stands on fewer events of a kind than ``FEW_EVENTS``."""
+    """Return a warning where a branch stands on fewer events of a kind than ``_FEW_EVENTS``."""
     positives = {"true positives": counts[0], "false positives": counts[1]}
     negatives = {"false negatives": trials[0] - counts[0], "true negatives": trials[1] - counts[1]}
     seen = negatives if branch is Branch.REVERSE else positives
-    few = [f"{number} {kind}" for kind, number in seen.items() if number < FEW_EVENTS]
+    few = [f"{number} {kind}" for kind, number in seen.items() if number < _FEW_EVENTS]
     if not few:
         return None
     return (
-        f"only {' and '.join(few)} seen, and fewer than {FEW_EVENTS} of a kind leave the bound to the number of trials "
+        f"only {' and '.join(few)} seen, and fewer than {_FEW_EVENTS} of a kind leave the bound to the number of trials "
         "rather than to the rates; run more trials, or freeze a threshold where both kinds occur."
     )
