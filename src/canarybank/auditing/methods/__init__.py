@@ -256,6 +256,6 @@ def _few_events(branch: Branch, counts: tuple[int, int], trials: tuple[int, int]
     if not few:
         return None
     return (
-        f"only {' and '.join(few)} seen, and fewer than {_FEW_EVENTS} of a kind leave the bound to the number of trials "
-        "rather than to the rates; run more trials, or freeze a threshold where both kinds occur."
+        f"only {' and '.join(few)} seen, and fewer than {_FEW_EVENTS} of a kind leave the bound to the number of "
+        "trials rather than to the rates; run more trials, or freeze a threshold where both kinds occur."
     )
