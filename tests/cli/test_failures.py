@@ -16,7 +16,10 @@ from canarybank.errors import MissingError
         (("audit", "a", "b"), "There is no place for the argument 'b'; see `canarybank audit --help`."),
         (
             ("audit", "--audit.method", "papr"),
-            "The value 'papr' of --audit.method cannot be used; did you mean 'paper'?",
+            (
+                "The value 'papr' of audit.method (from flag) cannot be used: there is no method 'papr'; did you mean "
+                "'paper'?"
+            ),
         ),
         (
             ("audit", "--audit.threshold", "zz"),

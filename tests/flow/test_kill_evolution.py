@@ -18,7 +18,7 @@ def command(evolving):
     chosen = evolving | {
         "attack.probes": 8,
         "attack.pool": 20,
-        "audit.trials": 1_500_000,
+        "audit.trials": 600_000,
         "audit.threshold": "analytic",
     }
     named = {"evolve.insecure_seed": "insecure-seed"}
