@@ -77,6 +77,7 @@ def test_showing_a_configuration_loads_nothing_heavy():
         "run",
         "flow",
         "paper",
+        "report",
     ],
 )
 def test_a_room_loads_heavy_packages_only_when_it_needs_them(room):

@@ -9,10 +9,10 @@ answers that they used as package data. Do so after the embedded bank, the prese
 import sys
 from pathlib import Path
 
-from canarybank.experiment import EvolutionRun
 from canarybank.config import resolve
+from canarybank.experiment import EvolutionRun
 from canarybank.flow import run_evolution
-from canarybank.flow.recorded_answers import ANSWERS_FILE, EMBEDDED_PRESET, FACTS_FILE
+from canarybank.flow.generators import ANSWERS_FILE, EMBEDDED_PRESET, FACTS_FILE
 from canarybank.generate import LlamaCppGenerator, ResponseCache
 from canarybank.progress import for_stream
 from canarybank.store import write_json

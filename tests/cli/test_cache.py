@@ -4,9 +4,8 @@ import time
 import pytest
 
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
-from canarybank.experiment import StageCache
 from canarybank.generate import Response, ResponseCache
-from canarybank.store import cache_root
+from canarybank.store import StageCache, cache_root
 
 FINGERPRINT = HashingEncoder(16).fingerprint
 MONTH = 40 * 86_400

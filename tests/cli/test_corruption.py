@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
-from canarybank.store import StageCache
 from canarybank.config import resolve
+from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.flow import run_audit
 from canarybank.generate import Response, ResponseCache
+from canarybank.store import StageCache
 from canarybank.users import Users, pack_users, unpack_users
 
 REFUSALS = {2, 3, 4, 5}

@@ -4,7 +4,9 @@ import sys
 
 import pytest
 
+from canarybank.evolution import Evolution
 from canarybank.mechanism import Mechanism, epsilon
+from canarybank.run import Run
 from canarybank.store import hash_folder
 
 WORDS = ("cat", "dog", "sun", "rain", "soup", "bread", "walk", "run", "blue", "green", "tall", "sad", "music", "train")
@@ -12,10 +14,11 @@ SMALL = (
     *("--bank.size", 40, "--generator.kind", "scripted_answers:write", "--evolve.rounds", 2, "--evolve.share", 0.5),
     *("--evolve.near", 1, "--run.workers", 1),
 )
-AUDIT = (
-    *("--audit", "nonce-norm", "--audit.trials", 2000, "--audit.threshold", "analytic", "--cohorts.canaries", 1),
+HOW = (
+    *("--audit.trials", 2000, "--audit.threshold", "analytic", "--cohorts.canaries", 2),
     *("--evolve.reference", 4, "--evolve.mauve=false", "--attack.probes", 6, "--attack.pool", 12),
 )
+AUDIT = ("--audit", "nonce-norm", *HOW)
 
 
 @pytest.fixture(autouse=True)
@@ -64,33 +67,78 @@ def test_an_audited_run_is_one_document_with_a_stamp(cli, own):
     assert outcome.code == 0, outcome.err
     document = outcome.document
     assert document["insecure_seed"] == 0
-    assert [each["rounds"] for each in document["audit"]["prefixes"]] == [1, 2]
+    assert [each["rounds"] for each in document["attacks"]] == [1, 2]
     assert len(document["cost"]) == 3
-    out = cli(*words).out
+    out = " ".join(cli(*words).out.split())
     assert "INSECURE" in out
     assert "of independent releases over this run's banks" in out
     listed = cli("runs", "list", "runs", "--json").document["runs"]
     assert listed[0]["largest"]["attack"] == "nonce-norm, 2 rounds"
     assert listed[0]["claimed"] == document["rounds"][-1]["epsilon"]
     assert listed[0]["ok"] is True
-    assert cli("report", "runs/own").code == 0
-    assert cli("gate", "runs/own", "--claimed-eps", 1).code == 2
+    for words in (("report",), ("verify",), ("gate", "--claimed-eps", 1000)):
+        assert cli(words[0], "runs/own", *words[1:]).code == 0, words
+    assert cli("gate", "runs/own", "--claimed-eps", 1e-4).code == 1
 
 
-def test_an_evolution_whose_audit_exceeds_its_ledger_is_red_in_the_list(cli, own, tmp_path, monkeypatch):
+def test_the_commitment_is_told_after_the_rounds_and_the_results_stand_under_it(cli, own, tmp_path):
+    outcome = cli("evolve", own, *SMALL, *AUDIT, "--insecure-seed", 0)
+    said = " ".join(outcome.err.split())
+    digest = json.loads((tmp_path / "runs" / "own" / "results.json").read_text())["commitment"]
+    assert hash_folder(tmp_path / "runs" / "own")["commitment.json"] == digest
+    assert said.index("round 2 of 2") < said.index(f"commitment: sha256 {digest}; publish it now")
+    assert cli("verify", "runs/own", "--commitment", digest).code == 0
+
+
+def test_several_attacks_and_canaries_share_the_banks_and_each_reads_its_own_probes(cli, own, tmp_path):
+    several = ("--audit", "nonce-norm,ordinary", "--evolve.canaries", 2)
+    outcome = cli("evolve", own, *SMALL, *HOW, *several, "--insecure-seed", 0)
+    assert outcome.code == 0, outcome.err
+    run = Run.open(tmp_path / "runs" / "own")
+    results, rounds = run.results, Evolution.load(run.folder / "evolution").rounds
+    assert [(each.attack, each.rounds) for each in results.attacks] == [
+        ("nonce-norm", 1),
+        ("nonce-norm", 2),
+        ("ordinary", 1),
+        ("ordinary", 2),
+    ]
+    assert all(len(each.canaries) == 2 for each in results.attacks)
+    first, second = (set(canary.inspected) for canary in results.attack("nonce-norm").canaries)
+    assert len(first) == len(second) == 6
+    assert not first & second
+    assert results.require_setup().probes == results.evolution.rounds[0].probes == 12
+    for each in rounds:
+        assert set(each.bank.reserved) == first | second
+        probes = sorted(first | second)
+        assert [each.bank.texts[place] for place in probes] == [rounds[0].bank.texts[place] for place in probes]
+    assert results.attacks[0].ledger.total == results.audit.alpha
+    assert any("draw votes from each other" in note for note in results.notes)
+    assert cli("verify", "runs/own").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--audit", "nonce-norm,nonce-norm"), "Two of the attacks in evolve.audit are called 'nonce-norm'"),
+        (("--audit", "nonce-norm", "--evolve.canaries", 3), "Set cohorts.canaries to 3 or more"),
+        (("--audit", "nonce-norm", "--audit.method", "stratified"), "Set audit.method to another one"),
+        (("--audit", "nonce-nrom"), "did you mean"),
+    ],
+)
+def test_an_audit_that_cannot_be_is_refused_before_users_are_read(cli, own, tmp_path, words, said):
+    unread = ("--users.source", "no-such-file.csv", "--insecure-seed", 0)
+    outcome = cli("evolve", own, *SMALL, *HOW, *words, *unread)
+    assert outcome.code == 2
+    assert said in " ".join(outcome.err.split())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_evolution_whose_audit_exceeds_what_was_claimed_is_red_in_the_list(cli, own, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
-    assert cli("evolve", own, *SMALL, *AUDIT, "--insecure-seed", 0).code == 0
-    path = tmp_path / "runs" / "own" / "results.json"
-    results = json.loads(path.read_text())
-    results["rounds"][-1]["epsilon"] = 1e-4
-    path.write_text(json.dumps(results))
-    manifest = path.with_name("manifest.json")
-    sealed = json.loads(manifest.read_text())
-    sealed["files"]["results.json"] = hash_folder(path.parent)["results.json"]
-    manifest.write_text(json.dumps(sealed))
+    assert cli("evolve", own, *SMALL, *AUDIT, "--insecure-seed", 0, "--audit.accounted", 1e-4).code == 0
     (entry,) = cli("runs", "list", "--json").document["runs"]
     assert (entry["claimed"], entry["ok"]) == (1e-4, False)
-    assert "after 2 rounds" in entry["reason"]
+    assert entry["reason"].startswith("Violation: the bound")
     assert "0.0001000: FAILS" in cli("runs", "list").out
 
 
@@ -111,8 +159,9 @@ def test_a_run_that_cannot_pay_its_first_release_writes_its_results(cli, own, tm
     assert "0 of 2 rounds" in first.out
     assert {"budget": "past the declared budget of 1", "account": "cannot pay another release"}[paid_by] in first.err
     results = json.loads((tmp_path / "runs" / "own" / "results.json").read_text())
-    assert (results["rounds"], results["complete"], results["candidates"]) == ([], False, 40)
-    assert results["stopped"] in " ".join(first.err.split())
+    facts = results["evolution"]
+    assert (results["rounds"], facts["rounds"], facts["complete"], facts["candidates"]) == (0, [], False, 40)
+    assert facts["stopped"] in " ".join(first.err.split())
     page = (tmp_path / "runs" / "own" / "report.html").read_text()
     assert "0 of 2" in page
     again = cli("evolve", own, *SMALL, *words)
@@ -126,8 +175,8 @@ def test_a_simulation_that_cannot_pay_its_first_release_is_measured_all_the_same
     outcome = cli("evolve", own, *SMALL, *AUDIT, "--insecure-seed", 0, "--evolve.budget", 1)
     assert outcome.code == 2, outcome.err
     results = json.loads((tmp_path / "runs" / "own" / "results.json").read_text())
-    assert (results["rounds"], results["audit"]) == ([], None)
-    assert [each["after"] for each in results["utility"]["figures"]] == [0]
+    assert (results["rounds"], results["attacks"], results["commitment"]) == (0, [], None)
+    assert [each["round"] for each in results["evolution"]["utility"]["figures"]] == [0]
     assert cli("report", "runs/own").code == 0
 
 
@@ -216,12 +265,13 @@ def test_a_page_of_an_evolution_may_be_made_again(cli, evolved):
     assert len((evolved / "report.html").read_text()) > 1000
 
 
-@pytest.mark.parametrize("words", [("gate", "--claimed-eps", "9"), ("verify",)])
-def test_an_evolution_is_neither_gated_nor_verified_and_that_is_said(cli, evolved, words):
-    outcome = cli(words[0], evolved, *words[1:])
-    assert outcome.code == 2
-    assert "is an evolution, not an audit" in outcome.err
-    assert "cannot be verified or gated yet" in outcome.err
+def test_an_evolution_that_was_not_audited_verifies_and_is_not_gated(cli, evolved):
+    verified = cli("verify", evolved)
+    assert verified.code == 0
+    assert "not audited" in verified.out
+    refused = cli("gate", evolved, "--claimed-eps", "9")
+    assert refused.code in {2, 4}
+    assert "was not audited" in refused.err
 
 
 def test_a_folder_removed_while_its_evolution_goes_on_ends_it(cli, own, tmp_path, writing):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from canarybank.cli import failures, program
+from canarybank.config.model import BankConfig
 from canarybank.errors import ConfigError, DataError
 from canarybank.flow.bank import bank_prompt
-from canarybank.config.model import BankConfig
 
 ESCAPE, BIDI, C1 = "\x1b[31m", "\u202e", "\x9b"
 

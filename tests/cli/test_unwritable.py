@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from canarybank.encode import CachedEncoder, HashingEncoder
-from canarybank.store import StageCache
 from canarybank.config import resolve
+from canarybank.encode import CachedEncoder, HashingEncoder
 from canarybank.flow.users import admit_users
+from canarybank.store import StageCache
 
 
 @contextlib.contextmanager

@@ -72,14 +72,25 @@ def copied(finished, tmp_path):
     return tmp_path / "run"
 
 
-NURSERY = """
-import json, os, sys
+NURSERY = f"""
+import contextlib, json, os, sys
+sys.path.insert(0, {str(Path(__file__).parents[1] / "doubles")!r})
 import canarybank.auditing.evidence
 import polars
+from canarybank.cli import main
 from canarybank.config import resolve
 from canarybank.flow import run_audit, run_evolution
 from canarybank.mechanism import Mechanism, epsilon
+from scripted_answers import answering
 epsilon(Mechanism())
+def sentence(request):
+    return "I saw the " + " ".join("abcdefgh"[request.seed // 8**i % 8] * 4 for i in range(6)) + "."
+def run(order):
+    if order["words"]:
+        with answering(sentence), open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            return main([*order["words"], "--folder", order["folder"]])
+    run_audit(resolve(flags=order["flags"]), order["folder"])
+    return 0
 print("ready", flush=True)
 for line in sys.stdin:
     order = json.loads(line)
@@ -88,10 +99,7 @@ for line in sys.stdin:
         os.environ["CANARYBANK_CACHE"] = order["cache"]
         status = 1
         try:
-            preset = order["preset"]
-            work = run_audit if preset is None else run_evolution
-            work(resolve(flags=order["flags"], preset=preset), order["folder"])
-            status = 0
+            status = run(order)
         except Exception as error:
             print(type(error).__name__, error, file=sys.stderr, flush=True)
         finally:
@@ -114,9 +122,9 @@ class Nursery:
         )
         assert self._process.stdout.readline() == "ready\n"
 
-    def start(self, flags, folder: Path, cache: Path, preset: str | None = None) -> int:
-        """Begin an audit, or of a preset an evolution, and return its process."""
-        order = {"flags": flags, "folder": str(folder), "cache": str(cache), "preset": preset}
+    def start(self, flags, folder: Path, cache: Path, words=()) -> int:
+        """Begin an audit with these flags, or the command of these words, and return its process."""
+        order = {"flags": flags, "folder": str(folder), "cache": str(cache), "words": words}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())

@@ -5,13 +5,13 @@ import pytest
 
 from canarybank.attack import ATTACKS, Canary, design, nonce_canary, nonce_pool
 from canarybank.auditing import Settings, freeze, prepare
-from canarybank.config.model import CohortsConfig
 from canarybank.encode import HashingEncoder
 from canarybank.engine import Serial
+from canarybank.config.model import CohortsConfig
 from canarybank.experiment.designs import Studio, prepare_cached
 from canarybank.flow.roles import draw_roles
-from canarybank.mechanism import Bank, Mechanism, RouteTable
 from canarybank.store.stage_cache import StageCache
+from canarybank.mechanism import Bank, Mechanism, RouteTable
 from canarybank.users import Users
 
 ENCODER, MECHANISM = HashingEncoder(16), Mechanism(k=3)

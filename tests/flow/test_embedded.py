@@ -44,8 +44,6 @@ def test_the_bank_and_the_canaries_come_in_their_order():
     bank = embedded.embedded_bank()
     assert bank.texts == ("entry 0", "entry 1", "entry 2")
     assert embedded.embedded_canaries() == ("ann", "bob")
-    assert embedded.has_pools(("ann",))
-    assert not embedded.has_pools(("ann", "bob"))
 
 
 @pytest.mark.usefixtures("data")

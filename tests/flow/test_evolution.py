@@ -5,6 +5,8 @@ import sys
 import numpy as np
 import pytest
 
+from canarybank.config import resolve
+from canarybank.engine import Serial
 from canarybank.errors import (
     ConfigError,
     DataError,
@@ -14,10 +16,9 @@ from canarybank.errors import (
     MissingError,
 )
 from canarybank.evolution import Evolution
-from canarybank.run import Run
-from canarybank.config import resolve
 from canarybank.flow import run_audit, run_evolution
 from canarybank.mechanism import Account, Mechanism, epsilon
+from canarybank.run import Run
 
 
 def test_an_evolution_leaves_a_population_with_lineage_in_three_formats(evolving, scripted, tmp_path):
@@ -147,6 +148,23 @@ def test_an_audited_run_shows_every_prefix_and_what_it_cost(audited_run):
     assert facts.plain.probes == 0
     assert facts.rounds[0].probes == 8
     assert "simulation" in results.statement
+
+
+def test_the_commitment_is_on_disk_and_told_before_the_first_trial(audited, answering, audited_run, tmp_path):
+    told, played, folder = [], [], tmp_path / "run"
+
+    class Watching:
+        def run(self, function, tasks):
+            # The thresholds are cached by the run before, so only the evaluation comes here.
+            (said,) = [text for text in told if text.startswith("commitment: ")]
+            assert Run.open(folder).commitment_hash in said
+            played.extend(tasks)
+            return Serial().run(function, tasks)
+
+    with answering():
+        run = run_evolution(resolve(flags=audited), folder, engine=Watching(), told=told.append)
+    assert played
+    assert run.results == audited_run.results
 
 
 def test_probes_keep_their_places_and_never_enter_the_population(audited_run):

@@ -2,7 +2,7 @@ import pytest
 
 from canarybank.config import resolve
 from canarybank.errors import ConfigError, DataError, MissingError
-from canarybank.flow.recorded_answers import (
+from canarybank.flow.generators import (
     AbsentGenerator,
     embedded_facts,
     evolution_generator,

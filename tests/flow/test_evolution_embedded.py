@@ -5,7 +5,7 @@ import pytest
 from canarybank.config import resolve
 from canarybank.errors import MissingError
 from canarybank.flow import run_evolution
-from canarybank.flow.recorded_answers import EMBEDDED_PRESET, embedded_facts
+from canarybank.flow.generators import EMBEDDED_PRESET, embedded_facts
 
 AUDIT = {"evolve.audit": "nonce-mueff", "evolve.mauve": False, "audit.trials": 20_000, "run.workers": 1}
 

@@ -1,6 +1,6 @@
 from canarybank.auditing import TrialEngine
 from canarybank.encode import HashingEncoder
-from canarybank.flow.measured import encode_rate, trial_rate
+from canarybank.flow.planning import encode_rate, trial_rate
 from canarybank.mechanism import Mechanism
 
 

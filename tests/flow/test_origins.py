@@ -2,9 +2,8 @@ import os
 
 import pytest
 
-from canarybank.config.loading import PUBLIC_FILES, decisive, differences, fields, flatten, kind_of, resolve
+from canarybank.config.loading import PUBLIC_FILES, decisive, differences, fields, flatten, kind_of, resolve, varied
 from canarybank.config.model import Config
-from canarybank.config.variants import varied
 from canarybank.encode.load import ENCODERS
 from canarybank.errors import ConfigError
 
@@ -13,7 +12,7 @@ OTHER_FILES = ("users.source", "encoder.name", "generator.model", "evolve.accoun
 NO_FILES = (
     *("users.user", "users.text", "users.label", "users.member", "users.encoding", "users.quote", "bank.text"),
     *("encoder.device", "generator.device", "generator.base_url", "generator.api_key_env", "generator.revision"),
-    *("evolve.kind", "evolve.audit", "generator.kind", "audit.method", "audit.system", "run.engine"),
+    *("evolve.kind", "generator.kind", "audit.method", "audit.system", "run.engine"),
 )
 
 

@@ -3,14 +3,14 @@ from pathlib import Path
 import pytest
 
 from canarybank.auditing import Literal, Projected, TrialEngine, ceiling, trials_needed
+from canarybank.config import resolve
 from canarybank.errors import ConfigError
 from canarybank.flow import plan, run_audit
-from canarybank.config import resolve
-from canarybank.run.folder import MANIFEST
-from canarybank.flow.measured import _sample
 from canarybank.flow.generators import response_file
+from canarybank.flow.planning import _sample
 from canarybank.generate import CachedGenerator, ResponseCache, bank_plan
 from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.run.folder import MANIFEST
 
 
 @pytest.mark.usefixtures("fresh_cache")

@@ -68,3 +68,12 @@ def test_a_document_that_does_not_fit_its_schema_is_named(copied, change, messag
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
     with pytest.raises(StoreError, match=message):
         _ = Run.open(copied).results
+
+
+def test_a_value_that_refuses_itself_is_a_document_that_was_altered(copied):
+    path = copied / "results.json"
+    value = json.loads(path.read_text())
+    value["attacks"][0]["ledger"]["entries"][0][1] = 0.9
+    path.write_text(json.dumps(value))
+    with pytest.raises(StoreError, match=r"asks for alpha 0\.9.*it was altered, so restore it"):
+        _ = Run.open(copied).results

@@ -8,19 +8,19 @@ import pytest
 
 from canarybank.attack import nonce_pool
 from canarybank.auditing import audit
+from canarybank.config import resolve
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.engine import Serial, Threads
 from canarybank.errors import StoreError
-from canarybank.run import Run, gate, verify
-from canarybank.config import resolve
 from canarybank.flow import run_audit
-from canarybank.flow.users import admit_users
+from canarybank.flow.audit import mechanism_of
 from canarybank.flow.bank import read_texts
 from canarybank.flow.roles import chosen_attacks, draw_roles
-from canarybank.flow.audit import mechanism_of
-from canarybank.store import StageCache
+from canarybank.flow.users import admit_users
 from canarybank.mechanism import Bank
 from canarybank.report import write_report
+from canarybank.run import Run, gate, verify
+from canarybank.store import StageCache
 
 
 def results(folder):

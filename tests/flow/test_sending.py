@@ -3,15 +3,15 @@ import shutil
 
 import pytest
 
-from canarybank.errors import GenerationError
-from canarybank.run import Run
 from canarybank.config import resolve
 from canarybank.config.model import Config, GeneratorConfig
-from canarybank.run.manifest import Manifest
-from canarybank.flow.sending import may_send_records, sending_recorded
+from canarybank.errors import GenerationError
 from canarybank.flow.generators import build_generator
+from canarybank.flow.sending import may_send_records, sending_recorded
 from canarybank.generate import OpenAIGenerator, ScriptedGenerator
 from canarybank.registry import GENERATORS
+from canarybank.run import Run
+from canarybank.run.manifest import Manifest
 
 URL = "http://127.0.0.1:9/v1"
 KINDS = ("none", *GENERATORS.places)
@@ -60,7 +60,10 @@ def test_the_server_is_on_disk_before_anything_is_sent_and_the_counts_after_a_fa
     resolved, generator = asked
 
     def fail():
-        with Run.held(resolved, tmp_path / "run", "", "audit") as run, sending_recorded(run, resolved.config, generator):
+        with (
+            Run.held(resolved, tmp_path / "run", "", "audit") as run,
+            sending_recorded(run, resolved.config, generator),
+        ):
             assert sent(run.folder) == [(URL, 0, 0, 0)]
             generator.server.count(("a record",))
             generator.server.count(())
@@ -75,7 +78,10 @@ def test_a_resumed_run_adds_to_what_it_sent_and_names_another_server_apart(asked
     resolved, _ = asked
     for url in (URL, URL, "http://127.0.0.1:10/v1"):
         generator = OpenAIGenerator("m", url)
-        with Run.held(resolved, tmp_path / "run", "", "audit") as run, sending_recorded(run, resolved.config, generator):
+        with (
+            Run.held(resolved, tmp_path / "run", "", "audit") as run,
+            sending_recorded(run, resolved.config, generator),
+        ):
             generator.server.count(("a record",))
     assert sent(tmp_path / "run") == [(URL, 2, 2, 2), ("http://127.0.0.1:10/v1", 1, 1, 1)]
 
@@ -83,7 +89,10 @@ def test_a_resumed_run_adds_to_what_it_sent_and_names_another_server_apart(asked
 def test_what_follows_from_releases_is_not_counted(asked, tmp_path):
     resolved, generator = asked
     recorded = sending_recorded
-    with Run.held(resolved, tmp_path / "run", "", "audit") as run, recorded(run, resolved.config, generator, counted=False):
+    with (
+        Run.held(resolved, tmp_path / "run", "", "audit") as run,
+        recorded(run, resolved.config, generator, counted=False),
+    ):
         generator.server.count(())
     assert sent(tmp_path / "run") == [(URL, None, 0, 0)]
 

@@ -1,5 +1,5 @@
 from canarybank.config import resolve
-from canarybank.config.variants import filled, is_default, varied
+from canarybank.config.loading import filled, is_default, varied
 
 
 def test_a_varied_configuration_remembers_where_values_came_from():

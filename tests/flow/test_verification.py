@@ -88,7 +88,7 @@ def another_alpha(value):
 
 
 def another_ledger(value):
-    value["attacks"][1]["ledger"]["entries"][0][1] = 0.04
+    value["attacks"][1]["ledger"]["entries"][0][1] = 0.01
 
 
 def another_claim(value):

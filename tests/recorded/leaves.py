@@ -56,11 +56,40 @@ LEFT_OUT = (
 )
 """Leaves that are no figure: versions, times, the machine, caches. Hashes are strings, and no string is a leaf."""
 
-RENAMED: Mapping[str, str] = {}
+_CANARY = "attacks/*/canaries/nonce-mueff-0"
+_FACTS = ("account", "candidates", "cost", "evolve", "insecure_seed", "plain", "stopped", "utility", "voters")
+RENAMED: Mapping[str, str] = {
+    # An audited evolution has the results of an audit: one entry for each attack and prefix, each with its canaries.
+    "audit/prefixes/*/rounds": "attacks/*/rounds",
+    "audit/prefixes/*/theory": "attacks/*/ladder/mechanism/epsilon",
+    "audit/prefixes/*/accounted": "attacks/*/ladder/accounted/epsilon",
+    "audit/prefixes/*/expected": "attacks/*/ladder/expected/epsilon",
+    "audit/prefixes/*/expected_low": "attacks/*/ladder/expected/low",
+    "audit/prefixes/*/expected_high": "attacks/*/ladder/expected/high",
+    "audit/prefixes/*/exact_interval": f"{_CANARY}/supremum",
+    "audit/prefixes/*": _CANARY,
+    "audit/mu_eff": "attacks/[i]/canaries/nonce-mueff-0/mu_eff",
+    "audit/run_scores": "attacks/[i]/canaries/nonce-mueff-0/run_score",
+    "results.json/audit/eligible": "results.json/setup/evaluation",
+    "results.json/audit/seed": "results.json/seed",
+    "printed/audit/eligible": "printed/voters",
+    "printed/audit": "printed",
+    # What an evolution did stands apart from what its audit found.
+    "results.json/rounds/*": "results.json/evolution/rounds/*",
+    **{f"results.json/{name}": f"results.json/evolution/{name}" for name in _FACTS},
+    # The figures of utility hold what measure/ makes; after the last round there are no votes to measure.
+    "cost/*/after": "cost/*/round",
+    "figures/*/after": "figures/*/round",
+    **{f"figures/2/{name}": "figures/2/concentration" for name in ("effective", "kept_share", "probe_share")},
+    **{f"figures/*/{name}": f"figures/*/concentration/{name}" for name in ("effective", "kept_share", "probe_share")},
+    **{f"figures/*/distinct_{n}": f"figures/*/variety/distinct_{n}" for n in (1, 2, 3)},
+    **{f"figures/*/{name}": f"figures/*/variety/{name}" for name in ("duplicates", "near_duplicates")},
+}
 """Parts of paths that have another name now, old to new, such as ``"ladder/attack": "ladder/supremum"``.
 
 A part is one key or several, anywhere in a path; ``*`` is any one key, and stands for the same key in the new name.
-Seed addresses are renamed by the same table: they begin with ``seeds``, and their numbers with ``#``.
+Seed addresses are renamed by the same table: they begin with ``seeds``, and their numbers with ``#``. A recorded list
+whose items are leaves of their own now has a new name with ``[i]``, the number of the item.
 """
 
 CHANGED: Mapping[str, str] = {}
@@ -92,7 +121,7 @@ TOLERANCES: tuple[tuple[str, float], ...] = (
     ("*/expected*", 1e-7),
     ("*/likely/*", 1e-7),
     # Composed over rounds by Fourier transforms.
-    ("*/prefixes/*", 1e-9),
+    ("*attacks/[0-9]/*", 1e-9),
     ("*/rounds/*", 1e-9),
     ("*evolution.json/*", 1e-9),
     ("*", 1e-12),
@@ -109,6 +138,7 @@ Leaf = int | float | None | list[Any]
 _NAMES = ("attack", "canary", "at")
 _HASHED = re.compile(r"-[0-9a-f]{8}(?=/)")
 _AS = "as "
+_ITEM = "[i]"
 _WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
@@ -204,8 +234,7 @@ def compare(
     """
     exact = bool(os.environ.get("CANARYBANK_EXACT_LEAVES")) if exact is None else exact
     lines = []
-    for old, value in recorded["leaves"].items():
-        path = rename(old, renamed)
+    for path, value in _renamed_leaves(recorded["leaves"], renamed):
         if _matches(path, changed):
             continue
         if path not in found["leaves"]:
@@ -216,6 +245,16 @@ def compare(
     moved = [path for path in sorted(before ^ after) if not _matches(path, changed)]
     said = {True: "no longer asked for", False: "asked for now, and not before"}
     return [*lines, *(f"{path}: {said[path in before]}" for path in moved)]
+
+
+def _renamed_leaves(recorded: Mapping[str, Leaf], renamed: Mapping[str, str]) -> Iterator[tuple[str, Leaf]]:
+    """Yield the recorded leaves under the paths that they have now, items of a list that was taken apart each alone."""
+    for old, value in recorded.items():
+        path = rename(old, renamed)
+        if _ITEM in path and isinstance(value, list):
+            yield from ((path.replace(_ITEM, str(index)), item) for index, item in enumerate(value))
+        else:
+            yield path, value
 
 
 def concerns(pattern: str, recorded: Mapping[str, Any]) -> bool:

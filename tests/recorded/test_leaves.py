@@ -28,7 +28,7 @@ def test_every_recorded_leaf_and_seed_address_is_as_recorded(name, tmp_path):
 def test_every_single_float_and_count_is_watched_to_the_last_bit(name):
     recorded = leaves.read_fixture(FIXTURES[name])
     mutant = recorded | {"leaves": {path: _next(value) for path, value in recorded["leaves"].items()}}
-    assert _named(leaves.compare(recorded, mutant, exact=True)) == list(recorded["leaves"])
+    assert _named(leaves.compare(recorded, mutant, renamed={}, exact=True)) == list(recorded["leaves"])
 
 
 def _named(lines):
@@ -54,7 +54,7 @@ def test_on_any_machine_a_count_by_one_and_the_twelfth_digit_are_seen(name):
     }
     assert {type(value) for value in sharp.values()} == {int, float}
     mutant = recorded | {"leaves": recorded["leaves"] | {path: value + _unit(value) for path, value in sharp.items()}}
-    assert _named(leaves.compare(recorded, mutant, exact=False)) == list(sharp)
+    assert _named(leaves.compare(recorded, mutant, renamed={}, exact=False)) == list(sharp)
 
 
 def _unit(value):
@@ -87,6 +87,21 @@ def test_a_renamed_key_is_found_under_its_new_name():
     assert leaves.compare(SMALL, found, renamed=renamed) == []
     assert len(leaves.compare(SMALL, found, renamed={})) == 3
     assert leaves.rename("results.json/nonce-norm/x", {"nonce": "other"}) == "results.json/nonce-norm/x"
+
+
+def test_the_items_of_a_list_that_was_taken_apart_are_found_one_by_one():
+    recorded = {"leaves": {"results.json/mu_eff": [0.5, 0.25]}, "seeds": []}
+    renamed = {"mu_eff": "attacks/[i]/mu_eff"}
+    found = {"leaves": {"results.json/attacks/0/mu_eff": 0.5, "results.json/attacks/1/mu_eff": 0.75}, "seeds": []}
+    assert leaves.compare(recorded, found, renamed=renamed) == ["results.json/attacks/1/mu_eff: was 0.25, is 0.75"]
+    del found["leaves"]["results.json/attacks/0/mu_eff"]
+    assert len(leaves.compare(recorded, found, renamed=renamed)) == 2
+
+
+@pytest.mark.parametrize("name", ["demo", "reproduce", "sweep"])
+def test_the_names_of_audits_stay(name):
+    recorded = leaves.read_fixture(FIXTURES[name])
+    assert [path for path in recorded["leaves"] if leaves.rename(path, leaves.RENAMED) != path] == []
 
 
 def test_a_figure_that_is_changed_on_purpose_is_excused_and_no_other():

@@ -13,8 +13,11 @@ import pytest
 from canarybank.encode import HashingEncoder, shelf
 from canarybank.errors import ConfigError, GenerationError, StoreError
 from canarybank.evolution import Voters, loop
-from canarybank.flow import users as admitted, evolution, evolution_setup as evolution_scene, real_run
+from canarybank.flow import evolution, real_run
+from canarybank.flow import evolution_setup as evolution_scene
+from canarybank.flow import users as admitted
 from canarybank.flow.users import People, _capped
+from canarybank.run import folder
 from canarybank.testing import compare_worlds
 from canarybank.users import admission
 
@@ -225,13 +228,13 @@ def test_a_count_that_leaves_some_other_way_is_found(act, finding, found, lab):
 
 
 def test_a_mode_that_depends_on_users_is_found(found):
-    count, write = {}, evolution.write_atomic
+    count, write = {}, folder.write_atomic
 
     def writing(path, data):
         write(path, data)
         path.chmod(0o600 if count["now"] % 2 else 0o400)
 
-    with patch.object(evolution, "write_atomic", writing):
+    with patch.object(folder, "write_atomic", writing):
         findings = found(acting(lambda n, _: count.update(now=n)), NEWCOMER)
     assert any("run/results.json is -r-------- without" in each for each in findings)
 

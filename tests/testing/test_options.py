@@ -14,9 +14,9 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from canarybank.errors import MissingError
 from canarybank.config import fields
 from canarybank.config.loading import registered
+from canarybank.errors import MissingError
 from canarybank.generate import ResponseCache
 from canarybank.mechanism import Account, Mechanism, epsilon
 from canarybank.testing import Performance, compare_worlds, perform_evolution

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from canarybank.attack import ATTACKS, Attack, CanaryKind, PoolKind, Selection
-from canarybank.systems import BankSystem
+from canarybank.config.model import GeneratorConfig
 from canarybank.encode import HashingEncoder
 from canarybank.errors import InputError, MissingError
-from canarybank.config.model import GeneratorConfig
 from canarybank.generate import ScriptedGenerator
 from canarybank.registry import ENCODERS, ENGINES, GENERATORS, SYSTEMS
+from canarybank.systems import BankSystem
 from canarybank.testing import check_attack, check_encoder, check_engine, check_generator, check_system
 
 GOOD = Attack("mine", CanaryKind.REAL, PoolKind.PARAPHRASES, Selection.UNIFORM, "plant paraphrases at random")

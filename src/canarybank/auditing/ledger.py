@@ -21,7 +21,9 @@ class AlphaLedger:
     """
 
     total: float
+    """The alpha that was declared."""
     entries: tuple[tuple[str, float], ...] = ()
+    """The claims by name, and the share of each."""
 
     def __post_init__(self) -> None:
         if not 0 < self.total < 1:

@@ -352,7 +352,7 @@ class Auditor:
         key = stage_key(
             "threshold",
             scores=[[hash_array(score.weights), float(score.offset)] for score in case.scores],
-            contributions=[hash_array(each.contribution) for each in case.designs],
+            designs=[[each.bank.hash, *map(hash_array, (each.inspected, each.contribution))] for each in case.designs],
             calibration=calibration,
             mechanism=asdict(self.mechanism),
             eligible=self.eligible,

@@ -159,7 +159,9 @@ class Threshold:
     """A frozen threshold: the rule says "present" when the score exceeds ``value``."""
 
     value: float
+    """The rule says "present" when the score exceeds this."""
     mode: ThresholdMode
+    """How it was frozen."""
     expected: float
     """The bound that the calibration cohort's own rates would give; a forecast, not a claim."""
 

@@ -227,9 +227,13 @@ class Counts:
     """How often the rule said "present": of n1 trials with an eligible canary, and of n0 without."""
 
     tp: int
+    """The trials with an eligible canary in which the rule said "present"."""
     fp: int
+    """The trials without a canary in which the rule said "present"."""
     n1: int
+    """The trials with an eligible canary."""
     n0: int
+    """The trials without a canary."""
 
     @classmethod
     def gather(cls, shards: Iterable[tuple[Shard, int]]) -> "Counts":

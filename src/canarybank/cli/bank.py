@@ -125,7 +125,7 @@ def _show(bank: "CandidateBank", name: str, command: str, output: Output, notes:
 
 def _origin(provenance: Mapping[str, Any]) -> dict[str, str]:
     """Return who wrote a bank from which prompt, and what became of the answers."""
-    from canarybank.flow.written import counters_of
+    from canarybank.flow.embedded import counters_of
     from canarybank.generate import outcome_text
 
     written = provenance.get("generator")

@@ -93,6 +93,7 @@ def _audit_document(run: "Run") -> dict[str, Any]:
         },
         "trials": results.audit.trials,
         "alpha": results.audit.alpha,
+        "seed": results.seed,
         "attacks": [
             finite({"attack": each.attack, "headline": asdict(each.headline), "ladder": asdict(each.ladder)})
             for each in results.final

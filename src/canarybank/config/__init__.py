@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from canarybank.config.loading import Resolved, differences, fields, flatten, resolve
     from canarybank.config.model import Config
     from canarybank.config.presets import PRESETS
-    from canarybank.config.starter import starter
+    from canarybank.config.starter_file import starter
 
 __all__ = [
     "PRESETS",
@@ -36,6 +36,6 @@ __getattr__, __dir__ = exporter(
         ),
         "model": ("Config",),
         "presets": ("PRESETS",),
-        "starter": ("starter",),
+        "starter_file": ("starter",),
     },
 )

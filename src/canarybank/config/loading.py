@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from canarybank.config.model import Config, Registered
@@ -23,13 +23,16 @@ __all__ = [
     "decisive",
     "differences",
     "fields",
+    "filled",
     "flatten",
+    "is_default",
     "kind_of",
     "read_value",
     "refuse_unknown",
     "registered",
     "resolve",
     "validated",
+    "varied",
 ]
 
 # A relative path in a file means a place beside that file; these values may be paths.
@@ -94,7 +97,9 @@ def resolve(
     layers = []
     sweep: dict[str, tuple[Any, ...]] = {}
     if preset is not None:
-        layers.append((f"preset {preset}", _dotted(_preset(preset))))
+        if preset not in PRESETS:
+            raise ConfigError(f"There is no preset {preset!r}; choose one of {', '.join(PRESETS)}.")
+        layers.append((f"preset {preset}", _dotted(PRESETS[preset])))
     if file is not None:
         sections = _read(Path(file))
         sweep = _grid(Path(file), sections.pop(SWEEP, {}))
@@ -107,6 +112,24 @@ def resolve(
             refuse_unknown(key, origin)
             values[key], origins[key] = value, origin
     return Resolved(validated(values, origins), origins, sweep)
+
+
+def varied(resolved: Resolved, changes: Mapping[str, Any], origin: str) -> Resolved:
+    """Return the configuration with these values by dotted key in place of its own, remembering their origin."""
+    for key in changes:
+        refuse_unknown(key, origin)
+    origins = {**resolved.origins, **dict.fromkeys(changes, origin)}
+    return Resolved(validated({**resolved.values(), **changes}, origins), origins)
+
+
+def filled(resolved: Resolved, values: Mapping[str, Any], origin: str) -> Resolved:
+    """Return the configuration with these values where it has only its defaults."""
+    return varied(resolved, {key: value for key, value in values.items() if is_default(resolved, key)}, origin)
+
+
+def is_default(resolved: Resolved, key: str) -> bool:
+    """Say whether nobody set a key."""
+    return resolved.origins.get(key, "default") == "default"
 
 
 def _refuse_users_file(values: Mapping[str, Any]) -> None:
@@ -129,10 +152,9 @@ def _is_same_file(one: str, other: str) -> bool:
 
 def fields() -> dict[str, FieldInfo]:
     """Return every field of the configuration by its dotted key, in the model's order."""
+    sections: dict[str, Any] = {name: outer.annotation for name, outer in Config.model_fields.items()}
     return {
-        f"{section}.{name}": field
-        for section, outer in Config.model_fields.items()
-        for name, field in _model(outer).model_fields.items()
+        f"{section}.{name}": field for section, model in sections.items() for name, field in model.model_fields.items()
     }
 
 
@@ -186,7 +208,8 @@ def decisive(values: Mapping[str, Any], *, evolving: bool = False) -> dict[str, 
 
     The section evolve decides nothing in an audit; ``evolving`` says that the run is an evolution.
     """
-    free = {key for key, field in fields().items() if _is_free(field)}
+    extras = {key: field.json_schema_extra for key, field in fields().items()}
+    free = {key for key, extra in extras.items() if isinstance(extra, dict) and extra.get("decides") is False}
     return {
         key: value for key, value in values.items() if key not in free and (evolving or not key.startswith("evolve."))
     }
@@ -197,32 +220,13 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], *, evolving: boo
 
     Two paths of a budget account do not differ here: the rounds compare the account's opening, however it is spelled.
     """
-    before, after = decisive(old, evolving=evolving), decisive(new, evolving=evolving)
+    # A run of an earlier version has no value of a setting that came later: it had what is the default now.
+    before, after = (decisive({**flatten(Config()), **each}, evolving=evolving) for each in (old, new))
     if before.get(ACCOUNT) is not None and after.get(ACCOUNT) is not None:
         before[ACCOUNT] = after[ACCOUNT]
-    keys = [key for key in {**fields(), **before, **after} if before.get(key) != after.get(key)]
-    return [f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}" for key in keys]
-
-
-def _is_free(field: FieldInfo) -> bool:
-    extra = field.json_schema_extra
-    return isinstance(extra, dict) and extra.get("decides") is False
-
-
-def _model(field: FieldInfo) -> type[BaseModel]:
-    model = field.annotation
-    assert isinstance(model, type)  # noqa: S101, every field of Config is a section
-    return model
-
-
-def _shown(value: Any) -> str:
-    return "left out" if value is None else repr(value)
-
-
-def _preset(name: str) -> Mapping[str, Any]:
-    if name not in PRESETS:
-        raise ConfigError(f"There is no preset {name!r}; choose one of {', '.join(PRESETS)}.")
-    return PRESETS[name]
+    pairs = {key: (before.get(key), after.get(key)) for key in {**fields(), **before, **after}}
+    shown = {key: ["left out" if each is None else repr(each) for each in pair] for key, pair in pairs.items()}
+    return [f"{key}: {' -> '.join(shown[key])}" for key, (was, is_now) in pairs.items() if was != is_now]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -245,15 +249,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _dotted(sections: Mapping[str, Any]) -> dict[str, object]:
-    return dict(_pairs(sections))
-
-
-def _pairs(sections: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    found: dict[str, object] = {}
     for section, values in sections.items():
-        if isinstance(values, Mapping):
-            yield from ((f"{section}.{name}", value) for name, value in values.items())
-        else:
-            yield section, values
+        inner = values if isinstance(values, Mapping) else None
+        found |= {section: values} if inner is None else {f"{section}.{name}": each for name, each in inner.items()}
+    return found
 
 
 def _beside(file: Path, values: dict[str, object]) -> dict[str, object]:

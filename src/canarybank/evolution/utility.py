@@ -81,6 +81,7 @@ class Figures:
     round: int
     """The round whose bank held it: 0 for the first population; as many as there are rounds for the last."""
     candidates: int
+    """Its candidates; probes are never among them."""
     mauve: float | None
     """MAUVE against the reference's records, from 0 to 1; None where it was not asked for."""
     precision: float
@@ -88,6 +89,7 @@ class Figures:
     recall: float
     """The share of real text that lies where candidates lie."""
     variety: Variety
+    """How varied its texts are."""
     concentration: Concentration | None
     """How the votes over it were spread, from the release alone; None where nothing was released over it."""
 
@@ -97,13 +99,21 @@ class Utility:
     """What a run's populations are worth, round by round; ``statement`` says that these figures are not private."""
 
     figures: tuple[Figures, ...]
+    """The figures of every population, the first one first."""
     probes: int
+    """The probes in every bank of the run."""
     reference_users: int
+    """The held-out users."""
     reference_records: int
+    """Their records."""
     neighbours: int
+    """The neighbours of precision and recall."""
     mauve: Mauve | None
+    """How MAUVE was computed; null where it was left out."""
     insecure_seed: int | None = None
+    """The seed of a simulation; null for a real run."""
     statement: str = NOT_PRIVATE
+    """What these figures may not be taken for."""
 
 
 def utility(
@@ -159,11 +169,17 @@ class AuditCost:
     """What auditing cost in quality, after so many rounds: each figure without probes less the one with them."""
 
     round: int
+    """The round whose bank held the populations that are compared."""
     mauve: float | None
+    """The difference of MAUVE."""
     precision: float
+    """The difference of precision."""
     recall: float
+    """The difference of recall."""
     distinct_2: float
+    """The difference of distinct pairs of words."""
     note: str = ONE_RUN
+    """What the differences may not be taken for."""
 
 
 def audit_cost(audited: Utility, plain: Utility) -> tuple[AuditCost, ...]:

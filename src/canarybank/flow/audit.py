@@ -45,6 +45,7 @@ from canarybank.systems import SystemFactory  # noqa: TC001, cached properties s
 __all__ = [
     "CONDITIONAL",
     "AuditWork",
+    "Designs",
     "frozen_audit",
     "hold_to",
     "lost_documents",
@@ -61,7 +62,6 @@ CONDITIONAL = (
     "before it led to. So the claim does not cover what a user's presence does to later banks; another run would have "
     "other banks and figures."
 )
-_SHARED = ("auditor", "canaries", "bank", "first_routes", "designed", "planted")
 _NONCES = "The canaries are made of nonces, not people: this shows what the mechanism allows, not what users risk."
 
 
@@ -116,7 +116,7 @@ def frozen_audit(resolved: Resolved, *, engine: Engine | None = None, progress: 
 def _one_release(config: Config, engine: Engine | None, progress: Progress) -> "AuditWork":
     made = build_generator(config)
     inputs = gather(config, StageCache(), None if made is None else cached_generator(made), progress)
-    return AuditWork(inputs, mechanism_of(config), engine or build_engine(config.run))
+    return AuditWork(Designs(inputs, mechanism_of(config), engine or build_engine(config.run)))
 
 
 def mechanism_of(config: Config) -> Mechanism:
@@ -138,43 +138,33 @@ def settings_of(config: Config) -> Settings:
 
 
 @dataclass(frozen=True)
-class AuditWork:
-    """An audit from its inputs to its results: of one release, or of the banks that an evolution realised."""
+class Designs:
+    """The attacks of an audit, designed on the first bank from public things and the auxiliary users alone."""
 
     inputs: Inputs
     mechanism: Mechanism
     engine: Engine
-    evolution: Evolution | None = None
-
-    def over(self, evolution: Evolution) -> "AuditWork":
-        """Return the audit of the banks that an evolution realised, from what was designed on its first one."""
-        made = replace(self, evolution=evolution)
-        made.__dict__.update({name: self.__dict__[name] for name in _SHARED if name in self.__dict__})
-        return made
-
-    @property
-    def config(self) -> Config:
-        """Return the configuration."""
-        return self.inputs.config
 
     @cached_property
     def auditor(self) -> Auditor:
         """Return what the audit is declared with, and its ports."""
-        system: SystemFactory = SYSTEMS.find(self.config.audit.system)
+        inputs = self.inputs
+        system: SystemFactory = SYSTEMS.find(inputs.config.audit.system)
         return Auditor(
             self.mechanism,
-            settings_of(self.config),
-            len(self.inputs.roles.evaluation) if self.inputs.roles is not None else 0,
+            settings_of(inputs.config),
+            len(inputs.roles.evaluation),
             system,
-            memo=self.inputs.cache,
+            memo=inputs.cache,
             engine=self.engine,
-            progress=self.inputs.progress,
+            progress=inputs.progress,
         )
 
     @cached_property
     def canaries(self) -> list[tuple[Attack, int, Canary]]:
         """Return every attack on every canary of it, in their order."""
-        inputs, most = self.inputs, self.config.evolve.canaries if self.inputs.evolving else None
+        inputs = self.inputs
+        most = inputs.config.evolve.canaries if inputs.evolving else None
         return [
             (attack, index, canary)
             for attack in inputs.attacks
@@ -183,33 +173,31 @@ class AuditWork:
 
     @cached_property
     def bank(self) -> Bank:
-        """Return the bank with the positions for probes reserved; an evolution's hold the probes of all canaries."""
-        count = self.config.attack.probes
+        """Return the bank with the positions for probes reserved; an evolution's holds the probes of all canaries."""
+        config, count = self.inputs.config, self.inputs.config.attack.probes
         if self.inputs.evolving:
             count *= sum(attack.active for attack, _, _ in self.canaries)
-        return self.inputs.bank.reserve(count, self.config.cohorts.seed)
+        return self.inputs.bank.reserve(count, config.cohorts.seed)
 
     @cached_property
-    def first_routes(self) -> Routes:
+    def routes(self) -> Routes:
         """Return the cohorts, routed over the first bank."""
         inputs = self.inputs
         return route_cohorts(inputs.cohorts, self.bank, self.mechanism.k, inputs.cache, inputs.progress)
 
     @cached_property
-    def designed(self) -> tuple[Case, ...]:
-        """Return the cases on the first bank, their thresholds still to be frozen."""
-        inputs, seed, cases = self.inputs, self.config.cohorts.seed, []
+    def cases(self) -> tuple[Case, ...]:
+        """Return each attack on each canary, its threshold still to be frozen."""
+        inputs, config, places, cases = self.inputs, self.inputs.config, self.bank.reserved, []
         with inputs.progress.stage("designing", total=len(self.canaries), unit="canaries") as stage:
-            planted = 0
             for attack, index, canary in self.canaries:
-                routes, probes = self.first_routes, None
+                routes, probes = self.routes, None
                 if inputs.evolving and attack.active:
-                    # Every canary has positions of its own in the banks that all of them share.
-                    probes, places = self.config.attack.probes, self.bank.reserved
-                    turned = (*places[planted:], *places[:planted])
-                    routes, planted = replace(routes, bank=replace(self.bank, reserved=turned)), planted + probes
+                    # The banks of an evolution are shared: every canary has positions of its own in them.
+                    routes, probes = replace(routes, bank=replace(self.bank, reserved=places)), config.attack.probes
+                    places = (*places[probes:], *places[:probes])
                 pool = inputs.pool(attack, canary)
-                made = self.auditor.design(attack, canary, pool, routes, seed, probes=probes)
+                made = self.auditor.design(attack, canary, pool, routes, config.cohorts.seed, probes=probes)
                 cases.append(Case.of(index, made, summed=inputs.evolving))
                 stage.advance(1, note=f"{attack.name} canary {index}")
         return tuple(cases)
@@ -217,58 +205,38 @@ class AuditWork:
     @cached_property
     def planted(self) -> Bank:
         """Return the first bank with the probes of all canaries in it."""
-        bank = self.bank
-        if not bank.reserved:
-            return bank
-        entries = {
-            int(p): case.designs[0].bank
-            for case in self.designed
-            for p in case.designs[0].inspected
-            if case.attack.active
-        }
-        order = [place for place in bank.reserved if place in entries]
-        shuffled = replace(bank, reserved=(*order, *(p for p in bank.reserved if p not in entries)))
-        texts = [(entries[p].texts or ())[p] for p in order]
-        filled = shuffled.with_probes([entries[p].vectors[p] for p in order], texts)
-        return replace(filled, reserved=bank.reserved)
+        designs = [case.designs[0] for case in self.cases if case.attack.active]
+        probes = {int(place): each.bank for each in designs for place in each.inspected}
+        if not probes:
+            return self.bank
+        ordered = (*probes, *(place for place in self.bank.reserved if place not in probes))
+        vectors = [bank.vectors[place] for place, bank in probes.items()]
+        texts = [(bank.texts or ())[place] for place, bank in probes.items()]
+        filled = replace(self.bank, reserved=ordered).with_probes(vectors, texts)
+        return replace(filled, reserved=self.bank.reserved)
 
-    @cached_property
-    def routes(self) -> Sequence[Routes]:
-        """Return the cohorts, routed over the bank of every round."""
-        if self.evolution is None:
-            return [self.first_routes]
-        cohorts, k, made = self.inputs.cohorts, self.mechanism.k, []
-        with self.inputs.progress.stage("routing", total=len(self.evolution.rounds), unit="rounds") as stage:
-            for each in self.evolution.rounds:
-                made.append(route_cohorts(cohorts, each.bank, k, self.inputs.cache))
-                stage.advance()
-        return made
 
-    @cached_property
-    def cases(self) -> tuple[Case, ...]:
-        """Return the frozen cases, over the banks of every round."""
-        cases, routes = self.designed, self.routes
-        if self.evolution is not None:
-            if self.evolution.rounds[0].bank.hash != self.planted.hash:
-                raise InputError(
-                    f"The run started from {self.evolution.rounds[0].bank!r}, and the attacks were designed on "
-                    f"{self.planted!r}; audit a run that starts from the designs' own bank."
-                )
-            eligible = self.auditor.eligible
-            cases = tuple(
-                Case.of(
-                    case.index,
-                    *(
-                        follow(case.designs[0], over.bank, over.auxiliary, self.mechanism, eligible=eligible)
-                        for over in routes
-                    ),
-                    summed=True,
-                )
-                for case in cases
-            )
-        key = self.inputs.cohorts.calibration.users.hash
-        banks = [over.bank.hash for over in routes]
-        return self.auditor.freeze(cases, self.auditor.calibration(routes), calibration=hash_json([key, banks]))
+@dataclass(frozen=True)
+class AuditWork:
+    """An audit from its designs to its results: of one release, or of the banks that an evolution realised."""
+
+    designs: Designs
+    evolution: Evolution | None = None
+
+    @property
+    def inputs(self) -> Inputs:
+        """Return what the audit starts from."""
+        return self.designs.inputs
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Return the mechanism of each release."""
+        return self.designs.mechanism
+
+    @property
+    def auditor(self) -> Auditor:
+        """Return what the audit is declared with, and its ports."""
+        return self.designs.auditor
 
     @property
     def rounds(self) -> int:
@@ -276,9 +244,37 @@ class AuditWork:
         return 1 if self.evolution is None else len(self.evolution.rounds)
 
     @cached_property
+    def routes(self) -> Sequence[Routes]:
+        """Return the cohorts, routed over the bank of every round."""
+        if self.evolution is None:
+            return [self.designs.routes]
+        inputs, made = self.inputs, []
+        with inputs.progress.stage("routing", total=self.rounds, unit="rounds") as stage:
+            for each in self.evolution.rounds:
+                made.append(route_cohorts(inputs.cohorts, each.bank, self.mechanism.k, inputs.cache))
+                stage.advance()
+        return made
+
+    @cached_property
+    def cases(self) -> tuple[Case, ...]:
+        """Return the frozen cases, over the banks of every round."""
+        cases = self.designs.cases
+        if self.evolution is not None:
+            cases = tuple(self._followed(case) for case in cases)
+        system = self.inputs.config.audit.system
+        key = hash_json([self.inputs.cohorts.calibration.users.hash, system, str(SYSTEMS.pin(system))])
+        return self.auditor.freeze(cases, self.auditor.calibration(self.routes), calibration=key)
+
+    def _followed(self, case: Case) -> Case:
+        """Return a case of the first bank over the banks of every round, which hold its probes."""
+        first, eligible = case.designs[0], self.auditor.eligible
+        over = [follow(first, each.bank, each.auxiliary, self.mechanism, eligible=eligible) for each in self.routes]
+        return Case.of(case.index, *over, summed=True)
+
+    @cached_property
     def commitment(self) -> Commitment:
         """Return the commitment to the frozen rules."""
-        config, exact = self.config, epsilon(self.mechanism, self.rounds)
+        config, bank, exact = self.inputs.config, self.designs.bank, epsilon(self.mechanism, self.rounds)
         values = decisive(flatten(config), evolving=self.inputs.evolving)
         return commit(
             self.auditor,
@@ -286,8 +282,8 @@ class AuditWork:
             self.inputs.cohorts,
             settings_hash=hash_json(values),
             encoder=self.inputs.encoder.fingerprint,
-            bank_hash=self.bank.hash,
-            reserved=self.bank.reserved,
+            bank_hash=bank.hash,
+            reserved=bank.reserved,
             method=config.audit.method,
             system=config.audit.system,
             exact=finite(exact),
@@ -320,7 +316,7 @@ class AuditWork:
         )
 
     def _accounted(self, rounds: int) -> tuple[float, str] | None:
-        stated = self.config.audit.accounted
+        stated = self.inputs.config.audit.accounted
         if stated is not None and rounds == self.rounds:
             return stated, "the operator's accountant"
         if self.evolution is None:
@@ -332,13 +328,13 @@ class AuditWork:
 
     def results(self, commitment: Commitment, tally: Tally, **facts: Any) -> Results:
         """Play, judge, and return all that was found, with the facts that only the caller knows."""
-        inputs, bank = self.inputs, self.bank
+        inputs, bank, config = self.inputs, self.designs.bank, self.inputs.config
         setup = Setup(
             users=dict(inputs.people.report),
             auxiliary=len(inputs.cohorts.auxiliary),
             calibration=len(inputs.cohorts.calibration),
             evaluation=len(inputs.cohorts.evaluation),
-            canaries=self.config.evolve.canaries if inputs.evolving else self.config.cohorts.canaries,
+            canaries=config.evolve.canaries if inputs.evolving else config.cohorts.canaries,
             records=int(inputs.people.users.counts.max()),
             encoder=inputs.encoder.name,
             encoder_fingerprint=inputs.encoder.fingerprint,
@@ -353,7 +349,7 @@ class AuditWork:
             commitment=commitment.hash,
             setup=setup,
             mechanism=self.mechanism,
-            audit=self.config.audit,
+            audit=config.audit,
             seed=self.auditor.settings.seed,
             rounds=self.rounds,
             epsilon=epsilon(self.mechanism, self.rounds),

@@ -10,8 +10,7 @@ from typing import Any
 
 from canarybank.config.model import BankConfig, UsersConfig
 from canarybank.errors import ColumnError, ConfigError, DataError
-from canarybank.flow.embedded import embedded_bank
-from canarybank.flow.written import counters_of
+from canarybank.flow.embedded import counters_of, embedded_bank
 from canarybank.generate import CandidateBank, Generator, Prompt, load_prompt, make_bank
 from canarybank.generate.table import read_table, text_column
 from canarybank.progress import SILENT, Progress

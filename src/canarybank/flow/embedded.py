@@ -6,6 +6,7 @@ which, with what prompts and seeds. With these, the whole audit runs without a g
 
 import gzip
 import zlib
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -14,12 +15,19 @@ from typing import Any
 from canarybank.attack import Canary, Pool, PoolSource
 from canarybank.attack.nonce import Encode
 from canarybank.errors import DataError, MissingError
-from canarybank.flow.written import counters_of
 from canarybank.generate import CandidateBank
 from canarybank.generate.harvest import even_shares
 from canarybank.store import hash_bytes, hash_text, parse_json
 
-__all__ = ["BANK_FILE", "FACTS_FILE", "POOL_FILE", "embedded_bank", "embedded_canaries", "embedded_pool", "has_pools"]
+__all__ = [
+    "BANK_FILE",
+    "FACTS_FILE",
+    "POOL_FILE",
+    "counters_of",
+    "embedded_bank",
+    "embedded_canaries",
+    "embedded_pool",
+]
 
 BANK_FILE = "bank.jsonl.gz"
 POOL_FILE = "paraphrases.jsonl.gz"
@@ -49,11 +57,6 @@ def embedded_bank() -> CandidateBank:
 def embedded_canaries() -> tuple[str, ...]:
     """Return the ids of the built-in users who have embedded paraphrases, in their order."""
     return tuple(str(name) for name in _facts()["canaries"])
-
-
-def has_pools(ids: tuple[str, ...]) -> bool:
-    """Say whether every one of these users has embedded paraphrases."""
-    return set(ids) <= set(_pools())
 
 
 def embedded_pool(encode: Encode) -> PoolSource:
@@ -149,3 +152,11 @@ def _data(name: str) -> bytes:
             "bank "
             "file by --bank.source."
         ) from None
+
+
+def counters_of(provenance: Any) -> dict[str, int]:
+    """Return the counters that a provenance holds; none, where it is from elsewhere and holds something else."""
+    found = provenance.get("counters") if isinstance(provenance, Mapping) else None
+    if not isinstance(found, Mapping):
+        return {}
+    return {str(name): count for name, count in found.items() if type(count) is int}

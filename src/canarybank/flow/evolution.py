@@ -23,10 +23,10 @@ from canarybank.evolution import (
     audit_cost,
     utility,
 )
-from canarybank.flow.audit import CONDITIONAL, hold_to
+from canarybank.flow.audit import CONDITIONAL, AuditWork, hold_to
 from canarybank.flow.evolution_setup import Scene, mauve_of, require_declared, require_drawable, set_scene
+from canarybank.flow.generators import evolution_generator
 from canarybank.flow.real_run import is_real, require_private
-from canarybank.flow.recorded_answers import evolution_generator
 from canarybank.flow.sending import sending_recorded
 from canarybank.mechanism import Account
 from canarybank.progress import SILENT, Progress
@@ -46,6 +46,10 @@ from canarybank.store import StageCache, read_checked
 __all__ = ["run_evolution"]
 
 EXAMPLES = 12
+_TOGETHER = (
+    "The probes of all canaries stand in the same banks and draw votes from each other: each bound holds, and may be "
+    "smaller than that of a run with this canary alone."
+)
 Told = Callable[[str], None]
 
 
@@ -144,10 +148,11 @@ class _Work:
                 notes=scene.notes,
                 evolution=facts,
             )
-        work = scene.audit.over(evolution)
+        work = AuditWork(scene.audit, evolution)
         commitment = hold_to(self.run, work.commitment, self._committed)
         log = ShardLog(self.run.folder / TRIALS, commitment.hash, self.run.require_folder)
-        notes = (CONDITIONAL, Claims.EACH.statement, _about(evolution), *scene.notes)
+        together = [_TOGETHER] if sum(case.attack.active for case in work.cases) > 1 else []
+        notes = (CONDITIONAL, Claims.EACH.statement, *together, _about(evolution), *scene.notes)
         return work.results(commitment, log, statement=said, evolution=facts, notes=notes)
 
     def _committed(self, digest: str) -> None:

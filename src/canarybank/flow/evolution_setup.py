@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 from canarybank.config.model import Config, EvolveConfig
-from canarybank.config.plugins import build_engine
 from canarybank.encode import CachedEncoder
 from canarybank.engine import Engine
 from canarybank.evolution import (
@@ -21,18 +20,17 @@ from canarybank.evolution import (
     find_noise,
     split,
 )
-from canarybank.flow.audit import AuditWork, mechanism_of
+from canarybank.flow.audit import Designs, mechanism_of
 from canarybank.flow.bank import bank_labels, gather_candidates
 from canarybank.flow.inputs import cached_encoder, gather
-from canarybank.flow.real_run import encode_users, hidden, is_real, require_isolated, require_private
-from canarybank.flow.recorded_answers import evolution_generator
+from canarybank.flow.real_run import encode_users, hidden, is_real, require_isolated
 from canarybank.flow.roles import evolved_attacks
 from canarybank.flow.users import admit_voters, users_source
 from canarybank.generate import Generator
 from canarybank.measure import Mauve
 from canarybank.mechanism import Account, Bank, Mechanism, affordable_rounds, q_for_users, sigma_for_epsilon
 from canarybank.mechanism.mechanism import require_delta
-from canarybank.progress import SILENT, Progress
+from canarybank.progress import Progress
 from canarybank.store import StageCache
 from canarybank.users import Delimited, Users
 
@@ -59,7 +57,7 @@ class Scene:
     encoder: CachedEncoder
     generator: Generator
     notes: tuple[str, ...]
-    audit: AuditWork | None = None
+    audit: Designs | None = None
 
     @property
     def audited_start(self) -> tuple[Population, Probes | None]:
@@ -70,23 +68,11 @@ class Scene:
         return split(bank, [labels[i] for i in bank.base])
 
 
-def set_scene(
-    config: Config,
-    cache: StageCache,
-    progress: Progress = SILENT,
-    generator: Generator | None = None,
-    engine: Engine | None = None,
-) -> Scene:
-    """Read and admit users, hold the reference out, draw cohorts and design the attacks where there is an audit.
-
-    Without a generator, the one that the configuration names is built.
-    """
-    require_private(config)
-    require_declared(config)
-    writer = evolution_generator(config) if generator is None else generator
+def set_scene(config: Config, cache: StageCache, progress: Progress, generator: Generator, engine: Engine) -> Scene:
+    """Read and admit users, hold the reference out, and draw cohorts where there is an audit."""
     if is_real(config):
-        return _set_real(config, cache, progress, writer)
-    return _set_simulated(config, cache, progress, writer, engine or build_engine(config.run))
+        return _set_real(config, cache, progress, generator)
+    return _set_simulated(config, cache, progress, generator, engine)
 
 
 def _set_real(config: Config, cache: StageCache, progress: Progress, generator: Generator) -> Scene:
@@ -131,7 +117,7 @@ def _set_simulated(
         encoder=inputs.encoder,
         generator=generator,
         notes=_notes(config, inputs.notes, mechanism),
-        audit=AuditWork(inputs, mechanism, engine) if inputs.attacks else None,
+        audit=Designs(inputs, mechanism, engine) if inputs.attacks else None,
     )
 
 

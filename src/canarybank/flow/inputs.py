@@ -1,14 +1,13 @@
 """Gather what a run starts from: users and their roles, vectors, the bank, attacks, canaries and pools.
 
 There is one ``Inputs`` for audits, audited evolutions and plans. Each part is made when it is first asked for, and kept
-in the stage cache where that takes long. A real evolution reads nothing here: see ``experiment.evolution_scene``.
+in the stage cache where that takes long. A real evolution reads nothing here: see ``flow.evolution_setup``.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from canarybank.attack import Attack, Canary, Pool
+from canarybank.attack import Attack, Canary, Encode, Pool
 from canarybank.config.model import Config, EncoderConfig
 from canarybank.encode import CachedEncoder, VectorCache, load_encoder
 from canarybank.evolution import Reference, hold_out, require_apart
@@ -65,9 +64,9 @@ class Inputs:
         return hold_out(users, held, seed=self.config.evolve.seed) if held else (users, None)
 
     @cached_property
-    def roles(self) -> Cohorts | None:
-        """Return who plays which role, without vectors; none where nothing is audited."""
-        return draw_roles(self.config.cohorts, self._apart[0], self.attacks) if self.attacks else None
+    def roles(self) -> Cohorts:
+        """Return who plays which role in an audit, without vectors."""
+        return draw_roles(self.config.cohorts, self._apart[0], self.attacks)
 
     @cached_property
     def encoder(self) -> CachedEncoder:
@@ -77,7 +76,6 @@ class Inputs:
     @cached_property
     def cohorts(self) -> Cohorts:
         """Return the cohorts and canaries with vectors; whoever plays no role is never encoded."""
-        assert self.roles is not None  # noqa: S101, asked for by audits alone
         return self.roles.encoded(self.encoder.encode)
 
     @cached_property
@@ -107,11 +105,10 @@ class Inputs:
         """Return the bank, no position reserved."""
         return Bank(self.encoder.encode(self.candidates.texts), self.candidates.texts)
 
-    def canaries(self, attack: Attack, encode: Callable[..., object] | None = None) -> list[Canary]:
-        """Return an attack's canaries; another encoder may look at their texts."""
-        given, config = self.cohorts if encode is None else self.roles, self.config.cohorts
-        assert given is not None  # noqa: S101, asked for by audits alone
-        return canaries_of(attack, given, config, encode or self.encoder.encode)  # type: ignore[arg-type]
+    def canaries(self, attack: Attack, encode: Encode | None = None) -> list[Canary]:
+        """Return an attack's canaries; another encoder may look at the texts that they are made of."""
+        drawn = self.cohorts if encode is None else self.roles
+        return canaries_of(attack, drawn, self.config.cohorts, encode or self.encoder.encode)
 
     @cached_property
     def _pools(self) -> Pools:

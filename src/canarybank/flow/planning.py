@@ -2,23 +2,36 @@
 
 import math
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, random_array
 
 from canarybank.attack import Attack, CanaryKind, PoolKind, nonce_pool
-from canarybank.auditing import Ceiling, Settings, ThresholdMode, ceiling, trials_needed
+from canarybank.auditing import (
+    Literal as LiteralTrials,
+)
+from canarybank.auditing import (
+    Projected,
+    Settings,
+    ThresholdMode,
+    TrialEngine,
+    Trials,
+    ceiling,
+    trials_needed,
+)
 from canarybank.config.loading import Resolved
 from canarybank.config.model import Config
+from canarybank.encode import Encoder
 from canarybank.errors import InputError
 from canarybank.flow.audit import mechanism_of, settings_of
 from canarybank.flow.bank import GENERATED_SIZE, bank_labels, bank_prompt
 from canarybank.flow.generators import build_generator, response_file
 from canarybank.flow.inputs import Inputs, gather
-from canarybank.flow.measured import encode_rate, trial_rate
 from canarybank.flow.sending import may_send_records
 from canarybank.flow.users import admission, users_key, users_source
 from canarybank.generate import Generator, Request, ResponseCache, bank_plan, paraphrase_plan, server_of
@@ -27,10 +40,13 @@ from canarybank.progress import SILENT, Progress
 from canarybank.run.commitment import Epsilon, Record
 from canarybank.run.folder import MANIFEST, TRIALS, Run, refuse_other_settings
 from canarybank.run.trials_log import read_shards
+from canarybank.score import LinearScore, Moments, RoundLaw
+from canarybank.seeds import stream
 from canarybank.store.stage_cache import StageCache
+from canarybank.systems import BankSystem
 from canarybank.users import Cohorts, Users
 
-__all__ = ["GeneratorPlan", "Plan", "StagePlan", "plan"]
+__all__ = ["GeneratorPlan", "Plan", "StagePlan", "encode_rate", "plan", "trial_rate"]
 
 _YIELD = 0.75
 """The share of a generator's answers that typically pass."""
@@ -45,6 +61,9 @@ _COPIES = 4
 _TEXT_BYTES = 600
 """What a record takes beside its vectors and routes: its text, its key, its place in several lists."""
 _GOAL = 0.9
+_TEXTS = 256
+_TRIALS = 1 << 14
+_USERS_TOUCHED = 0.05
 
 
 class StagePlan(Record):
@@ -133,7 +152,6 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     generator = build_generator(config)
     inputs = gather(config, cache, generator, progress)
     attacks, people, cohorts, encoder = inputs.attacks, inputs.people, inputs.roles, inputs.encoder
-    assert cohorts is not None  # noqa: S101, an audit has attacks
     # What a generator would write is not there yet, and nothing is asked of it here.
     candidates = None if config.bank.source == "generate" else inputs.candidates
     bank_texts = () if candidates is None else candidates.texts
@@ -141,11 +159,12 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     asked = _asked(config, cohorts, attacks, None if state == "finished" else generator)
     known = [*cohorts.texts, *bank_texts, *_nonces(inputs)]
     missing = encoder.missing(known) + round(_YIELD * asked.calls)
-    left = 0 if state == "finished" else _trials(config, settings, len(attacks)) - done
     workers, eligible = config.run.workers or _cores(), len(cohorts.evaluation)
     rate = workers * trial_rate(mechanism, eligible, config.attack.probes, settings.engine)
-    most = _ceiling(mechanism, settings, config.cohorts.canaries)
-    cases = len(attacks) * config.cohorts.canaries
+    canaries, passes = config.cohorts.canaries, 2 if settings.threshold is ThresholdMode.CALIBRATED else 1
+    cases, share = len(attacks) * canaries, settings.share(canaries)
+    left = 0 if state == "finished" else passes * 2 * settings.trials * cases - done
+    most = ceiling(mechanism, settings.trials, method=settings.method, alpha=share, canaries=canaries)
     seconds = left / rate + (0.0 if state == "finished" else cases * _SECONDS_PER_CANARY)
     if missing:
         seconds += missing / encode_rate(encoder.encoder, known)
@@ -166,7 +185,7 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
         epsilon=most.exact,
         ceiling=most.median,
         ceiling_range=(most.q05, most.q95),
-        trials_for_goal=_goal(mechanism, settings, config.cohorts.canaries),
+        trials_for_goal=_goal(mechanism, settings, canaries),
         notes=notes,
     )
 
@@ -179,11 +198,6 @@ def _state(resolved: Resolved, folder: Path) -> tuple[Literal["new", "resumes", 
     refuse_other_settings(run, resolved)
     done = sum(shard.size for _, shard in read_shards(folder / TRIALS).shards)
     return ("finished" if run.is_finished else "resumes"), done
-
-
-def _trials(config: Config, settings: Settings, attacks: int) -> int:
-    passes = 2 if settings.threshold is ThresholdMode.CALIBRATED else 1
-    return passes * 2 * settings.trials * attacks * config.cohorts.canaries
 
 
 def _nonces(inputs: Inputs) -> list[str]:
@@ -264,12 +278,6 @@ def _requests(config: Config, people: Sequence[Users]) -> Iterator[Request]:
         yield from made.requests()[: math.ceil(config.attack.pool / _YIELD)]
 
 
-def _ceiling(mechanism: Mechanism, settings: Settings, canaries: int) -> Ceiling:
-    return ceiling(
-        mechanism, settings.trials, method=settings.method, alpha=settings.share(canaries), canaries=canaries
-    )
-
-
 def _goal(mechanism: Mechanism, settings: Settings, canaries: int) -> int | None:
     try:
         return trials_needed(
@@ -309,3 +317,33 @@ def _memory(config: Config, texts: int, bank: int, dimension: int, cases: int) -
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def trial_rate(mechanism: Mechanism, eligible: int, coordinates: int, engine: TrialEngine) -> float:
+    """Return the trials a second of one worker, with so many eligible users who all touch the inspected coordinates."""
+    trials = _sample(mechanism, eligible, coordinates, engine)
+    rng = stream(0, "plan", "rate")
+    trials.scores(False, _TRIALS // 8, rng)  # noqa: FBT003, as the protocol has it
+    began = time.perf_counter()
+    trials.scores(False, _TRIALS, rng)  # noqa: FBT003, as the protocol has it
+    return _TRIALS / max(time.perf_counter() - began, 1e-9)
+
+
+def encode_rate(encoder: Encoder, texts: Sequence[str]) -> float:
+    """Return the texts a second of an encoder, on the first few of these texts."""
+    sample = list(texts[:_TEXTS])
+    encoder.encode(sample[:8])
+    began = time.perf_counter()
+    encoder.encode(sample)
+    return len(sample) / max(time.perf_counter() - began, 1e-9)
+
+
+def _sample(mechanism: Mechanism, eligible: int, coordinates: int, engine: TrialEngine) -> Trials:
+    rng = stream(0, "plan", "sample")
+    if engine is TrialEngine.PROJECTED:
+        return Projected(RoundLaw(rng.normal(0.0, 0.05, eligible), 1.0, 1.0, 0.5, mechanism.q))
+    canary = np.full(coordinates, mechanism.clip / coordinates**0.5)
+    users = csr_array(random_array((eligible, coordinates), density=_USERS_TOUCHED, rng=rng))
+    users.data *= mechanism.clip
+    score = LinearScore(canary, Moments(np.zeros(coordinates), mechanism.noise**2 * np.eye(coordinates)))
+    return LiteralTrials(BankSystem(users, canary, mechanism), score)

@@ -3,14 +3,23 @@
 from dataclasses import replace
 
 from canarybank.attack import ATTACKS, Attack, Canary, CanaryKind, Encode, PoolKind, find_attack, nonce_canary
+from canarybank.auditing import find_method
 from canarybank.config.model import NO_GENERATOR, CohortsConfig, Config
 from canarybank.encode.load import is_vector_file
 from canarybank.errors import CohortError, ConfigError
 from canarybank.flow.embedded import embedded_canaries
 from canarybank.flow.sending import may_send_records, refuse_sending, skipped_note
+from canarybank.seeds import stream
 from canarybank.users import Cohorts, CohortSizes, Users, draw_cohorts
 
-__all__ = ["canaries_of", "chosen_attacks", "cohort_sizes", "draw_roles", "evolved_attacks", "refuse_sent"]
+__all__ = [
+    "canaries_of",
+    "chosen_attacks",
+    "cohort_sizes",
+    "draw_roles",
+    "evolved_attacks",
+    "outside_examples",
+]
 
 EMBEDDED = "embedded"
 SHARED_NONCES = "nonce"
@@ -23,11 +32,11 @@ def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]
         names = tuple(ATTACKS)
     ordered = (*(name for name in ATTACKS if name in names), *(name for name in names if name not in ATTACKS))
     attacks = tuple(map(find_attack, ordered))
-    _refuse_same_names(attacks)
+    _refuse_same_names(attacks, "attack.names")
     unread = tuple(attack for attack in attacks if is_vector_file(config.encoder.name) and _writes(attack, config))
     if "available" not in config.attack.names:
         _refuse_unread(config, attacks, unread)
-        refuse_sent(config, attacks)
+        _refuse_sent(config, attacks)
         return attacks, ()
     lacking = () if _has_paraphrases(config) else _paraphrasing(attacks)
     notes = []
@@ -43,19 +52,30 @@ def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]
 
 def evolved_attacks(config: Config) -> tuple[Attack, ...]:
     """Return the attacks that an evolution is audited with; none where it is not."""
-    attacks = tuple(find_attack(name) for name in config.evolve.audit)
-    refuse_sent(config, attacks)
+    attacks, method = tuple(find_attack(name) for name in config.evolve.audit), find_method(config.audit.method)
+    _refuse_same_names(attacks, "evolve.audit")
+    _refuse_sent(config, attacks)
+    if attacks and config.evolve.canaries > config.cohorts.canaries:
+        raise ConfigError(
+            f"evolve.canaries is {config.evolve.canaries}, but each attack has {config.cohorts.canaries} canaries. Set "
+            f"cohorts.canaries to {config.evolve.canaries} or more."
+        )
+    if attacks and method.included:
+        raise ConfigError(
+            f"audit.method {method.name} counts trials in which the canary surely takes part, and over several rounds "
+            "it takes part by a coin in each. Set audit.method to another one, such as paper."
+        )
     return attacks
 
 
-def _refuse_same_names(attacks: tuple[Attack, ...]) -> None:
+def _refuse_same_names(attacks: tuple[Attack, ...], key: str) -> None:
     """Refuse two attacks of one name, such as a plug-in by its name and as module:name: results are kept by name."""
     names = [attack.name for attack in attacks]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ConfigError(f"Two of the attacks in attack.names are called {twice[0]!r}; name each attack once.")
+        raise ConfigError(f"Two of the attacks in {key} are called {twice[0]!r}; name each attack once.")
 
 
-def refuse_sent(config: Config, attacks: tuple[Attack, ...]) -> None:
+def _refuse_sent(config: Config, attacks: tuple[Attack, ...]) -> None:
     """Refuse attacks that would send their canaries' records to a server where nobody allowed it."""
     sent = _paraphrasing(attacks)
     if sent and config.cohorts.fixed != (EMBEDDED,):
@@ -142,3 +162,23 @@ def canaries_of(attack: Attack, cohorts: Cohorts, config: CohortsConfig, encode:
         ]
     drawn = cohorts.canaries[attack.name]
     return [Canary.of(drawn, index) for index in range(len(drawn))]
+
+
+def outside_examples(users: Users, cohorts: Cohorts, *, count: int, seed: int) -> tuple[str, ...]:
+    """Return one record each of so many users who are in no cohort and are no canary, drawn by seed."""
+    playing = {
+        name for cohort in (cohorts.auxiliary, cohorts.calibration, cohorts.evaluation) for name in cohort.users.ids
+    }
+    playing |= {name for canaries in cohorts.canaries.values() for name in canaries.ids}
+    rest = sorted(name for name in users.ids if name not in playing)
+    if len(rest) < count:
+        raise CohortError(
+            f"{count} public examples need as many users outside all cohorts, and {len(rest)} of {len(users)} are "
+            "left; use smaller cohorts or fewer examples."
+        )
+    rng = stream(seed, "outside", "examples")
+    places = {name: index for index, name in enumerate(users.ids)}
+    drawn = users.take([places[rest[i]] for i in rng.permutation(len(rest))[:count]])
+    texts, counts = drawn.require_texts(), drawn.counts
+    starts = counts.cumsum() - counts
+    return tuple(texts[start + int(rng.integers(size))] for start, size in zip(starts, counts, strict=True))

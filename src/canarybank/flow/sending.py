@@ -24,8 +24,9 @@ def refuse_sending(config: Config, what: str, otherwise: str) -> None:
     """Refuse what would send users' records to a server where nobody allowed it, and say what to set."""
     if not may_send_records(config):
         raise ConfigError(
-            f"{what} would send users' records to {_url(config)}, and nothing allows that. Set attack.send_records to "
-            f"true to allow it, set generator.kind to {_LOCAL}, which send nothing, or {otherwise}."
+            f"{what} would send users' records to {destination(config.generator)}, and nothing allows that. Set "
+            f"attack.send_records to true to allow it, set generator.kind to {_LOCAL}, which send "
+            f"nothing, or {otherwise}."
         )
 
 
@@ -35,8 +36,8 @@ def skipped_note(names: Sequence[str], config: Config) -> str:
     if config.generator.kind == NO_GENERATOR:
         return f"Skipped: {listed}. There are no paraphrases; set generator.kind to create them."
     return (
-        f"Skipped: {listed}. Paraphrases would send users' records to {_url(config)}; set attack.send_records to true "
-        f"to allow it, or set generator.kind to {_LOCAL}, which send nothing."
+        f"Skipped: {listed}. Paraphrases would send users' records to {destination(config.generator)}; set "
+        f"attack.send_records to true to allow it, or set generator.kind to {_LOCAL}, which send nothing."
     )
 
 
@@ -59,10 +60,6 @@ def sending_recorded(run: Run, config: Config, generator: Generator | None, *, c
             _write(run, before, _record(config, generator, counted=counted))
 
 
-def _url(config: Config) -> str:
-    return destination(config.generator)
-
-
 def _record(config: Config, generator: Generator, *, counted: bool) -> GeneratorRecord:
     server = server_of(generator)
     record = GeneratorRecord(
@@ -74,9 +71,8 @@ def _record(config: Config, generator: Generator, *, counted: bool) -> Generator
     )
     if server is None or not counted:
         return record
-    sent = (server.requests, server.requests_with_records, len(server.records))
-    names = ("requests", "requests_with_records", "records")
-    return record.model_copy(update=dict(zip(names, sent, strict=True)))
+    sent = {"requests": server.requests, "requests_with_records": server.requests_with_records}
+    return record.model_copy(update={**sent, "records": len(server.records)})
 
 
 def _write(run: Run, before: Sequence[GeneratorRecord], now: GeneratorRecord) -> None:

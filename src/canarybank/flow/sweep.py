@@ -7,8 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from canarybank.config.loading import Resolved, read_value, refuse_unknown
-from canarybank.config.variants import varied
+from canarybank.config.loading import Resolved, read_value, refuse_unknown, varied
 from canarybank.engine import Engine
 from canarybank.errors import ConfigError, IncompleteError
 from canarybank.flow.audit import run_audit

@@ -35,10 +35,15 @@ class Mauve:
     """
 
     buckets: int | None = None
+    """The number of clusters; null for a tenth of the smaller cloud."""
     scaling: float = 5.0
+    """The factor of the divergence in the curve's exponent."""
     restarts: int = 5
+    """The starts of the clustering, of which the best stays."""
     iterations: int = 500
+    """The most iterations of each start."""
     seed: int = 25
+    """The seed of the clustering."""
 
     def __post_init__(self) -> None:
         for name in ("restarts", "iterations"):

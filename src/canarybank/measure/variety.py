@@ -21,8 +21,11 @@ class Variety:
     """
 
     distinct_1: float
+    """Different words as a share of all words."""
     distinct_2: float
+    """Different pairs of words as a share of all pairs."""
     distinct_3: float
+    """Different triples of words as a share of all triples."""
     duplicates: float
     """The share of texts that repeat an earlier one, case and punctuation aside."""
     near_duplicates: float

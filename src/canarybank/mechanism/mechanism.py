@@ -24,10 +24,15 @@ class Mechanism:
     """
 
     k: int = 5
+    """The nearest bank entries that each record votes for."""
     clip: float = 0.1
+    """The L2 norm that a user's contribution is clipped to."""
     sigma: float = 1.0
+    """The noise multiplier: noise has standard deviation sigma times clip."""
     q: float = 0.1
+    """Each user's probability of taking part in a release."""
     delta: float = 1e-5
+    """The delta at which epsilon is stated."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", whole("k", self.k))

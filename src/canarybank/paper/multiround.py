@@ -5,10 +5,9 @@ from typing import Any, Final
 
 from canarybank.auditing import AttackResult, Target, find_method
 from canarybank.auditing.spread import frozen_spread
-from canarybank.config.loading import Resolved
+from canarybank.config.loading import Resolved, filled
 from canarybank.config.model import CohortsConfig
 from canarybank.config.presets import PRESETS
-from canarybank.config.variants import filled
 from canarybank.errors import ConfigError
 from canarybank.flow.evolution import run_evolution
 from canarybank.flow.users import admit_users

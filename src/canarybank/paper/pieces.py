@@ -8,8 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from canarybank.config.loading import Resolved
-from canarybank.config.variants import filled, is_default, varied
+from canarybank.config.loading import Resolved, filled, is_default, varied
 from canarybank.errors import CohortError, ConfigError, MissingError
 from canarybank.flow.audit import run_audit
 from canarybank.flow.bank import bank_prompt

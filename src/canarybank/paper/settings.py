@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from canarybank.attack import CanaryKind
-from canarybank.config.loading import Resolved
+from canarybank.config.loading import Resolved, filled, is_default, varied
 from canarybank.config.model import Config
 from canarybank.config.presets import PRESETS
-from canarybank.config.variants import filled, is_default, varied
 from canarybank.errors import ConfigError
 from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates, read_texts
 from canarybank.flow.embedded import embedded_bank
-from canarybank.flow.outside import outside_examples
-from canarybank.flow.roles import chosen_attacks, cohort_sizes, draw_roles
+from canarybank.flow.roles import chosen_attacks, cohort_sizes, draw_roles, outside_examples
 from canarybank.flow.sending import may_send_records, refuse_sending
 from canarybank.flow.users import admit_users, users_source
 from canarybank.generate.bank import bank_plan

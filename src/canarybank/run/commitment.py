@@ -197,7 +197,9 @@ class Commitment(Record):
 
     def text(self) -> str:
         """Return the text of the commitment's file; what its layout does not have is left out."""
-        return canonical_json(self.model_dump(mode="json", exclude_none=True), indent=2) + "\n"
+        # A commitment that is read has the hash that was published, so it gets no field that its layout lacks.
+        later: Any = {"system": True, "attacks": {"__all__": {"rounds"}}} if self.schema_version < SCHEMA else None
+        return canonical_json(self.model_dump(mode="json", exclude_none=True, exclude=later), indent=2) + "\n"
 
     @property
     def hash(self) -> str:

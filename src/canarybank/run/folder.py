@@ -25,9 +25,9 @@ from pydantic import ValidationError
 
 from canarybank.config.loading import Resolved, differences
 from canarybank.config.model import RECEIVED
-from canarybank.errors import ConfigError, IncompleteError, InputError, MissingError, StoreError
+from canarybank.errors import BudgetError, ConfigError, IncompleteError, InputError, MissingError, StoreError
 from canarybank.run.commitment import Commitment, Record, Seal
-from canarybank.run.manifest import Manifest, changed_plugins, new_manifest, now
+from canarybank.run.manifest import SCHEMA, Manifest, changed_plugins, new_manifest, now
 from canarybank.run.results import Results
 from canarybank.store import (
     altered_files,
@@ -185,7 +185,10 @@ class Run:
 
     def is_source(self, name: str) -> bool:
         """Say whether a file, by its path in the folder, is of the run itself, and not made from it by a report."""
-        return name in SOURCES or name.partition("/")[0] in {EVOLUTION, PLAIN} or name.startswith("population.")
+        return name in SOURCES or (
+            self.kind == "evolution"
+            and (name.partition("/")[0] in {EVOLUTION, PLAIN} or name.startswith("population."))
+        )
 
     def write(self, name: str, document: Commitment | Seal | Results) -> None:
         """Put a document on disk, durable before this returns."""
@@ -254,7 +257,7 @@ class Run:
 
     def write_manifest(self, manifest: Manifest) -> str:
         """Replace the manifest, and return the sha256 of its file."""
-        value = manifest.model_dump(mode="json")
+        value = manifest.model_dump(mode="json") | {"schema_version": SCHEMA}
         write_json(self.folder / MANIFEST, value)
         self.__dict__["manifest"] = manifest
         return hash_bytes((canonical_json(value, indent=2) + "\n").encode())
@@ -305,6 +308,11 @@ def refuse_foreign(folder: Path, *parts: str) -> None:
 
 def refuse_other_settings(run: Run, resolved: Resolved) -> None:
     """Refuse to go on with a run under settings that decide otherwise than its own, and say which differ."""
+    if run.manifest.schema_version < SCHEMA and not run.is_finished:
+        raise IncompleteError(
+            f"The {run.noun} in {str(run.folder)!r} was begun by canarybank {run.manifest.canarybank}, and this "
+            "version commits to more. Finish it with the version that began it, or choose another folder."
+        )
     changed = differences(run.manifest.config, resolved.values(), evolving=run.kind == "evolution")
     changed = changed or changed_plugins(run.manifest, resolved)
     if not changed:
@@ -332,7 +340,7 @@ def read_document(path: Path, kind: type[Document]) -> Document:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise StoreError(
-            f"{str(path)!r} is not what canarybank writes: {where or 'it'}: {first['msg'].lower()}; it was altered, "
-            "so restore it."
-        ) from None
+        what = f"{where or 'it'}: {first['msg'].lower()}"
+    except (InputError, BudgetError) as error:  # of a value that checks itself
+        what = str(error).rstrip(".")
+    raise StoreError(f"{str(path)!r} is not what canarybank writes: {what}; it was altered, so restore it.")

@@ -6,7 +6,7 @@ the lower end that is certified; or a bound from the trials does. The first two 
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 from canarybank.auditing import AttackResult, Bound, Settings, attack_bound
@@ -138,11 +138,11 @@ def compare(run: Run, claimed: float) -> GateOutcome:
     if results.rounds == 1 and all(each.ladder.attack is not None for each in results.attacks):
         power = fresh_power(results, mechanism, settings, claimed, shares)
         own = frozen_power(results, mechanism, settings, claimed, shares)
-    words = _Words(claimed, results, settings, worst, causes, power, own)
+    seen = power_text(own, power, mechanism)
     return GateOutcome(
         ok=not causes,
         causes=causes,
-        statement=words.statement(),
+        statement=_statement(claimed, results, worst, causes, 1 - settings.alpha, seen),
         claimed=claimed,
         exact=results.epsilon,
         attained=attained,
@@ -225,62 +225,32 @@ def _causes(claimed: float, attained: float, read: tuple[AttackGate, ...], confi
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """What there is to say of an outcome."""
-
-    claimed: float
-    results: Results
-    settings: Settings
-    worst: AttackGate
-    causes: tuple[Cause, ...]
-    power: Power | None
-    own: FrozenPower | None
-
-    def statement(self) -> str:
-        """Return the outcome as a few sentences."""
-        mechanism, rounds = self.results.mechanism, self.results.rounds
-        if not self.causes:
-            power = power_text(self.own, self.power, mechanism)
-            return " ".join(filter(None, (self._quiet(), self._unattained(), power)))
-        kinds = {cause.kind for cause in self.causes}
-        said = [self._violation()] if "trials" in kinds else []
-        if "mechanism" in kinds:
-            said.append(
-                f"The claim is too small: this mechanism's exact epsilon, computed without trials, is "
-                f"{shown_epsilon(attained_epsilon(mechanism, rounds))} at delta {mechanism.delta:g}, and the claimed "
-                f"epsilon is {self.claimed:g}."
-            )
-        if "attack" in kinds:
-            reached = [f"{c.attack} at least {shown_epsilon(c.epsilon)}" for c in self.causes if c.kind == "attack"]
-            said.append(
-                f"The claim is too small for what attacks reach by their exact epsilon, computed without trials: "
-                f"{', '.join(reached)}."
-            )
-        return " ".join(said)
-
-    def _found(self) -> str:
-        bound = self.worst.bound
-        return f"the bound {bound.epsilon:.3f} ({self.worst.attack}, {bound.method})"
-
-    def _violation(self) -> str:
-        return (
-            f"Violation: {self._found()} exceeds the claimed epsilon {self.claimed:g} at confidence "
-            f"{1 - self.settings.alpha:g}, delta {self.results.mechanism.delta:g}."
+def _statement(
+    claimed: float, results: Results, worst: AttackGate, causes: tuple[Cause, ...], confidence: float, power: str
+) -> str:
+    """Return the outcome as a few sentences."""
+    found, delta = (
+        f"the bound {worst.bound.epsilon:.3f} ({worst.attack}, {worst.bound.method})",
+        results.mechanism.delta,
+    )
+    attained = shown_epsilon(attained_epsilon(results.mechanism, results.rounds))
+    if not causes:
+        quiet = (
+            f"No violation detected at this power: {found} does not exceed the claimed epsilon {claimed:g} at "
+            f"confidence {confidence:g}."
         )
-
-    def _quiet(self) -> str:
-        return (
-            f"No violation detected at this power: {self._found()} does not exceed the claimed epsilon "
-            f"{self.claimed:g} at confidence {1 - self.settings.alpha:g}."
-        )
-
-    def _unattained(self) -> str:
-        results = self.results
-        if self.claimed >= as_printed(results.epsilon):
-            return ""
-        return (
+        unattained = (
             f"The claim lies below the epsilon {shown_epsilon(results.epsilon)} that clip and noise prove by "
-            f"themselves; it is not refuted, for votes of 1/k never reach the clip: what they attain is "
-            f"{shown_epsilon(attained_epsilon(results.mechanism, results.rounds))}."
+            f"themselves; it is not refuted, for votes of 1/k never reach the clip: what they attain is {attained}."
         )
+        return " ".join([quiet, *([unattained] if claimed < as_printed(results.epsilon) else []), power])
+    reached = [f"{each.attack} at least {shown_epsilon(each.epsilon)}" for each in causes if each.kind == "attack"]
+    said = {
+        "trials": f"Violation: {found} exceeds the claimed epsilon {claimed:g} at confidence {confidence:g}, delta "
+        f"{delta:g}.",
+        "mechanism": f"The claim is too small: this mechanism's exact epsilon, computed without trials, is {attained} "
+        f"at delta {delta:g}, and the claimed epsilon is {claimed:g}.",
+        "attack": "The claim is too small for what attacks reach by their exact epsilon, computed without trials: "
+        f"{', '.join(reached)}.",
+    }
+    return " ".join(said[kind] for kind in dict.fromkeys(each.kind for each in causes))

@@ -3,7 +3,7 @@
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -20,7 +20,7 @@ from canarybank.run.results import NOT_PRIVATE
 
 __all__ = ["GeneratorRecord", "Manifest", "Surroundings", "changed_plugins", "new_manifest", "now"]
 
-SCHEMA = 1
+SCHEMA = 2
 _PACKAGES = (
     "chitchat-dataset",
     "dp-accounting",
@@ -129,6 +129,15 @@ class Manifest(Record):
     plugins: tuple[Plugin, ...] = ()
     """The plug-ins that the run used: package, version and the sha256 of their source."""
     files: dict[str, str] = Field(default_factory=dict, description="The sha256 of every other file of the run.")
+
+    @classmethod
+    def migrated(cls, value: Any) -> Any:
+        """Return a manifest of layout 1 in this one: an evolution had one attack, or none."""
+        if not isinstance(value, Mapping) or not isinstance(value.get("config"), Mapping):
+            return value
+        audit = value["config"].get("evolve.audit", ())
+        listed = audit if isinstance(audit, Sequence) and not isinstance(audit, str) else [audit] if audit else []
+        return {**value, "config": {**value["config"], "evolve.audit": listed}}
 
 
 def new_manifest(resolved: Resolved, command: str, **facts: Any) -> Manifest:

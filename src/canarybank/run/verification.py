@@ -7,20 +7,24 @@ against, and against what it does not.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy.stats import binom
 
-from canarybank.auditing import AttackResult, Settings, canary_bound, headline, pooled_bound
+from canarybank.attack import Attack, CanaryKind
+from canarybank.auditing import AttackResult, CanaryResult, Settings, canary_bound, headline, pooled_bound
+from canarybank.auditing.rates import rate_epsilon
 from canarybank.config.loading import decisive
 from canarybank.errors import CanarybankError, ConfigError, StoreError
+from canarybank.evolution.archive import FolderArchive
 from canarybank.mechanism import epsilon
-from canarybank.registry import METHODS
+from canarybank.registry import ATTACKS, METHODS
 from canarybank.run.commitment import Commitment, Record, Seal, finite
-from canarybank.run.folder import COMMITMENT, MANIFEST, RESULTS, SEALED, TRIALS, Run
+from canarybank.run.folder import COMMITMENT, EVOLUTION, MANIFEST, RESULTS, SEALED, TRIALS, Run
 from canarybank.run.manifest import Manifest
 from canarybank.run.results import Results
 from canarybank.run.trials_log import read_shards
@@ -31,6 +35,8 @@ __all__ = ["Verification", "declared", "refuse_unverified", "trust_methods", "ve
 
 IMPOSSIBLE = 1e-12
 """Counts that are less likely than this under the exact rates of their rule were not drawn from them."""
+ROUNDING = 1e-6
+"""What exact figures that follow from each other may differ by."""
 
 
 class Verification(Record):
@@ -66,8 +72,6 @@ def refuse_unverified(run: Run, commitment_hash: str | None = None, *, rewritten
 
     Only where a report is about to be ``rewritten`` from the results, the files of the old one are not looked at.
     """
-    if run.kind == "evolution":
-        run.refuse_altered()
     found = _verified(run, commitment_hash, written=not rewritten).findings
     if found:
         raise StoreError(
@@ -84,115 +88,163 @@ def declared(results: Results) -> Settings:
 
 
 def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) -> Verification:
-    results, on_disk, unnamed = run.results, "", None
-    checks: list[Callable[[], Iterator[str]]] = [
-        lambda: _state(run),
-        lambda: _files(run, results, written=written),
-        lambda: _rounds(results),
-    ]
-    if results.commitment is not None or results.attacks or run.kind == "audit":
+    results, on_disk, notes = run.results, "", []
+    present = hash_folder(run.folder, skip={MANIFEST})
+    checks = [_state(run), _files(run, results, present, written=written), _evolution(run, results)]
+    asked = bool(run.manifest.config.get("evolve.audit")) and results.rounds > 0
+    if run.kind == "audit" or results.commitment is not None or results.attacks or asked:
         commitment, on_disk = run.commitment, run.commitment_hash
         sealed = run.sealed if commitment.recipe is not None else None
-        checks[1:1] = [lambda: _hashes(run.manifest, results, on_disk, commitment_hash)]
         checks += [
-            lambda: _settings(run, results, commitment),
-            lambda: _rules(results, commitment if sealed is None else sealed.filled(commitment)),
-            lambda: _sealed(run, sealed, on_disk),
-            lambda: _counts(run, results, on_disk if sealed is None else hash_file(run.folder / SEALED)),
-            lambda: _ladders(results),
+            _hashes(run.manifest, results, on_disk),
+            _settings(run, results, commitment),
+            _rules(results, commitment if sealed is None else sealed.filled(commitment)),
+            _sealed(run, sealed, on_disk),
+            _counts(run, results, on_disk if sealed is None else hash_file(run.folder / SEALED)),
+            _ladders(results),
         ]
-        if not (unnamed := _unnamed_method(results)):
-            checks += [lambda: _rates(results), lambda: _claims(results)]
+        try:
+            METHODS.permit(results.audit.method)
+            checks += [_rates(results), _claims(results)]
+        except ConfigError as error:
+            notes.append(f"The bounds were not made again from the counts. {error}")
+    if commitment_hash is not None:
+        given = commitment_hash.strip().lower()
+        what = f"{COMMITMENT} has the hash {on_disk}, not the published {given}."
+        none = f"There is no {COMMITMENT} here, so none with the published hash {given}."
+        checks.insert(0, _wrong((given != on_disk, what if on_disk else none)))
     findings = [finding for check in checks for finding in _found(check)]
-    notes = (*([unnamed] if unnamed else []), *_notes(run, commitment_hash, audited=bool(on_disk)))
-    return Verification(ok=not findings, findings=tuple(findings), notes=notes, commitment=on_disk)
-
-
-def _unnamed_method(results: Results) -> str | None:
-    """Say that the bounds were not made again, where their method is a plug-in that the user has not named."""
-    try:
-        METHODS.permit(results.audit.method)
-    except ConfigError as error:
-        return f"The bounds were not made again from the counts. {error}"
-    return None
-
-
-def _found(check: Callable[[], Iterator[str]]) -> list[str]:
-    """Return what a check finds; that it could not be made is a finding too."""
-    try:
-        return list(check())
-    except CanarybankError as error:
-        return [str(error)]
-
-
-def _notes(run: Run, given: str | None, *, audited: bool) -> tuple[str, ...]:
-    notes = []
-    if audited and given is None:
+    if on_disk and commitment_hash is None:
         notes.append(
             "Give the hash that was published before the trials: without it, the whole folder could have been made "
             "anew."
         )
-    strange = sorted(set(hash_folder(run.folder, skip={MANIFEST})) - set(run.manifest.files))
-    if strange:
+    if strange := sorted(set(present) - set(run.manifest.files)):
         notes.append(f"Files that the run did not seal: {', '.join(strange)}.")
-    if audited:
-        notes.append(
-            "To check the counts themselves, run the same command in an empty folder and compare results.json."
-        )
-    else:
-        notes.append("This run is not audited: its files are checked against its manifest, and nothing else.")
-    return tuple(notes)
+    notes.append(
+        "To check the counts themselves, run the same command in an empty folder and compare results.json."
+        if on_disk
+        else "This run is not audited: its files are checked against its manifest and its rounds against each other."
+    )
+    return Verification(ok=not findings, findings=tuple(findings), notes=tuple(notes), commitment=on_disk)
+
+
+def _wrong(*pairs: tuple[bool, str]) -> Iterator[str]:
+    """Yield the sentences of what is wrong."""
+    yield from (sentence for is_wrong, sentence in pairs if is_wrong)
+
+
+def _found(check: Iterator[str]) -> list[str]:
+    """Return what a check finds; that it could not be made is a finding too."""
+    found = []
+    try:
+        for finding in check:
+            found.append(finding)  # noqa: PERF402, what was found before an error stays
+    except CanarybankError as error:
+        found.append(str(error))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        found.append(f"A check could not be made, for the results hold what no run writes ({error}).")
+    return found
 
 
 def _state(run: Run) -> Iterator[str]:
-    if not run.is_finished:
-        yield (
-            f"{MANIFEST} says that the {run.noun} is not finished, though its {RESULTS} is there; if it was "
-            f"interrupted, run the same command again."
+    unfinished = (
+        f"{MANIFEST} says that the {run.noun} is not finished, though its {RESULTS} is there; if it was interrupted, "
+        "run the same command again."
+    )
+    other = f"{MANIFEST} says that this is an {run.kind}, and {RESULTS} is of another kind."
+    return _wrong(
+        (not run.is_finished, unfinished), ((run.kind == "evolution") != (run.results.evolution is not None), other)
+    )
+
+
+def _evolution(run: Run, results: Results) -> Iterator[str]:
+    """Compare an evolution's rounds with what its mechanism spends, with its settings, and with its banks on disk."""
+    facts, mechanism = results.evolution, results.mechanism
+    if facts is None:
+        return
+    if [each.round for each in facts.rounds] != list(range(1, results.rounds + 1)):
+        yield f"The results are of {results.rounds} releases, but they do not list as many rounds."
+        return
+    for each in facts.rounds:
+        spent, published = epsilon(mechanism, each.round), FolderArchive(run.folder / EVOLUTION).bank(each.round - 1)
+        yield from _wrong(
+            (
+                not math.isclose(each.epsilon, spent, rel_tol=1e-6) or each.delta != mechanism.delta,
+                f"Round {each.round} states epsilon {each.epsilon:.6g}, but so many releases spend {spent:.6g}.",
+            ),
+            (
+                published is None or published.bank.hash != each.bank,
+                f"The bank of round {each.round} in {EVOLUTION} is not the one that the results name.",
+            ),
         )
+    judged = {(record.rounds, canary.bank_hash) for record in results.attacks for canary in record.canaries}
+    told = (facts.evolve.insecure_seed, results.rounds == facts.evolve.rounds)
+    yield from _wrong(
+        (
+            not math.isclose(results.epsilon, facts.spent, rel_tol=1e-6),
+            f"The results state epsilon {results.epsilon:.6g}, but their rounds spend {facts.spent:.6g}.",
+        ),
+        (
+            (facts.insecure_seed, facts.complete) != told,
+            "The results do not say what their settings say of the seed, or of the rounds that were to be made.",
+        ),
+        *(
+            (True, f"An attack over {number} rounds was judged on another bank than that of round {number}.")
+            for number, _ in sorted(judged - {(each.round, each.bank) for each in facts.rounds})
+        ),
+    )
+    yield from _unlike("evolve", facts.evolve.model_dump(mode="json"), run.manifest.config)
 
 
-def _rounds(results: Results) -> Iterator[str]:
-    """Compare what an evolution's ledger states with what its mechanism spends."""
-    for each in () if results.evolution is None else results.evolution.rounds:
-        spent = epsilon(results.mechanism, each.round)
-        if not math.isclose(each.epsilon, spent, rel_tol=1e-6):
-            yield f"Round {each.round} states epsilon {each.epsilon:.6g}, but so many releases spend {spent:.6g}."
+def _unlike(section: str, values: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
+    # A run of an older version has no setting that came later; the commitment's hash covers all that it had.
+    pairs = [(name, value, config.get(f"{section}.{name}", value)) for name, value in values.items()]
+    return _wrong(
+        *(
+            (told != value, f"{section}.{name} of the results is {value}, but {told} was committed to.")
+            for name, value, told in pairs
+        )
+    )
 
 
-def _hashes(manifest: Manifest, results: Results, on_disk: str, given: str | None) -> Iterator[str]:
-    if given is not None and given.strip().lower() != on_disk:
-        yield f"{COMMITMENT} has the hash {on_disk}, not the published {given.strip().lower()}."
-    if manifest.commitment != on_disk:
-        yield f"{MANIFEST} names the commitment {manifest.commitment}, not the one on disk."
-    if results.commitment != on_disk:
-        yield f"{RESULTS} was made under the commitment {results.commitment}, not the one on disk."
+def _hashes(manifest: Manifest, results: Results, on_disk: str) -> Iterator[str]:
+    named, made = manifest.commitment, results.commitment
+    return _wrong(
+        (named != on_disk, f"{MANIFEST} names the commitment {named}, not the one on disk."),
+        (made != on_disk, f"{RESULTS} was made under the commitment {made}, not the one on disk."),
+    )
 
 
-def _files(run: Run, results: Results, *, written: bool) -> Iterator[str]:
-    listed = run.manifest.files
-    for name, what in altered_files(run.folder, listed).items():
-        if written or run.is_source(name):
-            yield f"{name} is {what} since the run was sealed."
-    for name in (RESULTS,) if results.commitment is None else (COMMITMENT, RESULTS, TRIALS):
-        if name not in listed:
-            yield f"{MANIFEST} does not list {name}; the run was not sealed, or the list was altered."
+def _files(run: Run, results: Results, present: Mapping[str, str], *, written: bool) -> Iterator[str]:
+    listed, documents = run.manifest.files, (COMMITMENT, RESULTS, TRIALS)
+    due = (RESULTS,) if results.commitment is None else documents
+    return _wrong(
+        *(
+            (
+                run.is_source(name) and name not in documents,
+                f"{name} was added since the run was sealed.",
+            )
+            for name in sorted(set(present) - set(listed))
+        ),
+        *(
+            (written or run.is_source(name), f"{name} is {what} since the run was sealed.")
+            for name, what in altered_files(run.folder, listed).items()
+        ),
+        *(
+            (name not in listed, f"{MANIFEST} does not list {name}; the run was not sealed, or the list was altered.")
+            for name in due
+        ),
+    )
 
 
 def _settings(run: Run, results: Results, commitment: Commitment) -> Iterator[str]:
     config, evolving = run.manifest.config, run.kind == "evolution"
     if hash_json(decisive(config, evolving=evolving)) != commitment.settings_hash:
         yield f"The settings in {MANIFEST} are not those that were committed to."
-    # An evolution's mechanism may be computed from its budget; the commitment holds the one that was used.
-    used = {"audit": results.audit.model_dump(mode="json")} | (
-        {} if evolving else {"mechanism": asdict(results.mechanism)}
-    )
-    for section, values in used.items():
-        for name, value in values.items():
-            # A run of an older version has no setting that came later; the hash above covers all that it had.
-            committed = config.get(f"{section}.{name}", value)
-            if committed != value:
-                yield f"{section}.{name} of the results is {value}, but {committed} was committed to."
+    yield from _unlike("audit", results.audit.model_dump(mode="json"), config)
+    if not evolving:  # an evolution's mechanism may be computed from its budget; the commitment holds it
+        yield from _unlike("mechanism", asdict(results.mechanism), config)
 
 
 def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
@@ -206,6 +258,7 @@ def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
         ("bank", setup.bank_hash if setup else "", commitment.bank_hash),
         ("encoder", setup.encoder_fingerprint if setup else "", commitment.encoder),
         ("eligible population", setup.evaluation if setup else 0, commitment.eligible),
+        ("number of releases", results.rounds, max(each.rounds for each in commitment.attacks)),
         (
             "list of attacks",
             [(each.attack, each.rounds) for each in results.attacks],
@@ -218,19 +271,33 @@ def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
             ("claim", finite(results.claim), commitment.claimed),
             ("layout", results.schema_version, commitment.results_layout),
         ]
-    for what, used, committed in facts:
-        if used != committed:
-            yield f"The {what} of the results is {used}, but {committed} was committed to."
+    yield from _wrong(
+        *(
+            (used != sworn, f"The {what} of the results is {used}, but {sworn} was committed to.")
+            for what, used, sworn in facts
+        )
+    )
     for record, frozen in zip(results.attacks, commitment.attacks, strict=False):
         used_rules = [(c.canary, c.bank_hash, c.inspected, c.threshold.value) for c in record.canaries]
-        if used_rules != [(c.canary, c.bank_hash, c.inspected, c.threshold) for c in frozen.canaries]:
-            yield f"The canaries, banks, positions or thresholds of {_named(record)} are not those committed to."
         # Layout 1 names a pooled claim without its attack.
         entries = tuple(
             (f"{record.attack}/pooled" if n == "pooled" else n, share) for n, share in frozen.ledger.entries
         )
-        if record.ledger != replace(frozen.ledger, entries=entries):
-            yield f"The alpha of {_named(record)} is not split as it was committed to."
+        own: Attack | None = ATTACKS.built_in(record.attack) if record.attack in ATTACKS.places else None
+        yield from _wrong(
+            (
+                used_rules != [(c.canary, c.bank_hash, c.inspected, c.threshold) for c in frozen.canaries],
+                f"The canaries, banks, positions or thresholds of {_named(record)} are not those committed to.",
+            ),
+            (
+                record.ledger != replace(frozen.ledger, entries=entries),
+                f"The alpha of {_named(record)} is not split as it was committed to.",
+            ),
+            (
+                own is not None and (record.plants, record.on_people) != (own.active, own.canary is CanaryKind.REAL),
+                f"The results do not say of {_named(record)} what it plants, or whom it is about.",
+            ),
+        )
 
 
 def _sealed(run: Run, sealed: Seal | None, on_disk: str) -> Iterator[str]:
@@ -249,15 +316,21 @@ def _named(record: AttackResult) -> str:
 
 def _counts(run: Run, results: Results, rules: str) -> Iterator[str]:
     played = read_shards(run.folder / TRIALS)
-    if played.commitment != rules:
-        yield f"The trials in {TRIALS} were played under the commitment {played.commitment}, not the one on disk."
+    under = f"The trials in {TRIALS} were played under the commitment {played.commitment}, not the one on disk."
+    yield from _wrong((played.commitment != rules, under))
     for record in results.attacks:
         for index, canary in enumerate(record.canaries):
-            counts = canary.counts
-            if played.counts((record.attack, index), record.rounds) != counts:
-                yield f"The counts of {_named(record)}, canary {index}, are not the sum of its shards in {TRIALS}."
-            if {counts.n1, counts.n0} != {results.audit.trials}:
-                yield f"The trials of {_named(record)}, canary {index}, are {counts.n1:,} and {counts.n0:,} in number."
+            counts, named = canary.counts, f"{_named(record)}, canary {index},"
+            yield from _wrong(
+                (
+                    played.counts((record.attack, index), record.rounds) != counts,
+                    f"The counts of {named} are not the sum of its shards in {TRIALS}.",
+                ),
+                (
+                    {counts.n1, counts.n0} != {results.audit.trials},
+                    f"The trials of {named} are {counts.n1:,} and {counts.n0:,} in number.",
+                ),
+            )
 
 
 def _rates(results: Results) -> Iterator[str]:
@@ -292,31 +365,79 @@ def _claims(results: Results) -> Iterator[str]:
         canaries = [canary_bound(each, mechanism, settings, len(counts)) for each in counts]
         over_all = pooled_bound(counts, mechanism, settings)
         made = [headline(canaries, over_all, settings), over_all, *canaries]
-        if made != [record.headline, record.pooled, *(canary.bound for canary in record.canaries)]:
-            yield f"The bounds of {_named(record)} are not those that its counts give by the declared method and level."
-        if record.ladder.observed.epsilon != record.headline.epsilon:
-            yield f"The observed rung of {_named(record)} is not its headline."
+        yield from _wrong(
+            (
+                made != [record.headline, record.pooled, *(canary.bound for canary in record.canaries)],
+                f"The bounds of {_named(record)} are not those that its counts give by the declared method and level.",
+            ),
+            (
+                record.ladder.observed.epsilon != record.headline.epsilon,
+                f"The observed rung of {_named(record)} is not its headline.",
+            ),
+        )
 
 
 def _ladders(results: Results) -> Iterator[str]:
-    """Compare the rungs above the trials with what they repeat."""
+    """Compare the rungs above the trials with what they repeat, and what is shown of an attack with its canaries."""
     for record in results.attacks:
-        ladder, exact = record.ladder, epsilon(results.mechanism, record.rounds)
-        if ladder.mechanism.epsilon < exact * (1 - 1e-6):
-            yield (
-                f"The exact epsilon of {_named(record)} is given as {ladder.mechanism.epsilon:.6g}, but the "
-                f"mechanism's is {exact:.6g}."
-            )
-        last = record.rounds == results.rounds
-        if last and ladder.mechanism.epsilon != results.epsilon:
-            yield f"The mechanism's rung of {_named(record)} is not what the results state."
+        ladder, canaries, named = record.ladder, record.canaries, _named(record)
+        mechanism, exact = ladder.mechanism.epsilon, epsilon(results.mechanism, record.rounds)
         stated = results.claim if results.evolution is None else results.audit.accounted
-        if last and stated is not None and ladder.accounted.epsilon != stated:
-            yield f"The accounted rung of {_named(record)} is not what the results state."
-        for rung, name in ((ladder.attack, "supremum"), (ladder.rule, "rule")):
-            ends = [end for canary in record.canaries if (end := getattr(canary, name)) is not None]
-            best = max(ends, key=lambda end: end.lower, default=None)
-            if (None if rung is None else (rung.low, rung.high)) != (
-                None if best is None else (best.lower, best.upper)
-            ):
-                yield f"The exact epsilon in the ladder of {_named(record)} is not that of its best canary ({name})."
+        last, shown = record.rounds == results.rounds, canaries[record.headline_canary]
+        yield from _wrong(
+            (
+                not math.isclose(mechanism, exact, rel_tol=1e-5),
+                f"The exact epsilon of {named} is given as {mechanism:.6g}, but the mechanism's is {exact:.6g}.",
+            ),
+            (last and mechanism != results.epsilon, f"The mechanism's rung of {named} is not what the results state."),
+            (
+                last and stated is not None and ladder.accounted.epsilon != stated,
+                f"The accounted rung of {named} is not what the results state.",
+            ),
+            (
+                any(not rung.low <= rung.epsilon <= rung.high for rung in ladder.rungs),
+                f"A rung of {named} lies outside the range that it is known to.",
+            ),
+            (
+                shown.bound.epsilon != max(canary.bound.epsilon for canary in canaries),
+                f"The canary that is shown of {named} is not the one with the largest bound.",
+            ),
+            *(
+                (
+                    (rung and (rung.low, rung.high)) != _best(getattr(canary, name) for canary in canaries),
+                    f"The exact epsilon in the ladder of {named} is not that of its best canary ({name}).",
+                )
+                for rung, name in ((ladder.attack, "supremum"), (ladder.rule, "rule"))
+            ),
+            *(
+                (
+                    not _agree(canary, results.mechanism.delta),
+                    f"The exact figures of {named}, canary {index}, do not follow from each other.",
+                )
+                for index, canary in enumerate(canaries)
+            ),
+        )
+
+
+def _best(known: Iterable[Interval | None]) -> tuple[float, float] | None:
+    """Return the interval with the largest lower end, where there is one."""
+    return max(((each.lower, each.upper) for each in known if each is not None), key=lambda ends: ends[0], default=None)
+
+
+def _agree(canary: CanaryResult, delta: float) -> bool:
+    """Say whether the exact epsilon of a rule follows from its rates, and that of its attack is no smaller."""
+    most, rule, absent, eligible = canary.supremum, canary.rule, canary.absent_rate, canary.eligible_rate
+    if most is None or rule is None or absent is None or eligible is None:
+        return True
+    # A rate next to 1 is stored with less precision than its complement was computed with.
+    above, below = np.array([eligible.lower, 1 - absent.upper]), np.array([absent.upper, 1 - eligible.lower]) + 1e-15
+    least = float(rate_epsilon(above, below, delta).max())
+    above, below = np.array([eligible.upper, 1 - absent.lower]), np.array([absent.lower, 1 - eligible.upper]) - 1e-15
+    largest = max(0.0, float(rate_epsilon(above, np.maximum(below, 0.0), delta).max()))
+    point = most.lower if canary.exact is None else canary.exact
+    return (
+        least - ROUNDING <= rule.upper
+        and rule.lower <= largest + ROUNDING
+        and rule.lower <= most.upper + ROUNDING
+        and most.lower - ROUNDING <= point <= most.upper + ROUNDING
+    )

@@ -13,7 +13,9 @@ class Interval:
     """Two ends with the statement lower <= truth <= upper."""
 
     lower: float
+    """The lower end."""
     upper: float
+    """The upper end; null where it is infinite."""
 
     def __post_init__(self) -> None:
         if isnan(self.lower) or isnan(self.upper) or self.lower > self.upper:

@@ -50,18 +50,25 @@ class Bound:
     """
 
     epsilon: float
+    """The lower bound on epsilon."""
     method: str
     """The name of the method."""
     assumption: str
+    """What must hold for it."""
     confidence: float
+    """It exceeds the truth at most one minus this often."""
     delta: float
+    """The delta at which it is stated."""
     trials: tuple[int, int]
     """Trials with the canary eligible (or surely taking part, where the method asks for that), and with it absent."""
     counts: tuple[int, int]
     """True positives and false positives."""
     branch: Branch
+    """Which of the two tests gave it."""
     warning: str | None = None
+    """What a reader should know before relying on it."""
     canaries: int = 1
+    """The canaries that it is over."""
 
     def __str__(self) -> str:
         over = f" over {self.canaries} canaries" if self.canaries > 1 else ""

@@ -37,17 +37,11 @@ def _line(key: str, value: Any, *, is_set: bool) -> str:
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value)
     if isinstance(value, list):
         return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, bool | str):
+        return json.dumps(value)
     if isinstance(value, Mapping):
         raise TypeError("a section holds no section of its own")
-    return _number(value)
-
-
-def _number(value: float) -> str:
     # TOML takes 1e-05 as Python writes it, and underscores make large counts readable.
     return f"{value:_}" if isinstance(value, int) else repr(value)
