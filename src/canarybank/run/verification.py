@@ -98,7 +98,7 @@ def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) ->
         checks += [
             _hashes(run.manifest, results, on_disk),
             _settings(run, results, commitment),
-            _rules(results, commitment if sealed is None else sealed.filled(commitment)),
+            _rules(results, commitment, sealed),
             _sealed(run, sealed, on_disk),
             _counts(run, results, on_disk if sealed is None else hash_file(run.folder / SEALED)),
             _ladders(results),
@@ -247,7 +247,8 @@ def _settings(run: Run, results: Results, commitment: Commitment) -> Iterator[st
         yield from _unlike("mechanism", asdict(results.mechanism), config)
 
 
-def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
+def _rules(results: Results, commitment: Commitment, sealed: Seal | None) -> Iterator[str]:
+    commitment = commitment if sealed is None else sealed.filled(commitment)
     setup = results.setup
     facts: list[tuple[str, Any, Any]] = [
         ("mechanism", results.mechanism, commitment.mechanism),
