@@ -7,15 +7,14 @@ from importlib import metadata
 import pytest
 from pydantic import ValidationError
 
-from canarybank.systems import BankSystem
 from canarybank.cli import main
+from canarybank.config import fields, resolve
+from canarybank.config.loading import registered
+from canarybank.config.model import RECEIVED, AuditConfig, Config, RunConfig
+from canarybank.config.plugins import build_engine, plugins_of
 from canarybank.encode import HashingEncoder
 from canarybank.engine import Serial, Threads
 from canarybank.errors import ConfigError
-from canarybank.config import fields, resolve
-from canarybank.config.model import RECEIVED, AuditConfig, Config, RunConfig
-from canarybank.config.loading import registered
-from canarybank.config.plugins import build_engine, plugins_of
 from canarybank.registry import (
     ATTACKS,
     ENCODERS,
@@ -26,6 +25,7 @@ from canarybank.registry import (
     is_place,
     takes,
 )
+from canarybank.systems import BankSystem
 
 NAMED = {key: mark for key, field in fields().items() if (mark := registered(field)) is not None}
 OWN = [(registry, name) for registry in REGISTRIES.values() for name in registry.places]

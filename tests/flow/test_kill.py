@@ -5,10 +5,10 @@ import time
 import numpy as np
 import pytest
 
-from canarybank.errors import StoreError
-from canarybank.run import Run, verify
 from canarybank.config import resolve
+from canarybank.errors import StoreError
 from canarybank.flow import run_audit
+from canarybank.run import Run, verify
 
 KILLS = 20
 

@@ -310,6 +310,8 @@ class Auditor:
         def systems(case: Case) -> Sequence[System]:
             if not case.thresholds:
                 raise CohortError(f"{case.attack.name} canary {case.index} has no frozen rule yet; freeze it first.")
+            if any(case.canary in over.evaluation.cohort.users.ids for over in routes):
+                raise CohortError(f"The canary {case.canary!r} is also an evaluation user; a canary is in no cohort.")
             if case.place not in made:
                 pairs = zip(case.designs, routes, strict=True)
                 tables = [over.evaluation.contributions(each.bank, self.mechanism) for each, over in pairs]
