@@ -206,6 +206,10 @@ def test_what_does_not_fit_is_refused(audited: Audited) -> None:
         made().evaluation([replace(routes[0], evaluation=routes[0].calibration)])
     with pytest.raises(CohortError, match="frozen on the calibration cohort, not on Evaluation"):
         audited.frozen(made(), [replace(routes[0], calibration=routes[0].evaluation)])
+    (case,) = audited.frozen(made(), routes)
+    known = replace(case, canary=audited.cohorts.evaluation.users.ids[0])
+    with pytest.raises(CohortError, match="is also an evaluation user"):
+        made().evaluation(routes)(known)
 
 
 def test_the_evaluation_users_are_not_seen_before_the_rule_is_frozen(audited: Audited) -> None:
