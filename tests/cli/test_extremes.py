@@ -243,8 +243,9 @@ def test_an_evolution_and_its_audit(settings, tiny, tmp_path, monkeypatch, writi
         assert made is None
     if made is None:
         return
-    for prefix in made["audit"]["prefixes"]:
-        assert prefix["theory"] >= 0
+    assert [each["rounds"] for each in made["attacks"]] == list(range(1, len(made["rounds"]) + 1))
+    for each in made["attacks"]:
+        assert each["ladder"]["mechanism"]["epsilon"] >= 0
     run = Path("runs/tiny")
     read((run / "results.json").read_text())
     shown = re.sub(r"<(script|style)\b.*?</\1>", "", (run / "report.html").read_text(), flags=re.DOTALL)

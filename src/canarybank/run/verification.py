@@ -435,10 +435,10 @@ def _agree(canary: CanaryResult, delta: float) -> bool:
     least = float(rate_epsilon(above, below, delta).max())
     above, below = np.array([eligible.upper, 1 - absent.lower]), np.array([absent.lower, 1 - eligible.upper]) - 1e-15
     largest = max(0.0, float(rate_epsilon(above, np.maximum(below, 0.0), delta).max()))
-    point = most.lower if canary.exact is None else canary.exact
+    point = 0.0 if canary.exact is None else canary.exact
     return (
         least - ROUNDING <= rule.upper
         and rule.lower <= largest + ROUNDING
         and rule.lower <= most.upper + ROUNDING
-        and most.lower - ROUNDING <= point <= most.upper + ROUNDING
+        and point <= most.upper * (1 + ROUNDING) + ROUNDING
     )
