@@ -62,4 +62,4 @@ def test_a_missing_or_extra_name_would_be_seen():
     tree = ast.parse("from canarybank.errors import InputError\n__all__ = ['InputError']\ndef extra(): ...\n")
     assert bound(tree) == ({"InputError", "extra"},) * 2
     helped = ast.parse("from canarybank.lazily import exporter\nexporter()\nONE: int = 1\n")
-    assert bound(helped) == ({"exporter", "ONE"}, {"ONE"})
+    assert bound(helped) == ({"ONE"}, {"ONE"})

@@ -240,7 +240,7 @@ def test_an_altered_evolution_is_not_sealed_again(cli, own, evolved, name):
         outcome = cli(*words)
         assert outcome.code == 4, words
         assert f"{name} is altered" in outcome.err
-        assert "Restore it from a copy" in outcome.err
+        assert "Restore the run from a copy" in outcome.err
     assert hash_folder(evolved) == before
     (entry,) = cli("runs", "list", evolved.parent, "--json").document["runs"]
     assert entry["state"] == "damaged"
@@ -256,7 +256,7 @@ def test_an_evolution_whose_seal_was_taken_off_or_that_grew_is_not_sealed_again(
     for words in (("evolve", own, *SMALL), ("report", evolved)):
         outcome = cli(*words)
         assert outcome.code == 4
-        assert "results.json is not listed in manifest.json" in outcome.err
+        assert "manifest.json does not list results.json" in outcome.err
 
 
 def test_a_page_of_an_evolution_may_be_made_again(cli, evolved):

@@ -536,9 +536,11 @@ class Auditor:
         if law is not None:
             rates, most = law.rates(threshold.value), supremum(law, delta)
             absent, eligible = (Interval(float(ends.lower), float(ends.upper)) for ends in (rates.fpr, rates.tpr))
+            reached = at_most(most.interval, limit)
             exact = {
-                "supremum": at_most(most.interval, limit),
-                "exact": min(most.point, limit),
+                "supremum": reached,
+                # The point search may stop short of what is certified, and the law may give no upper end.
+                "exact": min(max(most.point, reached.lower), reached.upper),
                 "rule": at_most(epsilon_at(law, threshold.value, delta), limit),
                 "absent_rate": absent,
                 "eligible_rate": eligible,

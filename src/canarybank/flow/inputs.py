@@ -134,8 +134,14 @@ def gather(
     *,
     evolving: bool = False,
 ) -> Inputs:
-    """Return what a run under this configuration starts from; nothing is read before it is asked for."""
-    return Inputs(config, cache, generator, progress, evolving)
+    """Return what a run under this configuration starts from.
+
+    Attacks that cannot be run, or that nobody allowed to send what they would send, are refused here; nothing is read,
+    encoded or generated before it is asked for.
+    """
+    inputs = Inputs(config, cache, generator, progress, evolving)
+    _ = inputs.attacks
+    return inputs
 
 
 def cached_encoder(config: EncoderConfig, progress: Progress = SILENT, *, isolated: bool = False) -> CachedEncoder:

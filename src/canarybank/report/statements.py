@@ -44,12 +44,6 @@ _OWN_RELEASES = [
         "the mechanism's rung stays."
     ),
 ]
-_FOREIGN_RELEASES = [
-    (
-        "The releases are those of a system that is not canarybank's own, named by whoever ran the audit. That this "
-        "system is the one that is deployed, and that its releases are independent from call to call, is not checked."
-    ),
-]
 
 
 class Tone(StrEnum):
@@ -212,7 +206,7 @@ def limits(results: Results) -> list[str]:
             else f"{results.rounds} releases are audited, by a server that shapes the first bank and sees them all. "
             "Colluding users and side channels such as timing, logs or the generator's own memory lie outside."
         ),
-        *(_OWN_RELEASES if results.audit.system == "mechanism" else _FOREIGN_RELEASES),
+        *(_OWN_RELEASES if results.audit.system == "mechanism" else [_foreign_releases(results.audit.system)]),
         *(
             ["Nonce canaries are no people: they show what the mechanism allows, not what a user risks."]
             if nonce
@@ -270,3 +264,11 @@ def _similar(pools: list[PoolFacts]) -> str:
     low, high = (f"{end(each.median for each in found):.2f}" for end in (min, max))
     middle = f"median {low}" if low == high else f"medians {low} to {high}"
     return f"{size}, {found[0].measure} to their records {ends}, {middle}"
+
+
+def _foreign_releases(system: str) -> str:
+    return (
+        f"The releases are made by the system {clean(system, 120)}, which is not canarybank's own and is named by "
+        "whoever ran the audit. That this system is the one that is deployed, and that its releases are independent from call "
+        "to call, is not checked."
+    )
