@@ -269,6 +269,6 @@ def _similar(pools: list[PoolFacts]) -> str:
 def _foreign_releases(system: str) -> str:
     return (
         f"The releases are made by the system {clean(system, 120)}, which is not canarybank's own and is named by "
-        "whoever ran the audit. That this system is the one that is deployed, and that its releases are independent from call "
-        "to call, is not checked."
+        "whoever ran the audit. That this system is the one that is deployed, and that its releases are independent "
+        "from call to call, is not checked."
     )
