@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 from canarybank.config import resolve
-from canarybank.experiment import EvolutionRun
 from canarybank.flow import run_evolution
 from canarybank.flow.generators import ANSWERS_FILE, EMBEDDED_PRESET, FACTS_FILE
 from canarybank.generate import LlamaCppGenerator, ResponseCache
 from canarybank.progress import for_stream
+from canarybank.run import Run
 from canarybank.store import write_json
 
-DATA = Path(__file__).parents[1] / "src" / "canarybank" / "experiment" / "data"
+DATA = Path(__file__).parents[1] / "src" / "canarybank" / "flow" / "data"
 SEED = 0
 AUDIT = "nonce-mueff"
 TRIALS = 100_000
@@ -48,7 +48,7 @@ def main() -> None:
     print(f"{count} answers, {(DATA / ANSWERS_FILE).stat().st_size:,} bytes")
 
 
-def _run(folder: Path, told: dict[str, object]) -> EvolutionRun:
+def _run(folder: Path, told: dict[str, object]) -> Run:
     return run_evolution(resolve(flags=told, preset=EMBEDDED_PRESET), folder, progress=for_stream(sys.stderr))
 
 
@@ -60,9 +60,9 @@ def _take(answers: ResponseCache, log: Path) -> None:
     exported.unlink()
 
 
-def _figures(run: EvolutionRun) -> list[dict[str, float | int | None]]:
-    worth = run.results.utility
-    names = ("after", "candidates", "mauve", "precision", "recall")
+def _figures(run: Run) -> list[dict[str, float | int | None]]:
+    worth = run.results.evolution and run.results.evolution.utility
+    names = ("round", "candidates", "mauve", "precision", "recall")
     return [] if worth is None else [{name: getattr(each, name) for name in names} for each in worth.figures]
 
 
