@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from canarybank.run import gate, open_run, verify
     from canarybank.score import LinearScore
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "ATTACKS",

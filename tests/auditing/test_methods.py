@@ -237,3 +237,9 @@ def test_a_method_of_ends_alone_is_told_from_others():
     assert [name for name in OWN if not METHODS.find(name).exact] == ["joint"]
     assert [name for name in OWN if METHODS.find(name).alone] == ["paper", "clopper-pearson", "joint"]
     assert isinstance(METHODS.find("pooled"), Method)
+
+
+def test_a_method_of_ones_own_cannot_go_by_a_name_of_ours():
+    with pytest.raises(ConfigError, match="called 'paper', and so is one of ours"):
+        find_method(Method("paper", "a looser rule under the same name", tails=1))
+    assert find_method(Method("thirds", "two ends at a third of alpha each", tails=3)).name == "thirds"

@@ -2,6 +2,7 @@ import io
 import json
 import sys
 
+from canarybank import __version__
 from canarybank.cli.output import Output, facts, paragraph, table
 from canarybank.progress import SILENT, Lines
 
@@ -14,7 +15,7 @@ def printed(capsys, *parts):
 def test_json_is_one_document_with_its_command_and_version(capsys):
     Output(json=True).result("x", {"b": 1, "a": [1.5]}, paragraph("not this"))
     out = capsys.readouterr().out
-    assert json.loads(out) == {"a": [1.5], "b": 1, "canarybank": "0.1.0", "command": "x", "schema_version": 1}
+    assert json.loads(out) == {"a": [1.5], "b": 1, "canarybank": __version__, "command": "x", "schema_version": 1}
 
 
 def test_a_pipe_gets_no_blanks_at_the_ends_of_lines(capsys):

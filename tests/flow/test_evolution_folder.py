@@ -2,15 +2,19 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
+from canarybank.auditing import Counts, attack_bound
 from canarybank.config import resolve
 from canarybank.errors import StoreError
 from canarybank.flow import run_evolution
 from canarybank.mechanism import epsilon
+from canarybank.report import Tone, verdict
 from canarybank.run import Run, gate, list_runs, verify
-from canarybank.run.gating import as_printed, attained_epsilon
+from canarybank.run.gating import as_printed, attained_epsilon, exceeded_ledger
+from canarybank.run.verification import declared
 from canarybank.store import Log, canonical_json, hash_folder
 
 
@@ -280,3 +284,44 @@ def test_an_evolution_that_was_not_audited_says_so(unaudited):
 @pytest.mark.parametrize("change", [forgotten_round, cheaper_round, cheaper_run, real_run, other_bank, no_evolution])
 def test_an_unaudited_evolution_altered_and_sealed_again_is_found(mine_unaudited, change):
     assert alter(mine_unaudited, change)
+
+
+def with_first(results, counts=None, low=None):
+    """Return results whose first attack shows other counts, or reaches another exact epsilon, in its first round."""
+    first, *others = results.attacks
+    if counts is not None:
+        first = replace(first, canaries=tuple(replace(each, counts=counts) for each in first.canaries))
+    if low is not None:
+        first = replace(first, ladder=replace(first.ladder, attack=replace(first.ladder.attack, low=low)))
+    return results.model_copy(update={"attacks": (first, *others)})
+
+
+def test_a_ledger_is_exceeded_by_what_all_of_alpha_is_split_over(done):
+    assert exceeded_ledger(done.results) is None
+    stated = done.results.evolution.rounds[0].epsilon
+    found = exceeded_ledger(with_first(done.results, Counts(40_000, 0, 40_000, 40_000)))
+    assert found.by_trials
+    assert "after 1 round the trials of nonce-norm show at least" in found.sentence
+    assert "95% confidence over all attacks and rounds" in found.sentence
+    # Between what the counts show with all of alpha and what they show with a quarter of it nothing is claimed.
+    mechanism, settings, fp = done.results.mechanism, declared(done.results), 0
+    while attack_bound([(counts := Counts(9_000, fp, 40_000, 40_000))] * 2, mechanism, settings).epsilon > stated:
+        fp += 1
+    counts = Counts(9_000, fp - 1, 40_000, 40_000)
+    assert attack_bound([counts] * 2, mechanism, settings).epsilon > stated
+    assert exceeded_ledger(with_first(done.results, counts)) is None
+    computed = exceeded_ledger(with_first(done.results, low=stated + 0.5))
+    assert (computed.by_trials, computed.sentence[:24]) == (False, "The ledger is too small:")
+
+
+def test_the_headline_of_an_exceeded_prefix_is_about_that_prefix(done):
+    copy = Run(done.folder, "evolution")
+    copy.__dict__["results"] = with_first(done.results, Counts(40_000, 0, 40_000, 40_000))
+    found = verdict(copy)
+    assert found.tone is Tone.VIOLATION
+    assert found.sentence.startswith("Violation detected: after 1 round the trials of nonce-norm show at least")
+
+
+def test_a_folder_serves_where_a_run_does(done):
+    assert gate(done.folder, 9.0) == gate(done, 9.0)
+    assert verify(done) == verify(done.folder)

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binom
 
 from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolSource, design
 from canarybank.auditing.exact import Law, at_most, epsilon_at, supremum
@@ -57,6 +58,12 @@ C = TypeVar("C", bound=Cohort)
 Made = TypeVar("Made")
 Place = tuple[str, int]
 """A canary's place: the attack's name, and its index among the attack's canaries."""
+IMPOSSIBLE = 1e-12
+"""Counts that are less likely than this under a law were not drawn from it."""
+CONTRADICTED = (
+    "The system does not release as its law states: its counts cannot come from it. So nothing is computed exactly; "
+    "do not rely on that law."
+)
 STEP = 1.25e-5
 """The width of the cells behind certified intervals over several rounds: they narrow, and take longer, with it."""
 
@@ -384,7 +391,8 @@ class Auditor:
     def _aimed(self, case: Case, systems: Sequence[System], canaries: int, rounds: int) -> list[Threshold]:
         """Return the threshold of so many rounds under each aim of the method."""
         target, aims = self._declared(len(case.scores)).target(self.mechanism, canaries), self.settings.method.aims
-        if self.settings.threshold is ThresholdMode.ANALYTIC and (law := self.law(case, systems, rounds)) is not None:
+        analytically = self.settings.threshold is ThresholdMode.ANALYTIC and all(type(s) is BankSystem for s in systems)
+        if analytically and (law := self.law(case, systems, rounds)) is not None:
             return [analytic(law, target, aim) for aim in aims]
         prefix = "round 1" if rounds == 1 else f"rounds 1 to {rounds}"
         draw_and_aim = partial(
@@ -446,6 +454,9 @@ class Auditor:
                 made = {case.place: list(systems(case)) for case in group}
                 for rounds in range(1, len(group[0].scores) + 1):
                     laws = [self.law(case, made[case.place], rounds) for case in group]
+                    said = notes(group[0])
+                    if any(self._is_contradicted(each, made[each.place], tally, rounds) for each in group):
+                        laws, said = [None] * len(group), (*said, CONTRADICTED)
                     judged = [
                         self._judged(
                             case,
@@ -471,7 +482,7 @@ class Auditor:
                             rounds=rounds,
                             plants=attack.active,
                             on_people=attack.canary is CanaryKind.REAL,
-                            notes=notes(group[0]),
+                            notes=said,
                             evidence=shown,
                         )
                     )
@@ -503,6 +514,18 @@ class Auditor:
             return None
         return SummedLaw(laws, self.step) if case.summed else laws[0]
 
+    def _is_contradicted(self, case: Case, systems: Sequence[System], tally: Tally, rounds: int) -> bool:
+        """Say whether a system that is not our own releases otherwise than the law that it states."""
+        if all(type(each) is BankSystem for each in systems) or (law := self.law(case, systems, rounds)) is None:
+            return False
+        counts, rates = tally.counts(case.place, rounds), law.rates(case.thresholds[rounds - 1].value)
+        pairs = ((counts.tp, counts.n1, rates.tpr), (counts.fp, counts.n0, rates.fpr))
+        chances = [
+            min(float(binom.sf(seen - 1, trials, ends.upper)), float(binom.cdf(seen, trials, ends.lower)))
+            for seen, trials, ends in pairs
+        ]
+        return min(chances) < IMPOSSIBLE
+
     def _counted(self, case: Case, tally: Tally, rounds: int) -> Counts:
         """Return a case's counts; a bound from fewer or more trials than were declared would be another claim."""
         counts, declared = tally.counts(case.place, rounds), self.settings.trials
@@ -515,7 +538,7 @@ class Auditor:
 
     def _limit(self, systems: Sequence[System], rounds: int) -> float:
         """Return the epsilon that no attack on these systems exceeds: of our own mechanism its own, else none."""
-        own = all(isinstance(each, BankSystem) and each.mechanism == self.mechanism for each in systems)
+        own = all(type(each) is BankSystem and each.mechanism == self.mechanism for each in systems)
         return epsilon(self.mechanism, rounds) if own else math.inf
 
     def _judged(

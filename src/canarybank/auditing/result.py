@@ -96,15 +96,15 @@ class Ladder:
     def reached(self, name: Literal["attack", "rule"]) -> tuple[float, bool] | None:
         """Return the exact epsilon of a rung, and whether it is its certified lower end alone; None where unknown.
 
-        No attack exceeds its mechanism. Where a rate underflows, the certified interval has no upper end of its own,
-        and what is known is the lower one.
+        No attack exceeds its mechanism, unless the system does not run it. Where a rate underflows, the certified
+        interval has no upper end of its own, and what is known is the lower one.
         """
         rung, most = getattr(self, name), self.mechanism.epsilon
         if rung is None:
             return None
         if most < math.inf and min(rung.high, most) - rung.low > WIDE * max(1.0, rung.low):
             return rung.low, True
-        return min(rung.epsilon, most), False
+        return rung.epsilon if rung.low > most else min(rung.epsilon, most), False
 
     def __str__(self) -> str:
         return "\n".join(str(rung) for rung in self.rungs)

@@ -31,6 +31,7 @@ from canarybank.engine import Engine, Serial, Threads
 from canarybank.errors import CohortError, InputError
 from canarybank.mechanism import Bank, Claim, Mechanism
 from canarybank.progress import SILENT, Progress
+from canarybank.registry import ENGINES, SYSTEMS
 from canarybank.score import LinearScore
 from canarybank.systems.mechanism import BankSystem, System, SystemFactory
 from canarybank.users import Cohorts, CohortSizes, Users, draw_cohorts
@@ -59,8 +60,8 @@ def audit(
     encode: Encode | None = None,
     sizes: CohortSizes | None = None,
     accounted: float | None = None,
-    system: SystemFactory = BankSystem,
-    engine: Engine | None = None,
+    system: SystemFactory | str = BankSystem,
+    engine: Engine | str | None = None,
     progress: Progress = SILENT,
 ) -> AuditResult:
     """Audit one attack, or several, on users' vectors and return what they showed.
@@ -85,8 +86,9 @@ def audit(
         encode: The encoder of nonces. Without it they are simulated as vectors, and the result says so.
         sizes: The cohorts' sizes; by default the paper's, or as large as the users at hand allow.
         accounted: The epsilon that the operator's accountant claims; by default the mechanism's own.
-        system: What releases, made from contributions, the canary's, and the mechanism; by default our own mechanism.
-        engine: Where trials run; by default on a thread for each core.
+        system: What releases, made from contributions, the canary's, and the mechanism, or its registered name; by
+            default our own mechanism.
+        engine: Where trials run, or its registered name; by default on a thread for each core.
         progress: Where progress is shown; by default nowhere.
 
     Example:
@@ -115,7 +117,9 @@ def audit(
     number = canaries if canaries is not None else (sizes or CohortSizes()).canaries
     cohorts = _cohorts(users, sizes, number, recipes, seed)
     eligible, stated = len(cohorts.evaluation), None if accounted is None else (accounted, "the operator's accountant")
-    auditor = Auditor(mechanism, settings, eligible, system, engine=engine or Threads(), progress=progress)
+    factory = SYSTEMS.find(system) if isinstance(system, str) else system
+    where = ENGINES.find(engine)() if isinstance(engine, str) else engine or Threads()
+    auditor = Auditor(mechanism, settings, eligible, factory, engine=where, progress=progress)
     banks = {active: _reserved(bank, probes if active else 0, seed) for active in {each.active for each in recipes}}
     routed = {active: route_cohorts(cohorts, over, mechanism.k) for active, over in banks.items()}
     found: list[AttackResult] = []

@@ -20,7 +20,9 @@ def command(
     run: Annotated[Path, Parameter(help="The run's folder.")],
     /,
     *,
-    claimed_eps: Annotated[float, Parameter(help="The epsilon that the operator claims for one release.", metavar="X")],
+    claimed_eps: Annotated[
+        float, Parameter(help="The epsilon that the operator claims for all releases of the run.", metavar="X")
+    ],
     commitment: Annotated[
         str | None, Parameter(help="The hash that was published before the trials.", metavar="SHA256")
     ] = None,

@@ -53,7 +53,8 @@ def audit_system(
 ) -> SystemResult:
     """Audit one canary of any system by trials; with a folder, the same call resumes an audit that was stopped.
 
-    Where the system draws from the generator that it is given, a resumed audit gives the same bytes. Once
+    Give a resumed audit the very system that it began with: its name is recorded, and its code cannot be checked. Where
+    the system draws from the generator that it is given, a resumed audit gives the same bytes. Once
     ``sealed.json`` is written the threshold is never fitted again. `canarybank verify`, `gate` and `report` read the
     folder, and so does ``open_run``; none of them imports the system.
 

@@ -50,13 +50,15 @@ PAGE = "report.html"
 _NUMERIC = re.compile(r"[+−-]?[\d.,]+(e[+-]?\d+)?%?( to [\d.,]+)?|∞|—")
 
 
-def write_report(run: Run, folder: Path | str | None = None, *, shareable: bool = False) -> tuple[Path, ...]:
+def write_report(
+    run: Run | Path | str, folder: Path | str | None = None, *, shareable: bool = False
+) -> tuple[Path, ...]:
     """Write the page, the summary and the tables of a finished run; return their paths, the page first.
 
     They go into the run's own folder unless another is given. The same run gives the same bytes. Only their owner may
     read them, unless they are made shareable: they hold statistics of users without noise.
     """
-    mode = SHAREABLE if shareable else PRIVATE
+    run, mode = run if isinstance(run, Run) else Run.open(run), SHAREABLE if shareable else PRIVATE
     target = run.folder if folder is None else Path(folder)
     summary, tables = summarise_run(run), {}
     texts = {PAGE: render_summary(summary)}

@@ -72,10 +72,13 @@ def verdict(run: Run) -> Verdict:
     power = power_text(outcome.frozen_power, outcome.power, results.mechanism)
     played = f"The audit played {outcome.trials:,} trials of each hypothesis of each canary. {power}"
     beside = [_reach_sentence(results), played]
+    sentence = _sentence(tone, outcome, results)
     if exceeded := exceeded_ledger(results):
-        tone = Tone.VIOLATION if exceeded.startswith("Violation") else tone if tone is not Tone.QUIET else Tone.CLAIM
-        beside.insert(0, f"{exceeded}.")
-    return Verdict(tone, _sentence(tone, outcome, results), tuple(beside))
+        if tone is Tone.QUIET:
+            tone, sentence = Tone.VIOLATION if exceeded.by_trials else Tone.CLAIM, f"{exceeded.sentence}."
+        else:
+            beside.insert(0, f"{exceeded.sentence}.")
+    return Verdict(tone, sentence, tuple(beside))
 
 
 def strongest(results: Results) -> int:

@@ -76,12 +76,12 @@ def evolution_headline(results: Results) -> str:
     evolution = results.evolution
     assert evolution is not None  # noqa: S101, the caller looked
     done, asked = len(evolution.rounds), evolution.evolve.rounds
-    made = f"{done} of {asked} rounds" if done < asked else f"{done} rounds"
+    made = f"{done} of {asked} rounds" if done < asked else f"{done} round{'s' * (done != 1)}"
     voters = "" if evolution.voters is None else f" on {evolution.voters:,} users"
     at = delta_text(results.mechanism.delta, evolution.slack)
     text = f"{made} of Private Evolution{voters}: epsilon {epsilon(evolution.spent)} at {at}"
     if exceeded := exceeded_ledger(results):
-        text += f". {exceeded}"
+        text += f". {exceeded.sentence}"
     if evolution.insecure_seed is not None:
         return f"A simulation, seeded with {evolution.insecure_seed}: {text} by its ledger, were its noise secret"
     return text
@@ -267,13 +267,15 @@ def _rung(ladder: Ladder, rung: Rung) -> dict[str, Any]:
     shown = asdict(rung) | {"source": clean(rung.source, 600), "is_least": False}
     reached = ladder.reached(rung.name) if rung.name in {"attack", "rule"} else None  # type: ignore[arg-type]
     if reached is not None:
-        high = min(rung.high, ladder.mechanism.epsilon)
+        high = max(rung.low, min(rung.high, ladder.mechanism.epsilon))
         shown |= {"epsilon": reached[0], "is_least": reached[1], "high": high}
     return shown
 
 
 def _at_most(interval: Interval | None, most: float) -> dict[str, float] | None:
-    return None if interval is None else {"lower": interval.lower, "upper": min(interval.upper, most)}
+    return (
+        None if interval is None else {"lower": interval.lower, "upper": max(interval.lower, min(interval.upper, most))}
+    )
 
 
 def counted_rates(canary: CanaryResult, mechanism: Mechanism) -> tuple[Ends, Ends]:

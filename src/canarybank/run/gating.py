@@ -6,7 +6,8 @@ the lower end that is certified; or a bound from the trials does. The first two 
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, Literal
 
 from canarybank.auditing import AttackResult, Bound, Settings, attack_bound
@@ -30,6 +31,8 @@ __all__ = [
     "gate",
 ]
 
+OWN_SYSTEM: Final = "mechanism"
+"""The name of our own system, whose power is known."""
 PRINTED: Final = (3, 4, 5, 6)
 """The decimals with which an epsilon is printed somewhere; below 1, significant digits after the first."""
 
@@ -98,13 +101,16 @@ class GateOutcome(Record):
     """The sha256 of the commitment that the run was held to."""
 
 
-def gate(run: Run, claimed: float, commitment_hash: str | None = None, *, trust: Iterable[str] = ()) -> GateOutcome:
+def gate(
+    run: Run | Path | str, claimed: float, commitment_hash: str | None = None, *, trust: Iterable[str] = ()
+) -> GateOutcome:
     """Verify a finished run, against the published hash where it is given, and compare it with a claimed epsilon.
 
     A run that `verify` finds fault with is refused with what was found: nothing is gated that was altered. So is one
     whose bounds are by a plug-in method, unless ``trust`` names it: nothing is imported because a folder names it.
     """
     trust_methods(trust)
+    run = run if isinstance(run, Run) else Run.open(run)
     if not 0 <= claimed < math.inf:
         raise ConfigError(f"The claimed epsilon must be finite and at least 0, not {claimed!r}.")
     refuse_unverified(run, commitment_hash)
@@ -135,7 +141,8 @@ def compare(run: Run, claimed: float) -> GateOutcome:
     attained = attained_epsilon(mechanism, results.rounds)
     causes = _causes(claimed, attained, read, 1 - settings.alpha)
     power, own = None, None
-    if results.rounds == 1 and all(each.ladder.attack is not None for each in results.attacks):
+    own_releases = results.audit.system == OWN_SYSTEM
+    if own_releases and results.rounds == 1 and all(each.ladder.attack is not None for each in results.attacks):
         power = fresh_power(results, mechanism, settings, claimed, shares)
         own = frozen_power(results, mechanism, settings, claimed, shares)
     seen = power_text(own, power, mechanism)
@@ -165,23 +172,41 @@ def failing_claims(runs: Mapping[str, Run]) -> dict[str, str]:
     return {name: f"{name}: {outcome.statement}" for name, outcome in outcomes.items() if not outcome.ok}
 
 
-def exceeded_ledger(results: Results) -> str:
-    """Say which prefix's bound, or certified exact epsilon, exceeds what its ledger states; nothing where none does."""
-    ledger = {} if results.evolution is None else {each.round: each.epsilon for each in results.evolution.rounds}
+@dataclass(frozen=True, slots=True)
+class LedgerExcess:
+    """A prefix of rounds that shows more than the ledger states: by trials, or computed without any."""
+
+    by_trials: bool
+    sentence: str
+
+
+def exceeded_ledger(results: Results) -> LedgerExcess | None:
+    """Say which prefix's bound, or certified exact epsilon, exceeds what its ledger states; None where none does.
+
+    Every attack and prefix has an even share of alpha, so a true ledger is exceeded by trials at most alpha often.
+    """
+    if results.evolution is None or not results.attacks:
+        return None
+    settings = declared(results)
+    shared = replace(settings, alpha=settings.alpha / len(results.attacks))
+    ledger = {each.round: each.epsilon for each in results.evolution.rounds}
     for each in results.attacks:
-        stated = ledger.get(each.rounds, math.inf)
-        if each.headline.epsilon > stated:
-            return (
-                f"Violation detected: after {each.rounds} rounds the trials show at least "
-                f"{shown_epsilon(each.headline.epsilon)} with {100 * each.headline.confidence:.6g}% confidence, above "
-                f"the ledger's {shown_epsilon(stated)}"
+        stated, after = ledger.get(each.rounds, math.inf), f"after {each.rounds} round{'s' * (each.rounds != 1)}"
+        shown = attack_bound([canary.counts for canary in each.canaries], results.mechanism, shared).epsilon
+        if shown > stated:
+            return LedgerExcess(
+                by_trials=True,
+                sentence=f"Violation detected: {after} the trials of {each.attack} show at least "
+                f"{shown_epsilon(shown)}, above the ledger's {shown_epsilon(stated)}, with "
+                f"{100 * (1 - settings.alpha):.6g}% confidence over all attacks and rounds",
             )
         if each.ladder.attack is not None and as_printed(each.ladder.attack.low) > stated:
-            return (
-                f"The ledger is too small: after {each.rounds} rounds the attack's exact epsilon is at least "
-                f"{shown_epsilon(each.ladder.attack.low)}, above {shown_epsilon(stated)}"
+            return LedgerExcess(
+                by_trials=False,
+                sentence=f"The ledger is too small: {after} the exact epsilon of {each.attack} is at least "
+                f"{shown_epsilon(each.ladder.attack.low)}, above {shown_epsilon(stated)}",
             )
-    return ""
+    return None
 
 
 def as_printed(epsilon: float) -> float:

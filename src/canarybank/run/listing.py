@@ -97,5 +97,5 @@ def _read(run: Run) -> RunEntry:
         ),
         claimed=found.claimed,
         ok=found.ok and not exceeded,
-        reason=f"{exceeded}." if exceeded else None if found.ok else found.statement,
+        reason=f"{exceeded.sentence}." if exceeded else None if found.ok else found.statement,
     )

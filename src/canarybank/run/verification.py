@@ -52,13 +52,13 @@ class Verification(Record):
     """The sha256 of the commitment on disk."""
 
 
-def verify(folder: Path | str, commitment_hash: str | None = None, *, trust: Iterable[str] = ()) -> Verification:
+def verify(folder: Run | Path | str, commitment_hash: str | None = None, *, trust: Iterable[str] = ()) -> Verification:
     """Check a finished run: against the hash that was published before its trials, where that is given.
 
     Nothing that the folder names is imported, but for the plug-in methods that ``trust`` names.
     """
     trust_methods(trust)
-    return _verified(Run.open(folder), commitment_hash)
+    return _verified(folder if isinstance(folder, Run) else Run.open(folder), commitment_hash)
 
 
 def trust_methods(names: Iterable[str]) -> None:

@@ -236,6 +236,10 @@ def find_method(method: Method | str) -> Method:
     found = METHODS.find(method) if isinstance(method, str) else method
     if not isinstance(found, Method):
         raise ConfigError(f"{method!r} is not a method but a {type(found).__name__}; give a Method or the name of one.")
+    if found.name in METHODS.places and found != METHODS.built_in(found.name):
+        raise ConfigError(
+            f"A method of your own is called {found.name!r}, and so is one of ours; give it another name."
+        )
     return found
 
 
