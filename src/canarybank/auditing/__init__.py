@@ -14,9 +14,9 @@ from canarybank.auditing.forecast import (
 from canarybank.auditing.methods import Bound, Branch, Method, epsilon_lower, find_method, own_method
 from canarybank.auditing.methods.pooled import pooled
 from canarybank.auditing.methods.stratified import stratified
-from canarybank.auditing.pipeline import (
+from canarybank.auditing.pipeline import Auditor, claim_names, transcript_scores
+from canarybank.auditing.ports import (
     NOWHERE,
-    Auditor,
     Case,
     Claims,
     Memo,
@@ -25,9 +25,7 @@ from canarybank.auditing.pipeline import (
     Routes,
     Systems,
     Tally,
-    claim_names,
     route_cohorts,
-    transcript_scores,
 )
 from canarybank.auditing.rates import clopper_pearson
 from canarybank.auditing.result import AttackResult, AuditResult, CanaryResult, Ladder, Rung

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.attack import Design, canary_contribution
-from canarybank.auditing.pipeline import Case
+from canarybank.auditing.ports import Case
 from canarybank.mechanism import Bank, Mechanism, Routed
 from canarybank.score import RoundLaw
 from canarybank.seeds import stream

@@ -12,205 +12,40 @@ has a rule of its own.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 from operator import call
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binom
 
 from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolSource, design
 from canarybank.auditing.exact import Law, at_most, epsilon_at, supremum
 from canarybank.auditing.forecast import expected_bound
 from canarybank.auditing.methods import Bound
+from canarybank.auditing.ports import NOWHERE, Case, Claims, Memo, Place, Routes, Systems, Tally
+from canarybank.auditing.rates import IMPOSSIBLE, chance_between
 from canarybank.auditing.result import AttackResult, CanaryResult, Ladder, Rung
 from canarybank.auditing.settings import AlphaLedger, Settings, TrialEngine, canary_bound, headline, pooled_bound
 from canarybank.auditing.threshold import Threshold, ThresholdMode, analytic, calibrated, choose_aim, stand_in
-from canarybank.auditing.trials import Counts, Literal, Projected, Shard, Summed, Trials, count_shard, plan
+from canarybank.auditing.trials import Counts, Literal, Projected, Summed, Trials, count_shard, plan
 from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, IncompleteError, InputError
-from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, epsilon
+from canarybank.mechanism import Bank, Mechanism, RouteTable, epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw, mixture
-from canarybank.store import hash_array, hash_json, stage_key
+from canarybank.store import hash_array, stage_key
 from canarybank.systems.mechanism import BankSystem, System, SystemFactory
-from canarybank.users import Auxiliary, Calibration, Cohort, Cohorts, Evaluation
+from canarybank.users import Evaluation
 
-__all__ = [
-    "NOWHERE",
-    "Auditor",
-    "Case",
-    "Claims",
-    "Memo",
-    "MemoryTally",
-    "Place",
-    "Routes",
-    "Systems",
-    "Tally",
-    "claim_names",
-    "route_cohorts",
-    "transcript_scores",
-]
+__all__ = ["Auditor", "claim_names", "transcript_scores"]
 
-C = TypeVar("C", bound=Cohort)
-Made = TypeVar("Made")
-Place = tuple[str, int]
-"""A canary's place: the attack's name, and its index among the attack's canaries."""
-IMPOSSIBLE = 1e-12
-"""Counts that are less likely than this under a law were not drawn from it."""
 CONTRADICTED = (
     "The system does not release as its law states: its counts cannot come from it. So nothing is computed exactly; "
     "do not rely on that law."
 )
 STEP = 1.25e-5
 """The width of the cells behind certified intervals over several rounds: they narrow, and take longer, with it."""
-
-
-class Memo(Protocol):
-    """Where stages are remembered: what stands under a key, or is made and kept there."""
-
-    def document(self, stage: str, key: str, make: Callable[[], Any], /) -> Any:
-        """Return a JSON value."""
-
-    def arrays(self, stage: str, key: str, make: Callable[[], Mapping[str, NDArray[Any]]], /) -> Mapping[str, Any]:
-        """Return named arrays."""
-
-
-class _Nowhere:
-    """Remember nothing."""
-
-    def document(self, _stage: str, _key: str, make: Callable[[], Any]) -> Any:
-        return make()
-
-    def arrays(self, _stage: str, _key: str, make: Callable[[], Mapping[str, NDArray[Any]]]) -> Mapping[str, Any]:
-        return make()
-
-
-NOWHERE: Memo = _Nowhere()
-
-
-class Tally(Protocol):
-    """Where the counts of finished shards are kept: in memory, or in a run's folder."""
-
-    @property
-    def done(self) -> Mapping[tuple[Place, Shard], tuple[int, ...]]:
-        """Return the finished shards."""
-
-    def put(self, place: Place, shard: Shard, positives: tuple[int, ...]) -> None:
-        """Keep a finished shard: how many of its trials each prefix's rule called present."""
-
-    def counts(self, place: Place, rounds: int = 1) -> Counts:
-        """Return a canary's counts over all finished shards, for the rule of so many rounds."""
-
-
-@dataclass
-class MemoryTally:
-    """Keep counts for as long as the process lives."""
-
-    done: dict[tuple[Place, Shard], tuple[int, ...]] = field(default_factory=dict)
-
-    def put(self, place: Place, shard: Shard, positives: tuple[int, ...]) -> None:
-        """Keep a finished shard."""
-        self.done[place, shard] = positives
-
-    def counts(self, place: Place, rounds: int = 1) -> Counts:
-        """Return a canary's counts over all finished shards."""
-        return Counts.gather((shard, each[rounds - 1]) for (at, shard), each in self.done.items() if at == place)
-
-
-class Claims(StrEnum):
-    """How alpha covers the prefixes of rounds."""
-
-    EACH = "each"
-    TOGETHER = "together"
-
-    @property
-    def statement(self) -> str:
-        """Say what the bounds claim, taken as a family."""
-        if self is Claims.TOGETHER:
-            return "Alpha is split evenly over the prefixes: all of them hold at once with probability 1 - alpha."
-        return (
-            "Each prefix is a claim of its own at the whole of alpha; that several of them hold at once, or that the "
-            "largest does, is not claimed."
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """One attack on one canary: a score for each round, and once they are frozen, a threshold for each prefix.
-
-    ``designs`` are what the scores come from, where canarybank designed them. Under the seed of the trials, a case's
-    random streams stand at ``address``. ``summed`` cases add mixture scores up over their rounds.
-    """
-
-    attack: Attack
-    index: int
-    canary: str
-    scores: tuple[LinearScore, ...]
-    designs: tuple[Design, ...] = ()
-    thresholds: tuple[Threshold, ...] = ()
-    address: tuple[str | int, ...] = ()
-    summed: bool = False
-
-    @classmethod
-    def of(cls, index: int, *designs: Design, summed: bool = False) -> "Case":
-        """Return the case of a designed attack, one design a round; its rules are not frozen yet."""
-        first = designs[0]
-        name, canary = first.attack.name, first.canary.id
-        address = ("multiround", name, canary) if summed else (name, index)
-        scores = tuple(each.score for each in designs)
-        return cls(first.attack, index, canary, scores, designs, address=address, summed=summed)
-
-    @property
-    def place(self) -> Place:
-        """Return where its counts are kept."""
-        return self.attack.name, self.index
-
-
-Systems = Callable[[Case], Sequence[System]]
-"""A case to the systems that release in each of its rounds, on the coordinates that its scores inspect."""
-
-
-@dataclass(frozen=True)
-class Routes:
-    """The cohorts, routed once over the base of a bank whose probe positions are reserved."""
-
-    bank: Bank
-    auxiliary: Routed[Auxiliary]
-    calibration: Routed[Calibration]
-    evaluation: Routed[Evaluation]
-    memo: Memo = NOWHERE
-
-    def canary(self, canary: Canary, k: int) -> RouteTable:
-        """Route the records of a canary."""
-        return _route_table(canary.vectors, self.bank, k, self.memo)
-
-
-def route_cohorts(cohorts: Cohorts, bank: Bank, k: int, memo: Memo = NOWHERE, progress: Progress = SILENT) -> Routes:
-    """Route every cohort over the base of a bank, once for all attacks and canaries."""
-
-    def routed(cohort: C) -> Routed[C]:
-        return Routed(cohort, _route_table(cohort.users.require_vectors(), bank, k, memo, progress))
-
-    return Routes(bank, routed(cohorts.auxiliary), routed(cohorts.calibration), routed(cohorts.evaluation), memo)
-
-
-def _route_table(
-    vectors: NDArray[np.float32], bank: Bank, k: int, memo: Memo, progress: Progress = SILENT
-) -> RouteTable:
-    if memo is NOWHERE:
-        return RouteTable.build(vectors, bank, k, progress)
-    base = hash_json([hash_array(bank.vectors[bank.base]), bank.size, sorted(bank.reserved)])
-    key = stage_key("routes", records=hash_array(vectors), base=base, k=k)
-
-    def make() -> Mapping[str, NDArray[Any]]:
-        table = RouteTable.build(vectors, bank, k, progress)
-        return {"positions": table.positions, "distances": table.distances}
-
-    kept = memo.arrays("routes", key, make)
-    return RouteTable(vectors, bank, kept["positions"].copy(), kept["distances"].copy())
 
 
 @dataclass(frozen=True)
@@ -520,10 +355,7 @@ class Auditor:
             return False
         counts, rates = tally.counts(case.place, rounds), law.rates(case.thresholds[rounds - 1].value)
         pairs = ((counts.tp, counts.n1, rates.tpr), (counts.fp, counts.n0, rates.fpr))
-        chances = [
-            min(float(binom.sf(seen - 1, trials, ends.upper)), float(binom.cdf(seen, trials, ends.lower)))
-            for seen, trials, ends in pairs
-        ]
+        chances = [chance_between(seen, trials, float(ends.lower), float(ends.upper)) for seen, trials, ends in pairs]
         return min(chances) < IMPOSSIBLE
 
     def _counted(self, case: Case, tally: Tally, rounds: int) -> Counts:

@@ -8,15 +8,18 @@ from typing import Any, Self, TypeAlias, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainccinv, betaincinv
+from scipy.stats import binom
 
 from canarybank.errors import InputError
 
 __all__ = [
     "CUT",
+    "IMPOSSIBLE",
     "Array",
     "Ends",
     "Window",
     "binomial_rows",
+    "chance_between",
     "clopper_pearson",
     "count_epsilons",
     "ends",
@@ -24,6 +27,9 @@ __all__ = [
     "rate_epsilon",
     "whole_counts",
 ]
+
+IMPOSSIBLE = 1e-12
+"""Counts that are less likely than this under a rate were not drawn from it."""
 
 Array: TypeAlias = NDArray[np.float64]
 Ends: TypeAlias = Callable[[ArrayLike, ArrayLike, float], tuple[Array, Array]]
@@ -151,3 +157,11 @@ def whole_counts(name: str, values: ArrayLike) -> NDArray[np.int64]:
 
 def _first(values: NDArray[Any], where: NDArray[np.bool_]) -> Any:
     return values[where].flat[0].item() if values.ndim else values.item()
+
+
+def chance_between(seen: int, trials: int, low: float, high: float) -> float:
+    """Return the largest chance of a count at least as far out as this, for a rate from ``low`` to ``high``.
+
+    Below ``IMPOSSIBLE`` the count was not drawn from such a rate.
+    """
+    return min(float(binom.sf(seen - 1, trials, high)), float(binom.cdf(seen, trials, low)))

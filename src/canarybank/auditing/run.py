@@ -23,7 +23,8 @@ from canarybank.attack import (
     simulated_paraphrases,
 )
 from canarybank.auditing.methods import Bound, Method, find_method
-from canarybank.auditing.pipeline import Auditor, Case, MemoryTally, Tally, route_cohorts
+from canarybank.auditing.pipeline import Auditor
+from canarybank.auditing.ports import Case, MemoryTally, Tally, route_cohorts
 from canarybank.auditing.result import AttackResult, AuditResult
 from canarybank.auditing.settings import Settings, TrialEngine, one_of
 from canarybank.auditing.threshold import ThresholdMode

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
 
 from canarybank.attack import Attack, CanaryKind
 from canarybank.auditing import AttackResult, CanaryResult, Settings, canary_bound, headline, pooled_bound
-from canarybank.auditing.rates import rate_epsilon
+from canarybank.auditing.rates import IMPOSSIBLE, chance_between, rate_epsilon
 from canarybank.config.loading import decisive
 from canarybank.errors import CanarybankError, ConfigError, StoreError
 from canarybank.evolution.archive import FolderArchive
@@ -33,8 +32,6 @@ from canarybank.store import altered_files, hash_file, hash_folder, hash_json
 
 __all__ = ["Verification", "declared", "refuse_unverified", "trust_methods", "verify"]
 
-IMPOSSIBLE = 1e-12
-"""Counts that are less likely than this under the exact rates of their rule were not drawn from them."""
 ROUNDING = 1e-6
 """What exact figures that follow from each other may differ by."""
 
@@ -348,7 +345,7 @@ def _rates(results: Results) -> Iterator[str]:
             )
             for name, number, trials in (("fp", counts.fp, counts.n0), ("tp", counts.tp, counts.n1)):
                 low, high = ends[name]
-                if min(binom.sf(number - 1, trials, high), binom.cdf(number, trials, low)) < IMPOSSIBLE:
+                if chance_between(number, trials, low, high) < IMPOSSIBLE:
                     yield (
                         f"{number:,} of {trials:,} {name} of {_named(record)}, canary {index}, cannot come from the "
                         f"exact rate {low:.4g} to {high:.4g} of its rule: counts or rates were altered."
