@@ -9,12 +9,12 @@ from pydantic import ValidationError
 
 from canarybank.cli import main
 from canarybank.config import fields, resolve
-from canarybank.config.loading import registered
+from canarybank.config.loading import plugins_of, registered
 from canarybank.config.model import RECEIVED, AuditConfig, Config, RunConfig
-from canarybank.config.plugins import build_engine, plugins_of
 from canarybank.encode import HashingEncoder
 from canarybank.engine import Serial, Threads
 from canarybank.errors import ConfigError
+from canarybank.flow.inputs import build_engine
 from canarybank.registry import (
     ATTACKS,
     ENCODERS,

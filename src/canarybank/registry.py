@@ -283,8 +283,8 @@ METHODS = _registry(
         "paper": "auditing.methods:PAPER",
         "clopper-pearson": "auditing.methods:CLOPPER_PEARSON",
         "joint": "auditing.methods.joint:JOINT",
-        "pooled": "auditing.methods.pooled:POOLED",
-        "stratified": "auditing.methods.stratified:STRATIFIED",
+        "pooled": "auditing.methods:POOLED",
+        "stratified": "auditing.methods:STRATIFIED",
     },
 )
 SYSTEMS = _registry("system", {"mechanism": "systems.mechanism:BankSystem"})

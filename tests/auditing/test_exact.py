@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from canarybank.auditing import Branch
-from canarybank.auditing.exact import epsilon_at, supremum
+from canarybank.auditing.rates import epsilon_at, supremum
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, epsilon, one_round_epsilon
 from canarybank.score import Bounds, Rates, RoundLaw, SummedLaw

@@ -8,7 +8,7 @@ import pytest
 
 from canarybank.auditing import audit, ceiling, epsilon_lower, supremum
 from canarybank.mechanism import Mechanism, one_round_epsilon
-from canarybank.report.figures.evidence import allowed
+from canarybank.report.figures import allowed
 from canarybank.score import RoundLaw
 
 GRID = list(product((1e-3, 0.02, 0.3, 1.0, 30.0, 1e3), (1e-9, 1e-4, 0.1, 1.0), (0.0, 1e-12, 1e-5, 0.4)))

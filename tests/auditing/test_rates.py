@@ -3,8 +3,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from canarybank.auditing.methods.pooled import POOLED
-from canarybank.auditing.methods.stratified import STRATIFIED
+from canarybank.auditing.methods import POOLED, STRATIFIED
 from canarybank.auditing.rates import clopper_pearson, count_epsilons, ends, rate_epsilon
 from canarybank.errors import InputError
 

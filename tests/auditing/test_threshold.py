@@ -3,7 +3,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from canarybank.auditing import Projected, Target, analytic, calibrated, draw
-from canarybank.auditing.threshold import stand_in
+from canarybank.auditing.settings import stand_in
 from canarybank.errors import CanarybankError
 from canarybank.mechanism import Mechanism, Routed
 from canarybank.score import RoundLaw

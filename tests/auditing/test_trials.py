@@ -10,9 +10,7 @@ from canarybank.auditing.trials import (
     Literal,
     Projected,
     Shard,
-    _Coins,
-    _eights,
-    _participation_sums,
+    _Crowd,
     count,
     draw,
     plan,
@@ -65,7 +63,7 @@ def test_every_coin_falls_by_q_and_alone(q):
     # Weights that are powers of two name the users who took part. 19 users x 6 q at 1e-7 each, and one test of
     # independence each: a false alarm in fewer than 1 of 50,000 runs.
     users, size = 19, 40_000
-    sums = _participation_sums(_eights(2.0 ** np.arange(users)), _Coins.of(q), size, np.random.default_rng(5))
+    sums = _Crowd.of(2.0 ** np.arange(users), q).toss(size, np.random.default_rng(5))
     taking = (sums.astype(np.int64)[:, None] >> np.arange(users)) & 1
     for column in taking.T:
         assert binomtest(int(column.sum()), size, q).pvalue > 1e-7
@@ -76,7 +74,7 @@ def test_every_coin_falls_by_q_and_alone(q):
 
 @pytest.mark.parametrize("q", [1.0, 0.5, 0.1, 1 / 256, 1e-3, 0.9999])
 def test_every_pattern_of_eight_coins_has_its_exact_probability(q):
-    coins = _Coins.of(q)
+    coins = _Crowd.of(np.zeros(0), q)
     settled = np.bincount(coins.settled[: coins.open], minlength=256)
     found = (settled + np.diff(coins.remainders, prepend=0.0)) / 65_536
     taking = [pattern.bit_count() for pattern in range(256)]

@@ -8,7 +8,7 @@ import pytest
 
 from canarybank.config import resolve
 from canarybank.encode import CachedEncoder, HashingEncoder
-from canarybank.flow.users import admit_users
+from canarybank.flow.inputs import admit_users
 from canarybank.store import StageCache
 
 

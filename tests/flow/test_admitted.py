@@ -4,7 +4,7 @@ import pytest
 
 from canarybank.config.model import CohortsConfig, UsersConfig
 from canarybank.errors import ColumnError, ConfigError, DataError
-from canarybank.flow.users import admission, admit_users, users_key, users_source
+from canarybank.flow.inputs import admission, admit_users, users_key, users_source
 from canarybank.store.stage_cache import StageCache
 from canarybank.users import Admission, admit
 
@@ -25,7 +25,7 @@ def uneven(tmp_path):
 def test_a_second_admission_of_the_same_file_reads_nothing(world, tmp_path, monkeypatch):
     config, cache = UsersConfig(source=str(world / "users.csv")), StageCache(tmp_path)
     first = admit_users(config, COHORTS, cache)
-    monkeypatch.setattr("canarybank.flow.users.admit", pytest.fail)
+    monkeypatch.setattr("canarybank.flow.inputs.admit", pytest.fail)
     second = admit_users(config, COHORTS, cache)
     assert first.users.hash == second.users.hash
     assert first.report == second.report
@@ -185,5 +185,5 @@ def test_users_that_were_read_by_an_older_rule_are_read_again(tmp_path, monkeypa
     (tmp_path / "a.csv").write_text("user,text\na,x\n")
     config = UsersConfig(source=str(tmp_path / "a.csv"))
     key = users_key(users_source(config), admission(config, COHORTS))
-    monkeypatch.setattr("canarybank.flow.users._READING", "another")
+    monkeypatch.setattr("canarybank.flow.inputs._READING", "another")
     assert users_key(users_source(config), admission(config, COHORTS)) != key

@@ -122,7 +122,7 @@ def test_a_file_gives_its_first_entries(tmp_path, users, cache):
 
 
 def test_the_embedded_bank_for_other_users_is_noted(users, cache, monkeypatch):
-    monkeypatch.setattr("canarybank.flow.bank.embedded_bank", lambda: CandidateBank(TEXTS, ("",) * 3))
+    monkeypatch.setattr("canarybank.flow.bank.embedded_bank", lambda _: CandidateBank(TEXTS, ("",) * 3))
     assert gather_candidates(BankConfig(), users, None, cache).notes == ()
     assert (
         "these users are others"

@@ -7,7 +7,7 @@ import pytest
 from canarybank.attack import Canary
 from canarybank.encode import HashingEncoder
 from canarybank.errors import DataError, MissingError
-from canarybank.flow import embedded
+from canarybank.flow import bank as embedded
 from canarybank.store import hash_text
 from canarybank.users import admit
 
@@ -29,10 +29,10 @@ def data(tmp_path, monkeypatch):
     ]
     write(tmp_path / embedded.POOL_FILE, lines)
     (tmp_path / embedded.FACTS_FILE).write_text(json.dumps({"canaries": ["ann", "bob"]}))
-    monkeypatch.setattr(embedded, "_folder", lambda: tmp_path)
-    embedded._pools.cache_clear()
+    monkeypatch.setattr(embedded, "_FOLDER", tmp_path)
+    embedded._embedded_lines.cache_clear()
     yield tmp_path
-    embedded._pools.cache_clear()
+    embedded._embedded_lines.cache_clear()
 
 
 def canary(name="ann", records=RECORDS):

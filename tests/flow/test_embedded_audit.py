@@ -11,7 +11,7 @@ import pytest
 from canarybank.attack import ATTACKS, CanaryKind, PoolKind
 from canarybank.auditing import audit
 from canarybank.encode import CachedEncoder, VectorCache, load_encoder
-from canarybank.flow.embedded import embedded_bank, embedded_canaries, embedded_pool
+from canarybank.flow.bank import embedded_bank, embedded_canaries, embedded_pool
 from canarybank.mechanism import Bank, Mechanism, epsilon
 from canarybank.users import CohortSizes, Users, admit, draw_cohorts
 

@@ -3,7 +3,7 @@ import pytest
 from canarybank.config import resolve
 from canarybank.errors import ConfigError
 from canarybank.evolution import InContext, Keep, ParaphraseKept
-from canarybank.flow.evolution_setup import mauve_of, plan_of, spending_mechanism
+from canarybank.flow.evolution import mauve_of, plan_of, spending_mechanism
 from canarybank.flow.real_run import require_private
 from canarybank.mechanism import Mechanism, epsilon
 
@@ -53,5 +53,5 @@ def test_mauve_is_left_out_where_it_is_not_wanted_or_not_installed(monkeypatch):
     assert mauve_of(config(mauve=False).evolve, 500) is None
     assert mauve_of(config().evolve, 500).buckets == 50
     assert mauve_of(config(buckets=7).evolve, 500).buckets == 7
-    monkeypatch.setattr("canarybank.flow.evolution_setup.find_spec", lambda _: None)
+    monkeypatch.setattr("canarybank.flow.evolution.find_spec", lambda _: None)
     assert mauve_of(config().evolve, 500) is None

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -5,7 +7,7 @@ from canarybank.attack import ATTACKS, Canary
 from canarybank.config.model import AttackConfig
 from canarybank.encode import HashingEncoder
 from canarybank.errors import ConfigError, InputError, MissingError
-from canarybank.flow.pools import Pools, cosines
+from canarybank.flow.bank import cosines, make_pool
 from canarybank.generate import CachedGenerator, OpenAIGenerator, ResponseCache, ScriptedGenerator, load_prompt
 from canarybank.store.stage_cache import StageCache, stage_key
 
@@ -26,31 +28,32 @@ def generator():
 
 
 def pools(generator, tmp_path, **choices):
-    return Pools.of(AttackConfig(probes=2, pool=4, **choices), ENCODER, generator, StageCache(tmp_path))
+    config = AttackConfig(probes=2, pool=4, **choices)
+    return partial(make_pool, config=config, encoder=ENCODER, generator=generator, cache=StageCache(tmp_path))
 
 
 def test_each_attack_gets_its_kind_of_pool(canary, generator, tmp_path):
     made = pools(generator, tmp_path)
-    assert made.make(ATTACKS["ordinary"], canary, 4, 0) is None
-    assert made.make(ATTACKS["exact"], canary, 4, 0).texts == RECORDS
-    assert {len(text) for text in made.make(ATTACKS["nonce"], canary, 4, 0).texts} == {32}
-    paraphrases = made.make(ATTACKS["paraphrase-norm"], canary, 4, 0)
+    assert made(ATTACKS["ordinary"], canary, seed=0) is None
+    assert made(ATTACKS["exact"], canary, seed=0).texts == RECORDS
+    assert {len(text) for text in made(ATTACKS["nonce"], canary, seed=0).texts} == {32}
+    paraphrases = made(ATTACKS["paraphrase-norm"], canary, seed=0)
     assert sorted(paraphrases.sources) == [0, 0, 1, 1]
     assert np.array_equal(paraphrases.vectors, ENCODER.encode(paraphrases.texts))
 
 
 def test_paraphrases_are_made_once_for_all_that_they_depend_on(canary, generator, tmp_path):
-    first = pools(generator, tmp_path).paraphrases(canary, 4, 0)
+    first = pools(generator, tmp_path)(ATTACKS["paraphrase"], canary, seed=0)
     asked = len(generator.asked)
-    assert pools(generator, tmp_path).paraphrases(canary, 4, 0).texts == first.texts
+    assert pools(generator, tmp_path)(ATTACKS["paraphrase"], canary, seed=0).texts == first.texts
     assert len(generator.asked) == asked
-    assert pools(generator, tmp_path).paraphrases(canary, 4, 1).texts != first.texts
+    assert pools(generator, tmp_path)(ATTACKS["paraphrase"], canary, seed=1).texts != first.texts
     assert len(generator.asked) > asked
 
 
 def test_similarities_and_counters_are_kept_with_the_pool(canary, tmp_path):
     wrapping = ScriptedGenerator(lambda r: f'1. i like warm soup, rain again today {r.seed}"', name="wraps")
-    first = pools(wrapping, tmp_path).paraphrases(canary, 4, 0)
+    first = pools(wrapping, tmp_path)(ATTACKS["paraphrase"], canary, seed=0)
     naive = [
         float(ENCODER.encode([RECORDS[source]])[0] @ ENCODER.encode([text])[0])
         for source, text in zip(first.sources, first.texts, strict=True)
@@ -59,14 +62,14 @@ def test_similarities_and_counters_are_kept_with_the_pool(canary, tmp_path):
     assert first.measure == f"{ENCODER.name} cosine"
     assert first.counters["kept"] == first.counters["stripped-numbering"] == 4
     assert first.counters["asked"] == len(wrapping.asked)
-    found = pools(wrapping, tmp_path).paraphrases(canary, 4, 0)
+    found = pools(wrapping, tmp_path)(ATTACKS["paraphrase"], canary, seed=0)
     assert (found.similarities, found.counters) == (first.similarities, first.counters)
     assert first.counters["asked"] == len(wrapping.asked)
 
 
 def test_beside_an_older_stage_a_pool_is_made_again_from_answers_that_are_kept(canary, generator, tmp_path):
     asking = CachedGenerator(generator, ResponseCache(tmp_path / "answers.log"))
-    first = pools(asking, tmp_path / "one").paraphrases(canary, 4, 0)
+    first = pools(asking, tmp_path / "one")(ATTACKS["paraphrase"], canary, seed=0)
     asked = len(generator.asked)
     inputs = {"records": RECORDS, "size": 4, "seed": 0, "similarity": AttackConfig().similarity, "tries": 8.0}
     made_by = {
@@ -76,7 +79,7 @@ def test_beside_an_older_stage_a_pool_is_made_again_from_answers_that_are_kept(c
     }
     older = stage_key("paraphrases", **inputs, **made_by)
     StageCache(tmp_path / "two").document("paraphrases", older, lambda: {"texts": ["old"], "sources": [0]})
-    again = pools(asking, tmp_path / "two").paraphrases(canary, 4, 0)
+    again = pools(asking, tmp_path / "two")(ATTACKS["paraphrase"], canary, seed=0)
     assert len(generator.asked) == asked
     assert (again.texts, again.similarities, again.counters) == (first.texts, first.similarities, first.counters)
 
@@ -84,7 +87,7 @@ def test_beside_an_older_stage_a_pool_is_made_again_from_answers_that_are_kept(c
 def test_drifting_paraphrases_are_rejected_by_the_runs_encoder(canary, tmp_path):
     strange = ScriptedGenerator(lambda r: f"zzz qqq {r.seed} xxx", name="strange")
     with pytest.raises(Exception, match="dissimilar"):
-        pools(strange, tmp_path, similarity=0.9).paraphrases(canary, 4, 0)
+        pools(strange, tmp_path, similarity=0.9)(ATTACKS["paraphrase"], canary, seed=0)
 
 
 class Unnamed(ScriptedGenerator):
@@ -102,26 +105,26 @@ class Unnamed(ScriptedGenerator):
 def test_records_go_to_no_server_without_permission_whoever_asks(canary, tmp_path, remote, cached):
     asked = CachedGenerator(remote, ResponseCache()) if cached else remote
     made = pools(asked, tmp_path)
-    assert made.make(ATTACKS["nonce"], canary, 4, 0) is not None
+    assert made(ATTACKS["nonce"], canary, seed=0) is not None
     with pytest.raises(ConfigError, match=r"send users' records to .*Set attack\.send_records to true"):
-        made.make(ATTACKS["paraphrase"], canary, 4, 0)
+        made(ATTACKS["paraphrase"], canary, seed=0)
 
 
 def test_records_go_to_a_server_with_permission(canary, tmp_path):
     allowed = pools(Unnamed(lambda r: f"i like warm soup and rain {r.seed}"), tmp_path, send_records=True)
-    assert len(allowed.make(ATTACKS["paraphrase"], canary, 4, 0).texts) == 4
+    assert len(allowed(ATTACKS["paraphrase"], canary, seed=0).texts) == 4
 
 
 def test_cosines_are_of_unit_vectors():
-    assert cosines(ENCODER.encode)(["a b"], ["a b"])[0] == pytest.approx(1.0)
+    assert cosines(ENCODER.encode, ["a b"], ["a b"])[0] == pytest.approx(1.0)
 
 
 def test_without_generator_only_the_embedded_canaries_have_paraphrases(canary, tmp_path):
     with pytest.raises(MissingError):
-        pools(None, tmp_path).paraphrases(canary, 4, 0)
+        pools(None, tmp_path)(ATTACKS["paraphrase"], canary, seed=0)
 
 
 def test_a_canary_without_texts_cannot_be_paraphrased(generator, tmp_path):
     bare = Canary(vectors=ENCODER.encode(RECORDS), id="bare")
     with pytest.raises(InputError, match="has no texts"):
-        pools(generator, tmp_path).paraphrases(bare, 4, 0)
+        pools(generator, tmp_path)(ATTACKS["paraphrase"], bare, seed=0)

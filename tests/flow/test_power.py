@@ -9,8 +9,7 @@ from canarybank.config import resolve
 from canarybank.flow.audit import frozen_audit
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.run import Run
-from canarybank.run.gating import compare
-from canarybank.run.power import frozen_rates, separation, unclipped_rates
+from canarybank.run.gating import compare, frozen_rates, separation, unclipped_rates
 
 REPEATS = 400
 

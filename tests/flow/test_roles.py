@@ -8,7 +8,7 @@ from canarybank.config import resolve
 from canarybank.config.model import CohortsConfig
 from canarybank.encode import HashingEncoder
 from canarybank.errors import CohortError, ConfigError
-from canarybank.flow.roles import canaries_of, chosen_attacks, cohort_sizes, draw_roles
+from canarybank.flow.inputs import canaries_of, chosen_attacks, cohort_sizes, draw_roles
 from canarybank.users import Evaluation, Users
 
 ALL = tuple(ATTACKS.values())
@@ -97,7 +97,7 @@ def test_attacks_come_in_the_usual_order():
 
 
 def test_sizes_that_are_given_stay():
-    sizes = cohort_sizes(CohortsConfig(evaluation=7, canaries=2), 60, 1)
+    sizes = cohort_sizes(CohortsConfig(evaluation=7, canaries=2), 60, (ATTACKS["ordinary"],))
     assert (sizes.auxiliary, sizes.calibration, sizes.evaluation) == (14, 14, 7)
 
 

@@ -15,8 +15,7 @@ from canarybank.errors import StoreError
 from canarybank.flow import run_audit
 from canarybank.flow.audit import mechanism_of
 from canarybank.flow.bank import read_texts
-from canarybank.flow.roles import chosen_attacks, draw_roles
-from canarybank.flow.users import admit_users
+from canarybank.flow.inputs import admit_users, chosen_attacks, draw_roles
 from canarybank.mechanism import Bank
 from canarybank.report import write_report
 from canarybank.run import Run, gate, verify

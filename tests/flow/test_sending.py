@@ -6,12 +6,11 @@ import pytest
 from canarybank.config import resolve
 from canarybank.config.model import Config, GeneratorConfig
 from canarybank.errors import GenerationError
-from canarybank.flow.generators import build_generator
-from canarybank.flow.sending import may_send_records, sending_recorded
+from canarybank.flow.generators import build_generator, may_send_records, sending_recorded
 from canarybank.generate import OpenAIGenerator, ScriptedGenerator
 from canarybank.registry import GENERATORS
 from canarybank.run import Run
-from canarybank.run.manifest import Manifest
+from canarybank.run.folder import Manifest
 
 URL = "http://127.0.0.1:9/v1"
 KINDS = ("none", *GENERATORS.places)

@@ -1,6 +1,6 @@
 import pytest
 
-from canarybank.flow.embedded import counters_of
+from canarybank.flow.bank import counters_of
 
 
 @pytest.mark.parametrize(

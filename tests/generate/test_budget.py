@@ -3,13 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canarybank.errors import BudgetError, InputError
-from canarybank.generate import Ceiling, Request, Spending
+from canarybank.generate import Request, Spending, SpendingCeiling
 from canarybank.generate.budget import charged, worst_case
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50), st.floats(0, 1)), max_size=40), st.integers(0, 400))
 def test_spent_and_reserved_never_pass_the_ceiling(requests, tokens):
-    ceiling = Ceiling(tokens=tokens, cost=0.5, prompt_price=1000, completion_price=3000)
+    ceiling = SpendingCeiling(tokens=tokens, cost=0.5, prompt_price=1000, completion_price=3000)
     spending = Spending(ceiling)
     flying = []
     for prompt, completion, share in requests:
@@ -67,8 +67,8 @@ def test_an_answer_longer_than_was_asked_for_is_charged_by_its_length():
 
 
 def test_the_refusal_says_what_is_spent():
-    assert isinstance(Spending(Ceiling(tokens=5)).refusal(4, 4), BudgetError)
-    assert "0 of 5 tokens" in str(Spending(Ceiling(tokens=5)).refusal(4, 4))
+    assert isinstance(Spending(SpendingCeiling(tokens=5)).refusal(4, 4), BudgetError)
+    assert "0 of 5 tokens" in str(Spending(SpendingCeiling(tokens=5)).refusal(4, 4))
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_the_refusal_says_what_is_spent():
 )
 def test_a_ceiling_checks_itself(options):
     with pytest.raises(InputError):
-        Ceiling(**options)
+        SpendingCeiling(**options)
 
 
 def test_an_endless_price_is_called_so():
     with pytest.raises(InputError, match=r"must be finite and not negative, but they are inf and 0\.0"):
-        Ceiling(prompt_price=float("inf"))
+        SpendingCeiling(prompt_price=float("inf"))

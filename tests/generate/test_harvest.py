@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from canarybank.errors import GenerationError, InputError
 from canarybank.generate import Cleaning, Distinct, Prompt, Rejection, Request, ScriptedGenerator
-from canarybank.generate.harvest import Plan, even_shares, harvest
+from canarybank.generate.harvest import HarvestPlan, even_shares, harvest
 from canarybank.progress import Lines
 
 NAMES = ["apple", "berry", "cherry", "damson", "elder", "fig", "grape", "hazel", "ivy", "juniper"]
@@ -16,7 +16,7 @@ def plan(slots=2, attempts=10, check=None):
     def request(slot, attempt):
         return Request(f"{slot}/{attempt}", seed=100 * slot + attempt)
 
-    return Plan(slots, attempts, request, Prompt("p", "x"), Cleaning(shortest=2), check)
+    return HarvestPlan(slots, attempts, request, Prompt("p", "x"), Cleaning(shortest=2), check)
 
 
 def say(request):

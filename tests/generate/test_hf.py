@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from canarybank.errors import ConfigError, GenerationError, InputError, MissingError
-from canarybank.flow.embedded import embedded_bank
+from canarybank.flow.bank import embedded_bank
 from canarybank.generate import HFGenerator, Request, in_order
 from canarybank.generate.llamacpp import SMOLLM2, gguf_path
 from canarybank.store import hash_file, hash_json

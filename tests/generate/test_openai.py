@@ -11,7 +11,6 @@ import pytest
 from canarybank.errors import BudgetError, ConfigError, GenerationError, InputError
 from canarybank.generate import (
     CachedGenerator,
-    Ceiling,
     Cleaning,
     LlamaCppGenerator,
     OpenAIGenerator,
@@ -19,6 +18,7 @@ from canarybank.generate import (
     Request,
     ResponseCache,
     Retry,
+    SpendingCeiling,
     in_order,
     make_bank,
     make_paraphrases,
@@ -235,7 +235,7 @@ def test_closing_early_ends_what_is_in_flight(server, behave):
 def test_the_token_ceiling_stops_before_it_is_passed_and_the_run_resumes(server, tmp_path):
     worst = sum(worst_case(asks(1)[0]))
     path = tmp_path / "responses.log"
-    generator = client(server, ceiling=Ceiling(tokens=worst + 3 * 15), concurrency=4)
+    generator = client(server, ceiling=SpendingCeiling(tokens=worst + 3 * 15), concurrency=4)
     with pytest.raises(BudgetError, match=r"60 of 1\d\d tokens.*resume"):
         in_order(CachedGenerator(generator, ResponseCache(path)), asks(20))
     assert generator.spending.tokens == 15 * len(server.requests) == 60
@@ -245,7 +245,7 @@ def test_the_token_ceiling_stops_before_it_is_passed_and_the_run_resumes(server,
 
 
 def test_the_cost_ceiling_counts_both_prices(server):
-    ceiling = Ceiling(cost=1.0, prompt_price=1000.0, completion_price=2000.0)
+    ceiling = SpendingCeiling(cost=1.0, prompt_price=1000.0, completion_price=2000.0)
     generator = client(server, ceiling=ceiling)
     with pytest.raises(BudgetError, match="in money"):
         in_order(generator, asks(100))
@@ -267,7 +267,7 @@ def test_a_lost_answer_is_charged_in_full_and_a_refused_one_not(server, behave):
 @pytest.mark.parametrize("usage", [(0, 0), (-500, -500), (None, None), (1, 1)])
 def test_a_report_of_nothing_used_is_charged_the_worst_case(server, behave, completed, usage):
     server.usual = behave.body(completed("x" * 100, *usage))
-    generator = client(server, ceiling=Ceiling(tokens=1000))
+    generator = client(server, ceiling=SpendingCeiling(tokens=1000))
     requests = [Request(f"question {i} of {'many ' * 10}", seed=i, tokens=5) for i in range(60)]
     with pytest.raises(BudgetError):
         in_order(generator, requests)

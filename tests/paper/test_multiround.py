@@ -4,14 +4,14 @@ from types import SimpleNamespace
 import pytest
 
 from canarybank.auditing import AttackResult, Bound, CanaryResult, Ladder, Rung, Target, Threshold, find_method
-from canarybank.auditing.spread import frozen_spread
+from canarybank.auditing.forecast import frozen_spread
 from canarybank.config import resolve
 from canarybank.config.model import AuditConfig
 from canarybank.errors import ConfigError
 from canarybank.mechanism import Mechanism
 from canarybank.paper import Cell, Span, make_piece
-from canarybank.paper.multiround import PAPER_ROUNDS, cohort_shares, prefix_cell
-from canarybank.paper.published import ROUND_THEORY
+from canarybank.paper.piece import ROUND_THEORY
+from canarybank.paper.pieces import PAPER_ROUNDS, cohort_shares, prefix_cell
 from canarybank.run import Results, Run
 from canarybank.run.results import EvolutionFacts
 from canarybank.score import Interval

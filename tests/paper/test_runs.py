@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from canarybank.auditing import AttackResult, Bound, CanaryResult, Ladder, Rung, Target, find_method
-from canarybank.auditing.spread import Canary, calibrated_spread, frozen_spread
-from canarybank.auditing.threshold import best_threshold
+from canarybank.auditing.forecast import CanaryLaws, calibrated_spread, frozen_spread
+from canarybank.auditing.settings import best_threshold
 from canarybank.config import resolve
 from canarybank.config.model import AuditConfig
-from canarybank.flow.audit import frozen_audit
+from canarybank.flow.audit import Point, frozen_audit
 from canarybank.mechanism import Mechanism
 from canarybank.paper import Cell, PaperValue, Span
-from canarybank.paper.runs import FinishedRun, attack_cell, paper_notes, run_spreads
+from canarybank.paper.runs import attack_cell, paper_notes, run_spreads
 from canarybank.run.results import Results
 from canarybank.score import Interval, RoundLaw
 
@@ -69,7 +69,7 @@ def test_an_interval_kept_of_another_run_is_computed_again_and_of_the_same_is_no
 
 def laws(case, work):
     """Return the naive twins of a case's two laws: calibration users repeated one by one, evaluation users as is."""
-    (design,), (routes,), mechanism = case.designs, work.routes, work.mechanism
+    (design,), (routes,), mechanism = case.designs, work.routes, work.designs.mechanism
     copies, rest = divmod(work.auditor.eligible, len(routes.calibration))
     assert rest == 0, "choose cohorts so that no remainder is drawn"
     calibrating = routes.calibration.contributions(design.bank, mechanism).toarray()[:, design.inspected]
@@ -116,7 +116,7 @@ def test_thresholds_are_drawn_by_the_law_that_calibrates_and_rated_by_the_law_th
     target = Target(200_000, 1e-5, 0.02)
     moved = RoundLaw(np.empty(0), PERFECT.noise, PERFECT.shift, PERFECT.offset + 0.5, PERFECT.q)
     found = {}
-    for name, canary in {"moved": Canary(moved, PERFECT), "back": Canary(PERFECT, moved)}.items():
+    for name, canary in {"moved": CanaryLaws(moved, PERFECT), "back": CanaryLaws(PERFECT, moved)}.items():
         found[name] = calibrated_spread([canary], target, number=10**9, seed=0, level=0.9, replicates=120)
         threshold, _ = best_threshold(canary.calibration.point, target)
         fpr, tpr = canary.evaluation.point(np.array([threshold]))
@@ -220,7 +220,7 @@ def noted(finished):
     def notes(flags, trials=1_000_000, by_encoder=False, **setup):
         found = finished.results.setup.model_copy(update=setup)
         run = SimpleNamespace(results=finished.results.model_copy(update={"setup": found}))
-        return paper_notes(FinishedRun("run", resolve(flags=flags), run), trials=trials, by_encoder=by_encoder)
+        return paper_notes(Point("run", resolve(flags=flags), run=run), trials=trials, by_encoder=by_encoder)
 
     return notes
 

@@ -12,7 +12,7 @@ from canarybank.attack import ATTACKS
 from canarybank.config import resolve
 from canarybank.errors import ConfigError, MissingError
 from canarybank.flow import run_audit
-from canarybank.flow.roles import chosen_attacks
+from canarybank.flow.inputs import chosen_attacks
 from canarybank.run import verify
 from canarybank.testing import check_attack, check_encoder, check_engine, check_system
 

@@ -7,8 +7,16 @@ import pytest
 
 from canarybank.paper import UNPUBLISHED, read_piece, write_piece
 from canarybank.report import render_pieces, write_pieces
-from canarybank.report.paper import piece_latex, piece_rows, shown_columns, shown_rows, stands_on
-from canarybank.report.paper_figures import alternative, draw_piece, figure_bytes
+from canarybank.report.paper import (
+    alternative,
+    draw_piece,
+    figure_bytes,
+    piece_latex,
+    piece_rows,
+    shown_columns,
+    shown_rows,
+    stands_on,
+)
 from canarybank.report.text import epsilon
 
 

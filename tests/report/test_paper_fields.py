@@ -8,8 +8,15 @@ import pytest
 from matplotlib.collections import FillBetweenPolyCollection, PathCollection
 
 from canarybank.paper import Cell, PaperValue, Piece, Span, read_piece, write_piece
-from canarybank.report.paper import piece_latex, piece_rows, shown_columns, shown_rows
-from canarybank.report.paper_figures import alternative, draw_piece, figure_bytes
+from canarybank.report.paper import (
+    alternative,
+    draw_piece,
+    figure_bytes,
+    piece_latex,
+    piece_rows,
+    shown_columns,
+    shown_rows,
+)
 
 SHAPES = ("table", "curves", "sweep", "rounds")
 

@@ -4,8 +4,8 @@ import pytest
 
 from canarybank.attack import PoolFacts, Similarity
 from canarybank.report import generator_line, render_html, summarise_run, summary_markdown, written_lines
-from canarybank.report.statements import assumptions, limits
-from canarybank.run.manifest import GeneratorRecord
+from canarybank.report.summary import assumptions, limits
+from canarybank.run.folder import GeneratorRecord
 
 COUNTERS = {"asked": 60, "kept": 40, "surplus": 2, "refusal": 3, "meta": 7, "too-long": 2, "verbatim": 6}
 

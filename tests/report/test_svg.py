@@ -11,7 +11,6 @@ from canarybank.report.svg import (
     BOLD_TEXT,
     TEXT_SIZES,
     Canvas,
-    decades,
     linear,
     log,
     nice_ticks,
@@ -29,7 +28,7 @@ def test_ticks_are_round(low, high, ticks):
 
 
 def test_powers_of_ten_have_readable_labels():
-    assert [label for _, label in decades(1e-4, 1.0)] == ["10⁻⁴", "10⁻³", "0.01", "0.1", "1"]
+    assert [label for _, label in log(1e-4, 1.0, 0.0, 1.0).ticks] == ["10⁻⁴", "10⁻³", "0.01", "0.1", "1"]
 
 
 def test_scales_map_ends_to_ends():
@@ -50,14 +49,14 @@ def test_no_label_can_close_a_tag(hostile):
     drawing = canvas()
     drawing.text((1, 1), hostile, 'x" onload="y')
     drawing.circle((1, 1), 2, "dot", hostile)
-    root = ET.fromstring(drawing.markup())  # noqa: S314, our own markup
+    root = ET.fromstring(drawing.drawn("", (), ()).svg)  # noqa: S314, our own markup
     assert {element.tag for element in root.iter()} == {"svg", "title", "desc", "text", "circle"}
     assert root.find("text").text == hostile
     assert root.find("text").get("onload") is None
 
 
 def test_a_drawing_names_its_title_and_description():
-    root = ET.fromstring(canvas().markup())  # noqa: S314, our own markup
+    root = ET.fromstring(canvas().drawn("", (), ()).svg)  # noqa: S314, our own markup
     assert root.get("role") == "img"
     assert root.get("aria-labelledby").split() == [root.find("title").get("id"), root.find("desc").get("id")]
     assert (root.find("title").text, root.find("desc").text) == ("A title", "What it shows")
@@ -70,7 +69,7 @@ def test_marks_stand_where_they_were_put():
     drawing.rect((1, 2), -3, 4, "r", 2)
     drawing.diamond((10, 10), 2, "m")
     drawing.curve([], "none")
-    root = ET.fromstring(drawing.markup())  # noqa: S314, our own markup
+    root = ET.fromstring(drawing.drawn("", (), ()).svg)  # noqa: S314, our own markup
     assert [path.get("d") for path in root.findall("path")] == [
         "M0 0 1.2 2Z",
         "M3 4h0M5 6h0",
@@ -82,8 +81,8 @@ def test_marks_stand_where_they_were_put():
 def test_axes_name_both_directions():
     drawing = canvas()
     scale = linear(0, 1, 10, 90)
-    drawing.axes((10, 5, 90, 40), scale, linear(0, 1, 40, 5), "along", "up")
-    texts = [text.text for text in ET.fromstring(drawing.markup()).findall("text")]  # noqa: S314, our own markup
+    drawing.axes((10, 5, 90, 40), scale, "along", linear(0, 1, 40, 5), "up")
+    texts = [text.text for text in ET.fromstring(drawing.drawn("", (), ()).svg).findall("text")]  # noqa: S314, our own markup
     assert {"along", "up", "0", "1"} <= set(texts)
 
 
@@ -124,8 +123,8 @@ def test_a_shortened_text_fits_and_one_that_fits_is_left_alone(text):
 def test_a_legend_stays_in_its_drawing():
     drawing = Canvas("k", 300, 50, "A title", "What it shows")
     drawing.keys(200, 18, [("circle", "mark-rule", "first key"), ("circle", "mark-rule", "second")])
-    drawn = [float(mark.get("cx")) for mark in ET.fromstring(drawing.markup()).findall("circle")]  # noqa: S314
-    texts = ET.fromstring(drawing.markup()).findall("text")  # noqa: S314, our own markup
+    drawn = [float(mark.get("cx")) for mark in ET.fromstring(drawing.drawn("", (), ()).svg).findall("circle")]  # noqa: S314
+    texts = ET.fromstring(drawing.drawn("", (), ()).svg).findall("text")  # noqa: S314, our own markup
     ends = [float(text.get("x")) + text_width(text.text, "key") for text in texts]
     assert [text.text for text in texts] == ["first key", "second"]
     assert 0 <= drawn[0] < ends[0] < drawn[1] < ends[1] <= 300
@@ -135,5 +134,5 @@ def test_a_legend_stays_in_its_drawing():
 def test_every_mark_of_a_legend_is_drawn_beside_its_name(shape):
     drawing = Canvas("k", 300, 50, "A title", "What it shows")
     drawing.keys(10, 18, [(shape, "mark-rule", "a name")])
-    marks = [each for each in ET.fromstring(drawing.markup()) if each.get("class") == "mark-rule"]  # noqa: S314
+    marks = [each for each in ET.fromstring(drawing.drawn("", (), ()).svg) if each.get("class") == "mark-rule"]  # noqa: S314
     assert len(marks) == 1

@@ -5,7 +5,7 @@ import pytest
 
 from canarybank.cli.runner import attack_rows
 from canarybank.report import latex_tables, render_summary, summarise_run, summary_markdown
-from canarybank.report.statements import Tone, strongest, verdict
+from canarybank.report.summary import Tone, strongest, verdict
 from canarybank.report.text import epsilon
 from canarybank.run import gate
 

@@ -14,14 +14,13 @@ from canarybank.encode import HashingEncoder, shelf
 from canarybank.errors import ConfigError, GenerationError, StoreError
 from canarybank.evolution import Voters, loop
 from canarybank.flow import evolution, real_run
-from canarybank.flow import evolution_setup as evolution_scene
-from canarybank.flow import users as admitted
-from canarybank.flow.users import People, _capped
+from canarybank.flow import inputs as admitted
+from canarybank.flow.inputs import _capped
 from canarybank.run import folder
 from canarybank.testing import compare_worlds
 from canarybank.users import admission
 
-SCENE = "canarybank.flow.evolution_setup."
+SCENE = "canarybank.flow.evolution."
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def test_a_cap_that_is_chosen_from_everybody_is_found(found):
     read = admitted.admit_voters
 
     def with_chosen_cap(config, cohorts, *more):
-        return _capped(People(read(config, cohorts, *more), {}), cohorts.canaries).users
+        return _capped(read(config, cohorts, *more), cohorts.canaries)[0]
 
     newcomer = [("new", f"cat {i}", "a") for i in range(6)]
     assert any(
@@ -49,10 +48,10 @@ def test_a_cap_that_is_chosen_from_everybody_is_found(found):
 
 
 def test_labels_that_are_read_from_users_are_found(found):
-    gather = evolution_scene.gather_candidates
+    gather = evolution.gather_candidates
 
     def with_their_labels(config, users, generator, cache, **more):
-        people = admitted.admit_voters(users, evolution_scene.Config().cohorts, cache)
+        people = admitted.admit_voters(users, evolution.Config().cohorts, cache)
         return gather(
             config.model_copy(update={"labels": tuple(sorted(set(people.labels)))}), users, generator, cache, **more
         )
@@ -64,7 +63,7 @@ def test_labels_that_are_read_from_users_are_found(found):
 
 
 def test_a_limit_on_users_is_found(found):
-    mutant = patch.object(real_run, "_refusals", lambda _: iter(()))
+    mutant = patch.object(real_run, "_refusals", lambda _: [])
     findings = [found(mutant, [(f"new{i}", "the cat", "a")], {"users.limit": 4, "evolve.rounds": 1}) for i in range(4)]
     assert any("drives other users out" in " ".join(each) for each in findings)
 
@@ -77,24 +76,27 @@ def test_a_note_about_the_largest_user_is_found(found):
         notes["now"] = (f"The largest has {users.counts.max()}.",)
         return users
 
-    with patch(f"{SCENE}_reading_notes", lambda _: notes["now"]):
+    with patch(f"{SCENE}_notes", lambda *_: notes["now"]):
         findings = found(patch(f"{SCENE}admit_voters", noting), [("new", f"cat {i}", "a") for i in range(7)])
     assert any(each.startswith("In results.json") and "The largest has" in each for each in findings)
 
 
 def test_the_number_of_voters_is_found(found):
-    findings = found(patch.object(evolution, "is_real", lambda _: False), [("new", "the cat", "a")])
+    make, seen = evolution.EvolutionFacts, []
+    with acting(lambda voters, _: seen.append(voters)):
+        mutant = patch.object(evolution, "EvolutionFacts", lambda **facts: make(**{**facts, "voters": seen[-1]}))
+        findings = found(mutant, [("new", "the cat", "a")])
     assert any(each.startswith("In results.json") and "voters" in each for each in findings)
 
 
 def test_how_many_texts_were_encoded_is_found(found):
-    load, shown = evolution_scene._set_real, {}
+    load, shown = evolution._set_real, {}
 
     def showing(config, cache, progress, generator):
         shown["progress"] = progress
         return load(config, cache, progress, generator)
 
-    build = evolution_scene.cached_encoder
+    build = evolution.cached_encoder
     with patch(f"{SCENE}cached_encoder", lambda config, *_, **__: build(config, shown["progress"])):
         findings = found(patch(f"{SCENE}_set_real", showing), [("new", "a text of their own", "a")])
     assert any("On standard error" in each for each in findings)
@@ -259,7 +261,7 @@ def test_a_cap_that_is_chosen_from_many_users_is_found(lab):
 
     def with_chosen_cap(config, cohorts, *more):
         users = read(config, cohorts, *more)
-        return _capped(People(users, {}), cohorts.canaries).users if len(users) > 50 else users
+        return _capped(users, cohorts.canaries)[0] if len(users) > 50 else users
 
     files = [
         lab.file("csv", lab.many_users(newcomers)) for newcomers in ((), [("new", f"dog {i}", "a") for i in range(40)])

@@ -277,7 +277,7 @@ def test_no_option_lets_anything_leave(case, prepared):
 @pytest.mark.parametrize("key", REFUSED)
 def test_what_cannot_be_private_is_refused_before_anything_is_read(key, lab):
     value, fix = REFUSED[key]
-    with patch("canarybank.flow.users.users_source", side_effect=AssertionError("users were read")):
+    with patch("canarybank.flow.inputs.users_source", side_effect=AssertionError("users were read")):
         world = lab.world(lab.file("csv"), settings={key: value})
     assert world.performance.code == 2
     assert fix in world.performance.err

@@ -1,19 +1,26 @@
 """Measure what an attack could spend: systems, trials, thresholds, bounds, exact evaluation, the ladder."""
 
 from canarybank.auditing.evidence import evidence
-from canarybank.auditing.exact import Supremum, at_most, epsilon_at, supremum
 from canarybank.auditing.forecast import (
     Ceiling,
     ExpectedBound,
     ceiling,
     expected_bound,
+    frozen_spread,
     perfect_rates,
     trials_needed,
     trials_needed_for,
 )
-from canarybank.auditing.methods import Bound, Branch, Method, epsilon_lower, find_method, own_method
-from canarybank.auditing.methods.pooled import pooled
-from canarybank.auditing.methods.stratified import stratified
+from canarybank.auditing.methods import (
+    Bound,
+    Branch,
+    Method,
+    epsilon_lower,
+    find_method,
+    own_method,
+    pooled,
+    stratified,
+)
 from canarybank.auditing.pipeline import Auditor, claim_names, transcript_scores
 from canarybank.auditing.ports import (
     NOWHERE,
@@ -27,26 +34,24 @@ from canarybank.auditing.ports import (
     Tally,
     route_cohorts,
 )
-from canarybank.auditing.rates import clopper_pearson
+from canarybank.auditing.rates import Supremum, at_most, clopper_pearson, epsilon_at, rate_epsilon, supremum
 from canarybank.auditing.result import AttackResult, AuditResult, CanaryResult, Ladder, Rung
 from canarybank.auditing.run import SystemAudit, SystemResult, audit, audit_system
 from canarybank.auditing.settings import (
     AlphaLedger,
     Settings,
-    TrialEngine,
-    attack_bound,
-    canary_bound,
-    headline,
-    pooled_bound,
-)
-from canarybank.auditing.threshold import (
     Target,
     Threshold,
     ThresholdMode,
+    TrialEngine,
     analytic,
+    attack_bound,
     best_threshold,
     calibrated,
+    canary_bound,
     choose_aim,
+    headline,
+    pooled_bound,
 )
 from canarybank.auditing.trials import (
     Counts,
@@ -124,12 +129,14 @@ __all__ = [
     "evidence",
     "expected_bound",
     "find_method",
+    "frozen_spread",
     "headline",
     "own_method",
     "perfect_rates",
     "plan",
     "pooled",
     "pooled_bound",
+    "rate_epsilon",
     "route_cohorts",
     "stratified",
     "supremum",

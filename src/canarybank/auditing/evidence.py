@@ -21,17 +21,6 @@ __all__ = ["EXCERPT", "density_evidence", "evidence", "map_evidence", "roc_evide
 
 EXCERPT = 200
 """How many characters of a bank entry are kept."""
-_DIGITS = 6
-_THRESHOLDS = 200
-_CELLS = 160
-_RARE = 1e-7
-"""The ROC runs to rates as small as this."""
-_SHOWN = 1e-4
-"""A density is shown but for this much mass on either side."""
-_ENTRIES = 12
-_SAMPLE = 400
-_UNCLIPPED = 2.0
-"""A histogram of votes sums to 1, so a clip of 2 leaves it as it is."""
 
 
 def evidence(
@@ -49,13 +38,13 @@ def evidence(
 
 
 def roc_evidence(law: RoundLaw, threshold: float) -> dict[str, Any]:
-    """Return the exact rates of the rule "score > threshold" over a grid of thresholds that holds the frozen one.
+    """Return the exact rates of the rule "score > threshold" over a grid of 200 thresholds that holds the frozen one.
 
-    ``fpr`` and ``tpr`` are the middles of certified ends, the canary absent against eligible; ``frozen`` is the index
-    of the frozen threshold.
+    The rates run down to 1e-7. ``fpr`` and ``tpr`` are the middles of certified ends, the canary absent against
+    eligible; ``frozen`` is the index of the frozen threshold.
     """
-    low, high = law.reach(_RARE)
-    grid = np.linspace(min(low, threshold), max(high, threshold), _THRESHOLDS - 1)
+    low, high = law.reach(1e-7)
+    grid = np.linspace(min(low, threshold), max(high, threshold), 199)
     at = int(np.searchsorted(grid, threshold))
     thresholds = np.insert(grid, at, threshold)
     fpr, tpr = law.point(thresholds)
@@ -66,9 +55,10 @@ def density_evidence(law: RoundLaw, threshold: float) -> dict[str, Any]:
     """Return the mean density of the score over each cell of a grid, the canary absent and surely participating.
 
     Each value is the probability of a cell, from the exact tail at both its edges, divided by the cell's width.
+    A mass of 1e-4 on either side is not shown.
     """
-    low, high = law.reach(_SHOWN)
-    edges = np.linspace(min(low, threshold), max(high, threshold), _CELLS + 1)
+    low, high = law.reach(1e-4)
+    edges = np.linspace(min(low, threshold), max(high, threshold), 161)
     width = edges[1] - edges[0]
     absent, included = (0.5 * (ends.lower + ends.upper) for ends in (law.absent(edges), law.included(edges)))
     return {
@@ -85,12 +75,12 @@ def vote_evidence(design: Design, auxiliary: Routed[Auxiliary], mechanism: Mecha
     A share is a part of one user's votes; traffic is the mean share over the auxiliary users, and ``voters`` the part
     of them who vote for the entry at all. Entries are the inspected ones with the most votes of the canary.
     """
-    unclipped = replace(mechanism, clip=_UNCLIPPED)
+    unclipped = replace(mechanism, clip=2.0)  # votes sum to 1, so this leaves them as they are
     own = canary_contribution(design.table, design.bank, unclipped)[design.inspected]
     others = design.restrict(auxiliary.contributions(design.bank, unclipped)).tocsc()
     traffic = np.asarray(others.sum(axis=0)).ravel() / others.shape[0]
     voters = np.diff(others.indptr) / others.shape[0]
-    order = np.lexsort((design.inspected, -own))[:_ENTRIES]
+    order = np.lexsort((design.inspected, -own))[:12]
     return {
         "inspected": len(design.inspected),
         "voted": int(np.count_nonzero(own)),
@@ -118,7 +108,7 @@ def map_evidence(design: Design, seed: int) -> dict[str, Any]:
     sample's variance.
     """
     bank = design.bank
-    drawn = stream(seed, "evidence", "map").permutation(len(bank.base))[:_SAMPLE]
+    drawn = stream(seed, "evidence", "map").permutation(len(bank.base))[:400]
     sample = bank.vectors[bank.base[np.sort(drawn)]].astype(np.float64)
     centre = sample.mean(axis=0)
     axes, explained = _principal(sample - centre)
@@ -139,8 +129,7 @@ def _excerpt(bank: Bank, position: int) -> str | None:
     if bank.texts is None:
         return None
     text = bank.texts[position]
-    cut = text if len(text) <= EXCERPT else text[: EXCERPT - 1] + "…"
-    return cut.encode("utf-8", "replace").decode()
+    return (text if len(text) <= EXCERPT else text[: EXCERPT - 1] + "…").encode("utf-8", "replace").decode()
 
 
 def _principal(centred: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -160,4 +149,4 @@ def _rounded(values: NDArray[Any]) -> list[float]:
 
 def _round(value: float) -> float:
     # Adding 0.0 turns a negative zero into zero.
-    return float(f"{float(value):.{_DIGITS}g}") + 0.0
+    return float(f"{float(value):.6g}") + 0.0

@@ -1,5 +1,8 @@
 """Forecast the bound that trials will give, from an attack's true rates: not one number but its law.
 
+``expected_bound`` is about rates. ``frozen_spread`` and ``calibrated_spread`` say where the bound falls by sampling
+alone: over its trials, and over those that its threshold was calibrated by.
+
 A perfect attack sees the canary's whole contribution on coordinates that nobody else touches. Its score, whitened,
 is N(0, 1) without the canary and N(1/sigma, 1) when the canary takes part; no attack on one release does better.
 ``ceiling`` says what it would show with so many trials, and ``trials_needed`` how many trials a given epsilon needs.
@@ -19,19 +22,25 @@ from scipy.signal import fftconvolve
 from scipy.special import ndtr
 
 from canarybank.auditing.methods import Method, find_method
-from canarybank.auditing.rates import Array, Window, binomial_rows
-from canarybank.auditing.threshold import AttackRates, Target, best_threshold
+from canarybank.auditing.rates import Array, Law, Window, binomial_rows, ends, probability
+from canarybank.auditing.settings import AttackRates, Target, aimed, best_threshold
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
-from canarybank.score import unmix
+from canarybank.score import Interval, unmix
+from canarybank.seeds import stream
 
 __all__ = [
+    "LEVEL",
+    "CanaryLaws",
     "Ceiling",
     "ExpectedBound",
-    "at_most",
     "bound_law",
+    "calibrated_spread",
     "ceiling",
+    "chance_at_most",
+    "drawn_thresholds",
     "expected_bound",
+    "frozen_spread",
     "perfect_rates",
     "trials_needed",
     "trials_needed_for",
@@ -40,7 +49,11 @@ __all__ = [
 MOST_TRIALS = 10**15
 _POINTS = 256
 _WIDE, _DEVIATIONS = 2**16, 8.0
-_NODES = (-2.0, 0.0, 2.0)
+LEVEL = 0.999
+_CELLS = 512
+_AT_ONCE = 500
+_COUNTED, _RATIO = 4096, 1.002
+_VALUES = 4001
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +104,7 @@ def expected_bound(
     ``alpha`` is the level of each bound: a canary's share, or all of it for ``pooled``.
     """
     pairs = _pairs(tpr, fpr, canaries)
-    target = Target(trials, delta, alpha, find_method(method), len(pairs), q)
-    return ExpectedBound(**_summary(target, pairs))
+    return ExpectedBound(**_summary(Target(trials, delta, alpha, find_method(method), len(pairs), q), pairs))
 
 
 def _summary(target: Target, pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
@@ -146,13 +158,11 @@ def bound_law(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Arr
         return _one(target, pairs)
     laws = [(_one(target, [pair]), times) for pair, times in Counter(pairs).items()]
     values = np.unique(np.concatenate([law[0] for law, _ in laws]))
-    below = np.ones(len(values))
-    for law, times in laws:
-        below *= at_most(*law, values) ** times
+    below = np.prod([chance_at_most(*law, values) ** times for law, times in laws], axis=0)
     return values, np.diff(below / below[-1], prepend=0.0)
 
 
-def at_most(values: Array, mass: Array, grid: Array) -> Array:
+def chance_at_most(values: Array, mass: Array, grid: Array) -> Array:
     """Return the chance that a bound of this law is at most each of the grid's values."""
     return np.concatenate([[0.0], np.cumsum(mass)])[np.searchsorted(values, grid, side="right")]
 
@@ -180,12 +190,11 @@ def _counts(n: int, rates: Sequence[float]) -> tuple[Array, Array]:
         limits = np.clip(mean + sd * np.linspace(-_DEVIATIONS, _DEVIATIONS, _POINTS + 1), 0.0, n * len(rates))
         return (limits[1:] + limits[:-1]) / 2, np.diff(ndtr((limits - mean) / sd))
     stretches = [next(iter(binomial_rows(Window.around(n, rate), rate))) for rate in np.array(rates)[:, None]]
-    start = sum(int(first[0]) for _, first, _ in stretches)
     mass: NDArray[np.float64] = np.maximum(reduce(fftconvolve, [law[0] for _, _, law in stretches]), 0.0)
     mass[mass < 1e-18] = 0.0  # noqa: PLR2004, below what the convolution resolves
-    count = start + np.arange(len(mass), dtype=np.float64)
     kept = np.flatnonzero(mass)
-    count, mass = count[kept[0] : kept[-1] + 1], mass[kept[0] : kept[-1] + 1]
+    mass = mass[kept[0] : kept[-1] + 1]
+    count = float(sum(int(first[0]) for _, first, _ in stretches) + kept[0]) + np.arange(len(mass))
     edges = np.arange(0, len(mass), -(-len(mass) // _POINTS))
     blocks = np.add.reduceat(mass, edges)
     middle = np.add.reduceat(count * mass, edges) / np.where(blocks > 0, blocks, 1.0)
@@ -195,15 +204,15 @@ def _counts(n: int, rates: Sequence[float]) -> tuple[Array, Array]:
 def _correction(target: Target, tp: Array, fp: Array, mass1: Array, mass0: Array, n: int) -> Array:
     """Return what the bound itself adds to its forecast, a parabola through three outcomes a side."""
     nodes1, nodes0 = _nodes(tp, mass1, n), _nodes(fp, mass0, n)
-    forecast = np.maximum(target.at_counts(nodes1[:, None], nodes0[None, :], n), 0.0)
     exact = np.array([[target.claim(one, other, n) for other in nodes0] for one in nodes1])
-    return np.asarray(_lagrange(nodes1, tp) @ (exact - forecast) @ _lagrange(nodes0, fp).T)
+    added = exact - np.maximum(target.at_counts(nodes1[:, None], nodes0[None, :], n), 0.0)
+    return np.asarray(_lagrange(nodes1, tp) @ added @ _lagrange(nodes0, fp).T)
 
 
 def _nodes(counts: Array, mass: Array, trials: float) -> Array:
     mean = float(counts @ mass)
     sd = math.sqrt(float((counts - mean) ** 2 @ mass))
-    return np.unique(np.clip(np.rint(mean + np.array(_NODES) * sd), 0, trials))
+    return np.unique(np.clip(np.rint(mean + np.array([-2.0, 0.0, 2.0]) * sd), 0, trials))
 
 
 def _lagrange(nodes: Array, at: Array) -> Array:
@@ -268,12 +277,9 @@ def ceiling(
     # The best event of one release is where its mixture score exceeds epsilon.
     threshold = float(unmix(exact, mechanism.q)) if trials == math.inf else best_threshold(rates, target)[0]
     fpr, tpr = (float(rate[0]) for rate in rates(np.array([threshold])))
+    law = _summary(target, [(tpr, fpr)] * canaries)
     if trials == math.inf:  # the exact epsilon, always
-        law = {name: getattr(target, name) for name in ("trials", "canaries", "alpha", "delta")}
         law |= dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact)
-        law |= {"sd": 0.0, "method": str(target.method)}
-    else:
-        law = _summary(target, [(tpr, fpr)] * canaries)
     # A rate that underflows says nothing; no rule on one release shows more than the exact epsilon.
     rule = min(exact, max(0.0, float(replace(target, trials=math.inf).bound(tpr, fpr))))
     return Ceiling(
@@ -300,18 +306,17 @@ def trials_needed(
     That many are enough, and no more than a millionth part too many.
     """
     target = Target(1, mechanism.delta, alpha, find_method(method), canaries, mechanism.q)
-    return _least(perfect_rates(mechanism), epsilon, target, one_round_epsilon(mechanism))
+    return trials_needed_for(perfect_rates(mechanism), epsilon, target, one_round_epsilon(mechanism))
 
 
-def trials_needed_for(rates: AttackRates, epsilon: float, target: Target) -> int:
+def trials_needed_for(rates: AttackRates, epsilon: float, target: Target, exact: float | None = None) -> int:
     """Return how many trials of each hypothesis an attack with these rates needs for an expected bound of epsilon.
 
-    For each number of trials the threshold is the best one; ``target.trials`` plays no part.
+    For each number of trials the threshold is the best one; ``target.trials`` plays no part. ``exact`` is the attack's
+    exact epsilon, where it is known.
     """
-    return _least(rates, epsilon, target, best_threshold(rates, replace(target, trials=math.inf))[1])
-
-
-def _least(rates: AttackRates, epsilon: float, target: Target, exact: float) -> int:
+    if exact is None:
+        exact = best_threshold(rates, replace(target, trials=math.inf))[1]
     if not 0 < epsilon < exact:
         raise InputError(
             f"No number of trials is expected to show epsilon {epsilon:g}: it must be positive and below the attack's "
@@ -319,8 +324,7 @@ def _least(rates: AttackRates, epsilon: float, target: Target, exact: float) -> 
         )
 
     def lacking(log_trials: float) -> float:
-        trials = math.ceil(math.exp(log_trials))
-        return epsilon - best_threshold(rates, replace(target, trials=trials))[1]
+        return epsilon - best_threshold(rates, replace(target, trials=math.ceil(math.exp(log_trials))))[1]
 
     low, high = 0.0, math.log(16)
     while lacking(high) > 0:
@@ -334,3 +338,160 @@ def _least(rates: AttackRates, epsilon: float, target: Target, exact: float) -> 
     while lacking(log_trials) > 0:
         log_trials += 1e-7 + math.log1p(math.exp(-log_trials))
     return math.ceil(math.exp(log_trials))
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryLaws:
+    """The law that a canary's threshold is calibrated by, and the law that it is then evaluated by."""
+
+    calibration: Law
+    evaluation: Law
+
+
+def frozen_spread(pairs: Sequence[tuple[float, float]], target: Target, *, level: float = LEVEL) -> Interval:
+    """Return where the bound falls with probability ``level``, given each canary's true rates (TPR, FPR).
+
+    The bound is the maximum over the canaries, or the pooled one. It falls below the interval, and above it, with
+    probability at most (1 - level) / 2 each: the law is that of the binomial counts.
+    """
+    probability("level", level)
+    if not pairs or not all(0 <= rate <= 1 for pair in pairs for rate in pair):
+        raise InputError(f"A spread needs the rates of at least one canary, each between 0 and 1, not {pairs!r}.")
+    values, mass = bound_law(target, pairs)
+    tail, last = (1.0 - level) / 2, len(values) - 1
+    low, high = (min(int(np.searchsorted(np.cumsum(mass), share)), last) for share in (tail, 1.0 - tail))
+    return Interval(float(values[low]), float(values[high]))
+
+
+def calibrated_spread(
+    canaries: Sequence[CanaryLaws],
+    target: Target,
+    *,
+    number: int,
+    seed: int,
+    level: float = LEVEL,
+    replicates: int = 8000,
+) -> Interval:
+    """Return where the bound falls with probability ``level`` when thresholds are calibrated anew by trials.
+
+    Calibrations with ``number`` trials of each hypothesis are simulated, ``replicates`` over all canaries, which gives
+    the law of each threshold; given a threshold, the law of the bound is that of its binomial counts, with no
+    simulation. Each end is put where the chance of missing it, and the standard error of that chance by so many
+    calibrations, come to (1 - level) / 2 together. A low end that hangs on rare thresholds still moves by a few
+    hundredths from one seed to another.
+    """
+    probability("level", level)
+    if not canaries or replicates < len(canaries):
+        raise InputError(
+            f"A spread needs a canary and a calibration for each, not {len(canaries)} canaries and {replicates}."
+        )
+    share, streams = replicates // len(canaries), [stream(seed, "spread", index) for index in range(len(canaries))]
+    drawn = drawn_thresholds([each.calibration for each in canaries], target, number, share, streams)
+    grid, reached = _largest(
+        [_together(canaries, drawn, target)]
+        if target.method.pools
+        else [_mixture(each.evaluation, kinds, target) for each, kinds in zip(canaries, drawn, strict=True)]
+    )
+    # The chance that comes to (1 - level) / 2 together with the standard error of its share in so many draws.
+    draws = share * len(canaries)
+    tail = float((np.sqrt(1 / draws + 4 * ((1.0 - level) / 2)) - np.sqrt(1 / draws)) ** 2 / 4)
+    low, high = (int(np.searchsorted(reached, at)) for at in (tail, 1.0 - tail))
+    # Between two values of the grid there may be mass: the interval takes it in at both ends.
+    return Interval(float(grid[max(low - 1, 0)]), float(grid[min(high, len(grid) - 1)]))
+
+
+def drawn_thresholds(
+    laws: Sequence[Law], target: Target, number: int, replicates: int, streams: Sequence[np.random.Generator]
+) -> list[NDArray[np.float64]]:
+    """Return so many thresholds of each canary, the best by the counts of ``number`` simulated trials a hypothesis.
+
+    Counts are drawn for the cells of a grid over the thresholds that can come out best, so a threshold is one of some
+    hundred, not one of the scores. Where a method has several aims, a replicate's canaries all take the aim that
+    promises them most together.
+    """
+    drawn = [_best_drawn(law, target, number, replicates, rng) for law, rng in zip(laws, streams, strict=True)]
+    aim = np.argmax(np.sum([np.maximum(promised, 0.0) for _, promised in drawn], axis=0), axis=0)
+    return [best[aim, np.arange(replicates)] for best, _ in drawn]
+
+
+def _best_drawn(
+    law: Law, target: Target, number: int, replicates: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Return the best threshold by each aim (a row) and replicate (a column), and the bound that it promises."""
+    points = _plausible(law, target, number)
+    fpr, tpr = law.point(points)
+    best, promised = [], []
+    for start in range(0, replicates, _AT_ONCE):
+        false, true = (_positives(rate, number, min(_AT_ONCE, replicates - start), rng) for rate in (fpr, tpr))
+        branches = _branches(target, true, false, number)
+        bounds = np.stack([aimed(branches, aim) for aim in target.method.aims])
+        best.append(points[np.argmax(bounds, axis=2)])
+        promised.append(bounds.max(axis=2))
+    return np.concatenate(best, axis=1), np.concatenate(promised, axis=1)
+
+
+def _plausible(law: Law, target: Target, number: int) -> Array:
+    """Return thresholds over the range outside which none comes out best, even with counts six sd better than due."""
+    points = np.linspace(*law.reach(1e-3 / number), 2 * _CELLS)
+    fpr, tpr = law.point(points)
+    six = [6 * np.sqrt(rate * (1 - rate) / number) for rate in (fpr, tpr)]
+    lucky = np.maximum(
+        target.bound(np.minimum(tpr + six[1], 1.0), np.maximum(fpr - six[0], 0.0)),
+        target.bound(np.maximum(tpr - six[1], 0.0), np.minimum(fpr + six[0], 1.0)),
+    )
+    chance = np.flatnonzero(lucky >= np.max(target.bound(tpr, fpr)))
+    return np.linspace(points[max(chance[0] - 1, 0)], points[min(chance[-1] + 1, len(points) - 1)], _CELLS)
+
+
+def _positives(rates: Array, number: int, replicates: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return, for each replicate, how many of its trials exceed each of the points."""
+    falling = np.minimum.accumulate(np.clip(rates, 0.0, 1.0))
+    cells = np.concatenate([-np.diff(falling, prepend=1.0), falling[-1:]])
+    return np.asarray(number - np.cumsum(rng.multinomial(number, cells / cells.sum(), replicates)[:, :-1], axis=1))
+
+
+def _branches(target: Target, true: NDArray[np.int64], false: NDArray[np.int64], number: int) -> tuple[Array, Array]:
+    """Return what ``target.branches`` gives at these counts, by a table where the ends are those of one rate alone."""
+    if not target.method.separate or target.trials != number:
+        return target.branches(true / number, false / number)
+    above = np.geomspace(_COUNTED, max(number, _COUNTED), 2 + int(np.log(max(number / _COUNTED, 1)) / np.log(_RATIO)))
+    counts = np.unique(np.minimum(np.concatenate([np.arange(_COUNTED, dtype=np.float64), above]), number))
+    lower, upper = ends(counts, number, target.alpha / target.method.tails)
+    least, most = np.log(np.maximum(lower - target.delta, 1e-300)), np.log(upper)
+    return (
+        np.interp(true, counts, least) - np.interp(false, counts, most),
+        np.interp(number - false, counts, least) - np.interp(number - true, counts, most),
+    )
+
+
+Mixture = list[tuple[float, tuple[Array, Array]]]
+"""Laws of the bound, as values and their mass, each with its weight."""
+
+
+def _mixture(law: Law, thresholds: Array, target: Target) -> Mixture:
+    """Return the law of one canary's bound at the drawn thresholds, gathered, by how often each was drawn."""
+    ordered = np.sort(thresholds)
+    # The outermost hundredth of the thresholds are each taken as they are, and those between are gathered.
+    outer = min(max(1, round(0.01 * len(ordered))), len(ordered) // 2)
+    inner = np.array_split(ordered[outer : len(ordered) - outer], 48)
+    middles = [np.full(len(group), group[len(group) // 2]) for group in inner if len(group)]
+    gathered = np.concatenate([ordered[:outer], *middles, ordered[len(ordered) - outer :]])
+    kinds, times = np.unique(gathered, return_counts=True)
+    cases = zip((times / len(ordered)).tolist(), *(rate.tolist() for rate in law.point(kinds)), strict=True)
+    return [(weight, bound_law(target, [(tpr, fpr)])) for weight, fpr, tpr in cases]
+
+
+def _together(canaries: Sequence[CanaryLaws], drawn: Sequence[Array], target: Target) -> Mixture:
+    """Return the law of the pooled bound at drawn thresholds of all canaries, which calibrate independently."""
+    # A pooled bound is of summed counts, so rare thresholds of one canary hardly move it, and a few sets of them do.
+    some = [thresholds[:64] for thresholds in drawn]
+    rates = [each.evaluation.point(kinds) for each, kinds in zip(canaries, some, strict=True)]
+    pairs = zip(*(zip(tpr.tolist(), fpr.tolist(), strict=True) for fpr, tpr in rates), strict=True)
+    return [(1 / len(some[0]), bound_law(target, list(each))) for each in pairs]
+
+
+def _largest(laws: Sequence[Mixture]) -> tuple[Array, Array]:
+    """Return values and the chance that the maximum over canaries, each of a mixture of laws, is at most these."""
+    grid = np.linspace(0.0, max(float(values[-1]) for mixture in laws for _, (values, _) in mixture), _VALUES)
+    each = [np.sum([weight * chance_at_most(*law, grid) for weight, law in mixture], axis=0) for mixture in laws]
+    return grid, np.prod(each, axis=0)

@@ -12,7 +12,7 @@ has a rule of its own.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from operator import call
 from typing import Any
 
@@ -20,15 +20,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolSource, design
-from canarybank.auditing.exact import Law, at_most, epsilon_at, supremum
 from canarybank.auditing.forecast import expected_bound
 from canarybank.auditing.methods import Bound
 from canarybank.auditing.ports import NOWHERE, Case, Claims, Memo, Place, Routes, Systems, Tally
-from canarybank.auditing.rates import IMPOSSIBLE, chance_between
+from canarybank.auditing.rates import IMPOSSIBLE, Law, at_most, chance_between, epsilon_at, supremum
 from canarybank.auditing.result import AttackResult, CanaryResult, Ladder, Rung
-from canarybank.auditing.settings import AlphaLedger, Settings, TrialEngine, canary_bound, headline, pooled_bound
-from canarybank.auditing.threshold import Threshold, ThresholdMode, analytic, calibrated, choose_aim, stand_in
-from canarybank.auditing.trials import Counts, Literal, Projected, Summed, Trials, count_shard, plan
+from canarybank.auditing.settings import (
+    AlphaLedger,
+    Settings,
+    Threshold,
+    ThresholdMode,
+    TrialEngine,
+    analytic,
+    calibrated,
+    canary_bound,
+    choose_aim,
+    headline,
+    pooled_bound,
+    stand_in,
+)
+from canarybank.auditing.trials import Literal, Projected, Summed, Trials, count_shard, plan
 from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, IncompleteError, InputError
 from canarybank.mechanism import Bank, Mechanism, RouteTable, epsilon
@@ -44,8 +55,6 @@ CONTRADICTED = (
     "The system does not release as its law states: its counts cannot come from it. So nothing is computed exactly; "
     "do not rely on that law."
 )
-STEP = 1.25e-5
-"""The width of the cells behind certified intervals over several rounds: they narrow, and take longer, with it."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,8 @@ class Auditor:
     memo: Memo = NOWHERE
     engine: Engine = field(default_factory=Threads)
     progress: Progress = SILENT
-    step: float = STEP
+    step: float = 1.25e-5
+    """The width of the cells behind certified intervals over several rounds: they narrow, and take longer, with it."""
 
     def design(
         self,
@@ -110,11 +120,9 @@ class Auditor:
             eligible=self.eligible,
             seed=seed,
         )
-        made: list[Design] = []
 
         def arrays() -> Mapping[str, NDArray[Any]]:
-            made.append(make())
-            (one,) = made
+            one = make()
             return {
                 "selected": np.array(one.selected, dtype=np.int64),
                 "inspected": one.inspected,
@@ -123,8 +131,7 @@ class Auditor:
                 "covariance": one.score.moments.covariance,
             }
 
-        kept = self.memo.arrays("design", key, arrays)
-        return made[0] if made else _restored(kept, attack, canary, table, bank, pool)
+        return _restored(self.memo.arrays("design", key, arrays), attack, canary, table, bank, pool)
 
     def calibration(self, routes: Sequence[Routes]) -> Systems:
         """Return the systems on which thresholds are frozen: the calibration users stand for the eligible ones."""
@@ -147,18 +154,17 @@ class Auditor:
         for cohort in (over.evaluation.cohort for over in routes):
             if type(cohort) is not Evaluation:
                 raise CohortError(f"Rules are judged on the evaluation cohort, not on {type(cohort).__name__}.")
-        made: dict[Place, Sequence[System]] = {}
 
+        @cache
         def systems(case: Case) -> Sequence[System]:
             if not case.thresholds:
                 raise CohortError(f"{case.attack.name} canary {case.index} has no frozen rule yet; freeze it first.")
             if any(case.canary in over.evaluation.cohort.users.ids for over in routes):
                 raise CohortError(f"The canary {case.canary!r} is also an evaluation user; a canary is in no cohort.")
-            if case.place not in made:
-                pairs = zip(case.designs, routes, strict=True)
-                tables = [over.evaluation.contributions(each.bank, self.mechanism) for each, over in pairs]
-                made[case.place] = self._systems(case, tables)
-            return made[case.place]
+            pairs = zip(case.designs, routes, strict=True)
+            return self._systems(
+                case, [over.evaluation.contributions(each.bank, self.mechanism) for each, over in pairs]
+            )
 
         return systems
 
@@ -173,15 +179,13 @@ class Auditor:
 
         ``calibration`` names the users that the systems are made of, for the memo.
         """
-        own = self.system is BankSystem and not any(case.summed for case in cases)
-        if self.settings.method.included and not own:
+        if self.settings.method.included and (self.system is not BankSystem or any(case.summed for case in cases)):
             raise InputError(
                 f"The method {self.settings.method.name!r} counts trials in which the canary surely takes part, and "
                 "only one round of our own system has them; choose another method, such as 'paper'."
             )
         frozen: list[Case] = []
-        total = sum(len(case.scores) for case in cases)
-        with self.progress.stage("thresholds", total=total, unit="rules") as stage:
+        with self.progress.stage("thresholds", total=sum(len(case.scores) for case in cases), unit="rules") as stage:
             for _, group in _by_attack(cases):
                 candidates = []
                 for case in group:
@@ -197,12 +201,13 @@ class Auditor:
 
     def _thresholds(self, case: Case, systems: Systems, canaries: int, calibration: str) -> list[list[Threshold]]:
         """Return, for each prefix of rounds, the threshold under each aim of the method."""
+        named = self.system if hasattr(self.system, "__qualname__") else type(self.system)
         key = stage_key(
             "threshold",
             scores=[[hash_array(score.weights), float(score.offset)] for score in case.scores],
             designs=[[each.bank.hash, each.inspected.tolist(), hash_array(each.contribution)] for each in case.designs],
             calibration=calibration,
-            system=_name_of(self.system),
+            system=f"{named.__module__}:{named.__qualname__}",
             mechanism=asdict(self.mechanism),
             eligible=self.eligible,
             settings=asdict(self.settings),
@@ -213,9 +218,11 @@ class Auditor:
         )
 
         def make() -> list[list[dict[str, Any]]]:
-            made = list(systems(case))
-            prefixes = range(1, len(case.scores) + 1)
-            return [[asdict(each) for each in self._aimed(case, made, canaries, rounds)] for rounds in prefixes]
+            made = systems(case)
+            return [
+                [asdict(each) for each in self._aimed(case, made, canaries, rounds)]
+                for rounds in range(1, len(case.scores) + 1)
+            ]
 
         kept = make() if not calibration else self.memo.document("threshold", key, make)
         return [
@@ -286,25 +293,21 @@ class Auditor:
         found: list[AttackResult] = []
         with self.progress.stage("judging", total=len(cases), unit="canaries") as stage:
             for attack, group in _by_attack(cases):
-                made = {case.place: list(systems(case)) for case in group}
+                made = [systems(case) for case in group]
                 for rounds in range(1, len(group[0].scores) + 1):
-                    laws = [self.law(case, made[case.place], rounds) for case in group]
+                    laws = [self.law(case, over, rounds) for case, over in zip(group, made, strict=True)]
                     said = notes(group[0])
-                    if any(self._is_contradicted(each, made[each.place], tally, rounds) for each in group):
+                    if any(self._is_contradicted(*each, tally, rounds) for each in zip(group, made, laws, strict=True)):
                         laws, said = [None] * len(group), (*said, CONTRADICTED)
                     judged = [
-                        self._judged(
-                            case,
-                            law,
-                            self._counted(case, tally, rounds),
-                            len(group),
-                            rounds,
-                            self._limit(made[case.place], rounds),
-                            run_scores or {},
-                        )
-                        for case, law in zip(group, laws, strict=True)
+                        self._judged(*each, tally, len(group), rounds, run_scores or {})
+                        for each in zip(group, made, laws, strict=True)
                     ]
-                    best = max(range(len(group)), key=lambda index: _rank(judged[index][0]))
+                    ranks = [
+                        (each.bound.epsilon, 0.0 if each.supremum is None else each.supremum.lower)
+                        for each, _ in judged
+                    ]
+                    best = ranks.index(max(ranks))
                     law, is_last = laws[best], rounds == len(group[0].scores)
                     shown = evidence(group[best], law) if evidence and is_last and isinstance(law, RoundLaw) else {}
                     found.append(
@@ -326,9 +329,8 @@ class Auditor:
 
     def _declared(self, rounds: int) -> Settings:
         """Return the settings of one prefix: all of alpha, or an even share of it where claims are made together."""
-        if self.claims is Claims.EACH:
-            return self.settings
-        return replace(self.settings, alpha=self.settings.alpha / rounds)
+        each = self.claims is Claims.EACH
+        return self.settings if each else replace(self.settings, alpha=self.settings.alpha / rounds)
 
     def _source(self, case: Case, systems: Sequence[System], *, counted: bool = False) -> Trials:
         """Return where a case's scores come from; those that are counted are the kind that the method needs."""
@@ -349,46 +351,47 @@ class Auditor:
             return None
         return SummedLaw(laws, self.step) if case.summed else laws[0]
 
-    def _is_contradicted(self, case: Case, systems: Sequence[System], tally: Tally, rounds: int) -> bool:
+    def _is_contradicted(
+        self, case: Case, systems: Sequence[System], law: Law | None, tally: Tally, rounds: int
+    ) -> bool:
         """Say whether a system that is not our own releases otherwise than the law that it states."""
-        if all(type(each) is BankSystem for each in systems) or (law := self.law(case, systems, rounds)) is None:
+        if law is None or all(type(each) is BankSystem for each in systems):
             return False
         counts, rates = tally.counts(case.place, rounds), law.rates(case.thresholds[rounds - 1].value)
         pairs = ((counts.tp, counts.n1, rates.tpr), (counts.fp, counts.n0, rates.fpr))
-        chances = [chance_between(seen, trials, float(ends.lower), float(ends.upper)) for seen, trials, ends in pairs]
-        return min(chances) < IMPOSSIBLE
+        return any(
+            chance_between(seen, trials, float(ends.lower), float(ends.upper)) < IMPOSSIBLE
+            for seen, trials, ends in pairs
+        )
 
-    def _counted(self, case: Case, tally: Tally, rounds: int) -> Counts:
-        """Return a case's counts; a bound from fewer or more trials than were declared would be another claim."""
+    def _judged(
+        self,
+        case: Case,
+        systems: Sequence[System],
+        law: Law | None,
+        tally: Tally,
+        canaries: int,
+        rounds: int,
+        run_scores: Mapping[Place, NDArray[np.float64]],
+    ) -> tuple[CanaryResult, tuple[float, float] | None]:
+        """Return what one canary's rule showed, and its true rates (TPR, FPR) where they are known.
+
+        A bound from fewer or more trials than were declared would be another claim.
+        """
         counts, declared = tally.counts(case.place, rounds), self.settings.trials
         if (counts.n1, counts.n0) != (declared, declared):
             raise IncompleteError(
                 f"{case.attack.name} canary {case.index} has {counts.n1:,} trials with it eligible and {counts.n0:,} "
                 f"without, and {declared:,} of each were declared; play them all before you judge."
             )
-        return counts
-
-    def _limit(self, systems: Sequence[System], rounds: int) -> float:
-        """Return the epsilon that no attack on these systems exceeds: of our own mechanism its own, else none."""
-        own = all(type(each) is BankSystem and each.mechanism == self.mechanism for each in systems)
-        return epsilon(self.mechanism, rounds) if own else math.inf
-
-    def _judged(
-        self,
-        case: Case,
-        law: Law | None,
-        counts: Counts,
-        canaries: int,
-        rounds: int,
-        limit: float,
-        run_scores: Mapping[Place, NDArray[np.float64]],
-    ) -> tuple[CanaryResult, tuple[float, float] | None]:
-        """Return what one canary's rule showed, and its true rates (TPR, FPR) where they are known."""
         threshold, score, delta = case.thresholds[rounds - 1], case.scores[rounds - 1], self.mechanism.delta
         designed = case.designs[rounds - 1] if case.designs else None
         exact: dict[str, Any] = dict.fromkeys(("supremum", "rule", "absent_rate", "eligible_rate"))
         pair = None
         if law is not None:
+            # No attack on our own mechanism exceeds its epsilon; of other systems nothing is known.
+            own = all(type(each) is BankSystem and each.mechanism == self.mechanism for each in systems)
+            limit = epsilon(self.mechanism, rounds) if own else math.inf
             rates, most = law.rates(threshold.value), supremum(law, delta)
             absent, eligible = (Interval(float(ends.lower), float(ends.upper)) for ends in (rates.fpr, rates.tpr))
             reached = at_most(most.interval, limit)
@@ -404,8 +407,8 @@ class Auditor:
             if case.summed:  # certified ends over several rounds are wide, and their law has a point value
                 fpr, tpr = law.point(threshold.value)
                 pair = (float(np.clip(tpr, 0.0, 1.0)), float(np.clip(fpr, 0.0, 1.0)))
-        own = run_scores.get(case.place)
-        result = CanaryResult(
+        run_score = run_scores.get(case.place)
+        return CanaryResult(
             canary=case.canary,
             bank_hash="" if designed is None else designed.bank.hash,
             inspected=() if designed is None else tuple(int(position) for position in designed.inspected),
@@ -416,10 +419,9 @@ class Auditor:
             counts=counts,
             bound=canary_bound(counts, self.mechanism, self._declared(len(case.scores)), canaries),
             **exact,
-            run_score=None if own is None else float(own[rounds - 1]),
+            run_score=None if run_score is None else float(run_score[rounds - 1]),
             pool=None if designed is None or designed.pool is None else designed.pool.facts,
-        )
-        return result, pair
+        ), pair
 
     def _claimed(
         self,
@@ -437,13 +439,16 @@ class Auditor:
         canaries, settings = [canary for canary, _ in judged], self._declared(of)
         beside = pooled_bound([canary.counts for canary in canaries], self.mechanism, settings)
         claim = headline([canary.bound for canary in canaries], beside, settings)
-        spent = [claim] if settings.method.pools else [canary.bound for canary in canaries]
         names = claim_names(attack, [canary.canary for canary in canaries], settings)
+        spent = [1 - each.confidence for each in ([claim] if settings.method.pools else (c.bound for c in canaries))]
+        # The confidence was 1 less the share, so the last bits of the share are lost in it.
+        share = settings.alpha / len(spent)
+        shares = (share if math.isclose(each, share, rel_tol=1e-9) else each for each in spent)
         return {
             "headline": claim,
             "pooled": beside,
-            "ledger": _ledger(zip(names, spent, strict=True), settings.alpha, len(spent)),
-            "ladder": self._ladder(judged, settings, rounds, str(claim), claim.epsilon, accounted),
+            "ledger": AlphaLedger(settings.alpha, tuple(zip(names, shares, strict=True))),
+            "ladder": self._ladder(judged, settings, rounds, claim, accounted),
         }
 
     def _ladder(
@@ -451,20 +456,18 @@ class Auditor:
         judged: Sequence[tuple[CanaryResult, tuple[float, float] | None]],
         settings: Settings,
         rounds: int,
-        said: str,
-        shown: float,
+        claim: Bound,
         accounted: tuple[float, str] | None,
     ) -> Ladder:
-        exact = epsilon(self.mechanism, rounds)
+        exact, shown = epsilon(self.mechanism, rounds), claim.epsilon
         claimed, source = accounted or (exact, "no accountant's figure was given: the mechanism's own")
         over = f"the best of {len(judged)} canaries" if len(judged) > 1 else "one canary"
         one = "one release" if rounds == 1 else f"{rounds} releases"
-        reached: dict[str, Rung | None] = {}
-        for name, field_, where in (("attack", "supremum", "best"), ("rule", "rule", "frozen")):
-            known = [ends for canary, _ in judged if (ends := getattr(canary, field_)) is not None]
-            best = max(known, key=lambda ends: ends.lower, default=None)
-            text = f"exact, at the {where} threshold, {over}"
-            reached[name] = None if best is None else Rung.known(name, best, text)
+
+        def reached(name: str, intervals: Iterable[Interval | None], where: str) -> Rung | None:
+            best = max((ends for ends in intervals if ends is not None), key=lambda ends: ends.lower, default=None)
+            return None if best is None else Rung.known(name, best, f"exact, at the {where} threshold, {over}")
+
         pairs = [pair for _, pair in judged if pair is not None]
         forecast = None
         if len(pairs) == len(judged):
@@ -477,16 +480,22 @@ class Auditor:
                 alpha=settings.share(len(judged)),
                 q=self.mechanism.q,
             )
-            text = f"median and 5% to 95% range of the bound at {settings.trials:,} trials a hypothesis"
-            forecast = Rung("expected", law.median, law.q05, law.q95, text)
+            forecast = Rung(
+                "expected",
+                law.median,
+                law.q05,
+                law.q95,
+                f"median and 5% to 95% range of the bound at {settings.trials:,} trials a hypothesis",
+            )
         return Ladder(
             accounted=Rung("accounted", claimed, claimed, claimed, source),
             mechanism=Rung(
                 "mechanism", exact, exact, exact, f"the exact epsilon of {one}, by its privacy loss distribution"
             ),
-            **reached,
+            attack=reached("attack", (canary.supremum for canary, _ in judged), "best"),
+            rule=reached("rule", (canary.rule for canary, _ in judged), "frozen"),
             expected=forecast,
-            observed=Rung("observed", shown, shown, shown, said),
+            observed=Rung("observed", shown, shown, shown, str(claim)),
         )
 
 
@@ -496,8 +505,10 @@ def transcript_scores(designs: Sequence[Design], releases: Sequence[ArrayLike], 
     The t-th is log p1(y_1..y_t) / p0(y_1..y_t), of an eligible canary against an absent one, if each round's score is
     the true conditional log-likelihood ratio. Releases may be tables of many over the same banks; so are the sums then.
     """
-    pairs = zip(designs, releases, strict=True)
-    scores = [mixture(each.score.llr(np.asarray(release)[..., each.inspected]), q) for each, release in pairs]
+    scores = [
+        mixture(each.score.llr(np.asarray(release)[..., each.inspected]), q)
+        for each, release in zip(designs, releases, strict=True)
+    ]
     return np.asarray(np.cumsum(scores, axis=0), dtype=np.float64)
 
 
@@ -506,40 +517,20 @@ def claim_names(attack: str, canaries: Sequence[str], settings: Settings) -> lis
     return [f"{attack}/{name}" for name in (["pooled"] if settings.method.pools else canaries)]
 
 
-def _ledger(claims: Iterable[tuple[str, Bound]], alpha: float, number: int) -> AlphaLedger:
-    """Enter what each claim behind the headline really spent; more than was declared is refused."""
-    ledger, declared = AlphaLedger(alpha), alpha / number
-    for name, bound in claims:
-        spent = 1 - bound.confidence
-        # The confidence was 1 less the share, so the last bits of the share are lost in it.
-        ledger = ledger.spend(name, declared if math.isclose(spent, declared, rel_tol=1e-9) else spent)
-    return ledger
-
-
 def _by_attack(cases: Sequence[Case]) -> list[tuple[Attack, list[Case]]]:
     """Return each attack with all of its cases, wherever they stand: they share its alpha."""
-    groups: dict[str, list[Case]] = {}
-    for case in cases:
-        groups.setdefault(case.attack.name, []).append(case)
-    if not groups:
+    if not cases:
         raise InputError("An audit needs at least one canary.")
     if len({case.place for case in cases}) < len(cases):
         raise InputError("Two cases have the same attack and index; their trials would be the same ones.")
-    return [(group[0].attack, group) for group in groups.values()]
-
-
-def _name_of(system: SystemFactory) -> str:
-    named = system if hasattr(system, "__qualname__") else type(system)
-    return f"{named.__module__}:{named.__qualname__}"
+    names = dict.fromkeys(case.attack.name for case in cases)
+    groups = ([case for case in cases if case.attack.name == name] for name in names)
+    return [(group[0].attack, group) for group in groups]
 
 
 def _law_of(system: System, score: LinearScore) -> RoundLaw | None:
     law = getattr(system, "law", None)
     return None if law is None else law(score)
-
-
-def _rank(canary: CanaryResult) -> tuple[float, float]:
-    return canary.bound.epsilon, 0.0 if canary.supremum is None else canary.supremum.lower
 
 
 def _rates(tally: Tally, case: Case) -> str:
@@ -556,6 +547,6 @@ def _restored(
     if pool is not None:
         texts = None if pool.texts is None else [pool.texts[j] for j in selected]
         bank = bank.with_probes(pool.vectors[list(selected)], None if bank.texts is None else texts)
-    score = LinearScore(kept["contribution"], Moments(kept["mean"], kept["covariance"]))
     inspected, contribution = kept["inspected"].copy(), kept["contribution"].copy()
+    score = LinearScore(kept["contribution"], Moments(kept["mean"], kept["covariance"]))
     return Design(attack, canary, bank, pool, selected, inspected, contribution, score, table)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.attack import Attack, Canary, Design
-from canarybank.auditing.threshold import Threshold
+from canarybank.auditing.settings import Threshold
 from canarybank.auditing.trials import Counts, Shard
 from canarybank.mechanism import Bank, Routed, RouteTable
 from canarybank.progress import SILENT, Progress
@@ -52,8 +52,7 @@ class _Nowhere:
     def document(self, _stage: str, _key: str, make: Callable[[], Any]) -> Any:
         return make()
 
-    def arrays(self, _stage: str, _key: str, make: Callable[[], Mapping[str, NDArray[Any]]]) -> Mapping[str, Any]:
-        return make()
+    arrays = document
 
 
 NOWHERE: Memo = _Nowhere()
@@ -125,11 +124,10 @@ class Case:
     @classmethod
     def of(cls, index: int, *designs: Design, summed: bool = False) -> "Case":
         """Return the case of a designed attack, one design a round; its rules are not frozen yet."""
-        first = designs[0]
-        name, canary = first.attack.name, first.canary.id
-        address = ("multiround", name, canary) if summed else (name, index)
+        attack, canary = designs[0].attack, designs[0].canary.id
+        address = ("multiround", attack.name, canary) if summed else (attack.name, index)
         scores = tuple(each.score for each in designs)
-        return cls(first.attack, index, canary, scores, designs, address=address, summed=summed)
+        return cls(attack, index, canary, scores, designs, address=address, summed=summed)
 
     @property
     def place(self) -> Place:

@@ -5,17 +5,16 @@ figures are None, and an infinite one is infinite.
 """
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from canarybank.attack import PoolFacts
 from canarybank.auditing.methods import Bound
-from canarybank.auditing.settings import AlphaLedger
-from canarybank.auditing.threshold import Threshold
+from canarybank.auditing.settings import AlphaLedger, Threshold
 from canarybank.auditing.trials import Counts
-from canarybank.errors import InputError
+from canarybank.errors import InputError, MissingError
 from canarybank.mechanism import Mechanism
 from canarybank.score import Interval
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AttackResult", "AuditResult", "CanaryResult", "Ladder", "Rung"]
 
-_EXACT, _TRIALS = "#0b5fa5", "#c2410c"
-_COLOURS = {"accounted": "#7c8696", "expected": "#e0957a", "observed": _TRIALS}
 WIDE: Final = 1e-3
 """The width of a certified interval, relative to its lower end or 1, from which on its middle would say too much."""
 
@@ -50,9 +47,8 @@ class Rung:
     @classmethod
     def known(cls, name: str, interval: Interval, source: str) -> "Rung":
         """Return the rung of a certified interval: its middle, or its lower end where the middle would say too much."""
-        wide = WIDE * max(1.0, interval.lower) < interval.width < math.inf
-        shown = interval.lower if wide else interval.midpoint
-        return cls(name, shown, interval.lower, interval.upper, source)
+        is_wide = WIDE * max(1.0, interval.lower) < interval.width < math.inf
+        return cls(name, interval.lower if is_wide else interval.midpoint, interval.lower, interval.upper, source)
 
     def __str__(self) -> str:
         spread = f" ({self.low:.3f} to {self.high:.3f})" if self.high - self.low > 5e-4 else ""  # noqa: PLR2004, what three decimals show
@@ -85,8 +81,7 @@ class Ladder:
     @property
     def rungs(self) -> tuple[Rung, ...]:
         """Return the rungs that there are, top to bottom."""
-        every = (self.accounted, self.mechanism, self.attack, self.rule, self.expected, self.observed)
-        return tuple(rung for rung in every if rung is not None)
+        return tuple(rung for each in fields(self) if (rung := getattr(self, each.name)) is not None)
 
     @property
     def steps(self) -> tuple[float, ...]:
@@ -266,8 +261,6 @@ class AuditResult:
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the same table for pandas, which must be installed."""
-        from canarybank.errors import MissingError
-
         try:
             import pandas as pd
         except ImportError as problem:
@@ -276,7 +269,25 @@ class AuditResult:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each canary of each attack, as plain values."""
-        return [canary_row(each, canary, self.mechanism.delta) for each in self.attacks for canary in each.canaries]
+        return [
+            {
+                "attack": each.attack,
+                "rounds": each.rounds,
+                "canary": canary.canary,
+                "bound": canary.bound.epsilon,
+                "confidence": canary.bound.confidence,
+                "method": str(canary.bound.method),
+                **asdict(canary.counts),
+                "threshold": canary.threshold.value,
+                "mu_eff": canary.mu_eff,
+                "exact_rule": None if canary.rule is None else canary.rule.midpoint,
+                "exact_attack": None if canary.supremum is None else canary.supremum.midpoint,
+                "exact_mechanism": each.ladder.mechanism.epsilon,
+                "delta": self.mechanism.delta,
+            }
+            for each in self.attacks
+            for canary in each.canaries
+        ]
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the ladder of the one attack with matplotlib, as bars from top to bottom, and return the axes.
@@ -287,22 +298,21 @@ class AuditResult:
             from matplotlib import pyplot as plt
 
             _, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
-        only, rungs = self.only, self.ladder.rungs
+        rungs, colours = self.ladder.rungs, {"accounted": "#7c8696", "expected": "#e0957a", "observed": "#c2410c"}
         values = [rung.epsilon for rung in rungs]
-        below = [max(0.0, rung.epsilon - rung.low) for rung in rungs]
-        above = [max(0.0, rung.high - rung.epsilon) for rung in rungs]
+        ends = [(max(0.0, rung.epsilon - rung.low), max(0.0, rung.high - rung.epsilon)) for rung in rungs]
         bars = ax.barh(
             [rung.name for rung in rungs],
             values,
-            xerr=[below, above],
-            color=[_COLOURS.get(rung.name, _EXACT) for rung in rungs],
+            xerr=list(zip(*ends, strict=True)),
+            color=[colours.get(rung.name, "#0b5fa5") for rung in rungs],
             error_kw={"elinewidth": 1.2, "capsize": 3},
         )
         ax.bar_label(bars, labels=[f"{value:.3f}" for value in values], padding=6)
         ax.invert_yaxis()
         ax.margins(x=0.15)
         ax.set_xlabel(f"epsilon at delta {self.mechanism.delta:g}")
-        ax.set_title(f"{only.attack}, {self.trials:,} trials a hypothesis, {self.headline.method}")
+        ax.set_title(f"{self.only.attack}, {self.trials:,} trials a hypothesis, {self.headline.method}")
         return ax
 
     def _repr_html_(self) -> str:
@@ -324,22 +334,3 @@ class AuditResult:
             f"<th scope='col'>epsilon</th><th scope='col'>where it comes from</th></tr></thead><tbody>{rungs}</tbody>"
             f"</table>{notes}</div>"
         )
-
-
-def canary_row(result: AttackResult, canary: CanaryResult, delta: float) -> dict[str, Any]:
-    """Return one canary of one attack as a flat row."""
-    return {
-        "attack": result.attack,
-        "rounds": result.rounds,
-        "canary": canary.canary,
-        "bound": canary.bound.epsilon,
-        "confidence": canary.bound.confidence,
-        "method": str(canary.bound.method),
-        **asdict(canary.counts),
-        "threshold": canary.threshold.value,
-        "mu_eff": canary.mu_eff,
-        "exact_rule": None if canary.rule is None else canary.rule.midpoint,
-        "exact_attack": None if canary.supremum is None else canary.supremum.midpoint,
-        "exact_mechanism": result.ladder.mechanism.epsilon,
-        "delta": delta,
-    }

@@ -26,8 +26,7 @@ from canarybank.auditing.methods import Bound, Method, find_method
 from canarybank.auditing.pipeline import Auditor
 from canarybank.auditing.ports import Case, MemoryTally, Tally, route_cohorts
 from canarybank.auditing.result import AttackResult, AuditResult
-from canarybank.auditing.settings import Settings, TrialEngine, one_of
-from canarybank.auditing.threshold import ThresholdMode
+from canarybank.auditing.settings import Settings, ThresholdMode, TrialEngine, one_of
 from canarybank.engine import Engine, Serial, Threads
 from canarybank.errors import CohortError, InputError
 from canarybank.mechanism import Bank, Claim, Mechanism
@@ -101,7 +100,7 @@ def audit(
         >>> found.names
         ('ordinary', 'exact')
     """
-    listed = [attack] if isinstance(attack, Attack | str) else list(attack)
+    listed = [attack] if isinstance(attack, Attack | str) else attack
     recipes = [find_attack(each) if isinstance(each, str) else each for each in listed]
     if len({recipe.name for recipe in recipes}) != len(recipes) or not recipes:
         raise InputError(f"Name at least one attack, and each once, not {[recipe.name for recipe in recipes]}.")
@@ -118,11 +117,18 @@ def audit(
     number = canaries if canaries is not None else (sizes or CohortSizes()).canaries
     cohorts = _cohorts(users, sizes, number, recipes, seed)
     eligible, stated = len(cohorts.evaluation), None if accounted is None else (accounted, "the operator's accountant")
-    factory = SYSTEMS.find(system) if isinstance(system, str) else system
-    where = ENGINES.find(engine)() if isinstance(engine, str) else engine or Threads()
-    auditor = Auditor(mechanism, settings, eligible, factory, engine=where, progress=progress)
-    banks = {active: _reserved(bank, probes if active else 0, seed) for active in {each.active for each in recipes}}
-    routed = {active: route_cohorts(cohorts, over, mechanism.k) for active, over in banks.items()}
+    auditor = Auditor(
+        mechanism,
+        settings,
+        eligible,
+        SYSTEMS.find(system) if isinstance(system, str) else system,
+        engine=ENGINES.find(engine)() if isinstance(engine, str) else engine or Threads(),
+        progress=progress,
+    )
+    routed = {
+        active: route_cohorts(cohorts, _reserved(bank, probes if active else 0, seed), mechanism.k)
+        for active in {each.active for each in recipes}
+    }
     found: list[AttackResult] = []
     notes: dict[str, None] = {}
     for recipe in recipes:

@@ -1,34 +1,55 @@
-"""Declare an audit before anything is evaluated, make the claims that its counts then buy, and account for alpha."""
+"""Declare an audit and freeze its rules before anything is evaluated; make the claims that its counts then buy.
+
+The best threshold is the one whose bound is best in expectation, for so many trials, at such a level, by such a method.
+It is frozen on the calibration cohort alone.
+"""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
 
-from canarybank.auditing.methods import PAPER, Bound, Method, find_method
-from canarybank.auditing.methods.pooled import POOLED
-from canarybank.auditing.rates import whole_counts
-from canarybank.auditing.threshold import Target, ThresholdMode
-from canarybank.auditing.trials import Counts
-from canarybank.errors import BudgetError, InputError
-from canarybank.mechanism import Mechanism
+from canarybank import seeds
+from canarybank.auditing.methods import PAPER, POOLED, Bound, Branch, Method, find_method
+from canarybank.auditing.rates import Array, Law, rate_epsilon, whole_counts
+from canarybank.auditing.trials import Counts, Trials, draw
+from canarybank.engine import Engine
+from canarybank.errors import BudgetError, CohortError, InputError
+from canarybank.mechanism import Bank, Mechanism, Routed
+from canarybank.progress import SILENT, Progress
+from canarybank.users import Calibration
 
 __all__ = [
     "AlphaLedger",
+    "AttackRates",
     "Settings",
+    "Target",
+    "Threshold",
+    "ThresholdMode",
     "TrialEngine",
+    "aimed",
+    "analytic",
     "attack_bound",
+    "best_threshold",
+    "calibrated",
     "canary_bound",
+    "choose_aim",
     "headline",
     "one_of",
     "pooled_bound",
+    "stand_in",
 ]
 
 Choice = TypeVar("Choice", bound=StrEnum)
-_ROUNDING = 1e-12
+AttackRates: TypeAlias = Callable[[Array], tuple[Array, Array]]
+"""Thresholds to (FPR, TPR): the probability that the score exceeds them, canary absent and canary eligible."""
+
+_WIDEST = 2.0**40
 
 
 class TrialEngine(StrEnum):
@@ -36,6 +57,78 @@ class TrialEngine(StrEnum):
 
     LITERAL = "literal"
     PROJECTED = "projected"
+
+
+class ThresholdMode(StrEnum):
+    """How the threshold is frozen."""
+
+    CALIBRATED = "calibrated"
+    ANALYTIC = "analytic"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a threshold is chosen for.
+
+    ``trials`` counts each hypothesis of each canary, and may be infinite. ``alpha`` is the level of each bound: a
+    canary's share, or all of it where the method pools all ``canaries``. ``stratified`` needs ``q``.
+    """
+
+    trials: float
+    delta: float
+    alpha: float
+    method: Method = PAPER
+    canaries: int = 1
+    q: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "method", find_method(self.method))
+        self.method.require(self.alpha, delta=self.delta, q=self.q)
+        if not (self.trials >= 1 and (self.trials == math.inf or self.trials == int(self.trials))):
+            raise InputError(f"trials must be a whole number of at least 1, or infinite, not {self.trials!r}.")
+        if self.canaries < 1:
+            raise InputError(f"There must be at least one canary, not {self.canaries!r}.")
+
+    @property
+    def pool(self) -> int:
+        """Return how many canaries' counts go into one bound."""
+        return self.canaries if self.method.pools else 1
+
+    def bound(self, tpr: ArrayLike, fpr: ArrayLike, branch: Branch | None = None) -> Array:
+        """Return one branch of the bound at the expected counts, or the better; below 0 where it certifies nothing.
+
+        Rates are those of an eligible canary for every method; ``stratified`` derives those of a canary that surely
+        takes part from them. ``joint`` is forecast by its statistic, to about 0.01.
+        """
+        return aimed(self.branches(tpr, fpr), branch)
+
+    def branches(self, tpr: ArrayLike, fpr: ArrayLike) -> tuple[Array, Array]:
+        """Return both branches of the bound at the expected counts: forward, reverse."""
+        tpr, fpr = np.asarray(tpr, np.float64), np.asarray(fpr, np.float64)
+        if self.trials == math.inf:
+            # A rate that rounds to 1 leaves 1 - rate known to 2^-53 only: say no more than that supports.
+            reverse = rate_epsilon(1 - fpr, np.maximum(1 - tpr, 2.0**-53), self.delta)
+            return rate_epsilon(tpr, fpr, self.delta), reverse
+        n = self.pool * self.trials
+        return self._branches(n * self.first_rate(tpr, fpr), n * fpr, n)
+
+    def first_rate(self, tpr: ArrayLike, fpr: ArrayLike) -> Array:
+        """Return the rate that the first count of the method estimates: TPR, or TPR_included for ``stratified``."""
+        return self.method.first_rate(np.asarray(tpr, np.float64), np.asarray(fpr, np.float64), self.q)
+
+    def at_counts(self, tp: ArrayLike, fp: ArrayLike, n: float) -> Array:
+        """Return the better branch of the bound at counts of n trials a hypothesis; counts need not be whole."""
+        return np.maximum(*self._branches(tp, fp, n))
+
+    def claim(self, tp: float, fp: float, n: float) -> float:
+        """Return the bound itself at whole counts of n trials a hypothesis, and no forecast of it."""
+        return max(
+            0.0,
+            *self.method.claim(int(tp), int(fp), int(n), int(n), delta=self.delta, alpha=self.alpha, q=self.q),
+        )
+
+    def _branches(self, tp: ArrayLike, fp: ArrayLike, n: float) -> tuple[Array, Array]:
+        return self.method.branches(tp, fp, n, n, delta=self.delta, alpha=self.alpha, q=self.q)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +147,14 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "method", find_method(self.method))
-        object.__setattr__(self, "threshold", one_of(ThresholdMode, self.threshold, "threshold"))
-        object.__setattr__(self, "engine", one_of(TrialEngine, self.engine, "engine"))
-        object.__setattr__(self, "trials", int(whole_counts("trials", self.trials)))
+        checked = {
+            "method": find_method(self.method),
+            "threshold": one_of(ThresholdMode, self.threshold, "threshold"),
+            "engine": one_of(TrialEngine, self.engine, "engine"),
+            "trials": int(whole_counts("trials", self.trials)),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
         if self.trials < 1:
             raise InputError(f"An audit needs at least one trial of each hypothesis, not {self.trials}.")
         self.method.require(self.alpha)
@@ -73,6 +170,107 @@ class Settings:
         return Target(self.trials, mechanism.delta, self.share(canaries), self.method, canaries, mechanism.q)
 
 
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A frozen threshold: the rule says "present" when the score exceeds ``value``."""
+
+    value: float
+    """The rule says "present" when the score exceeds this."""
+    mode: ThresholdMode
+    """How it was frozen."""
+    expected: float
+    """The bound that the calibration cohort's own rates would give; a forecast, not a claim."""
+
+
+def aimed(branches: tuple[Array, Array], branch: Branch | None) -> Array:
+    """Return one branch of (forward, reverse), or the better of the two where none is asked for."""
+    return np.maximum(*branches) if branch is None else branches[branch is Branch.REVERSE]
+
+
+def best_threshold(rates: AttackRates, target: Target, branch: Branch | None = None) -> tuple[float, float]:
+    """Return the threshold that maximises the bound at expected counts, or one branch of it, and that bound.
+
+    A scan over all thresholds at which either rate is neither 0 nor 1 for so many trials, then five ever closer
+    looks around the best. The bound is a forecast from true rates: it claims nothing.
+    """
+    rare = 1e-3 / min(target.trials, 1e9)
+    low = -_doubled(lambda at: float(rates(np.array([-at]))[1][0]) >= 1 - rare)
+    grid = np.linspace(low, _doubled(lambda at: float(rates(np.array([at]))[0][0]) <= rare), 257)
+    for _ in range(6):
+        fpr, tpr = rates(grid)
+        values = target.bound(tpr, fpr, branch)
+        best = int(np.argmax(values))
+        threshold, value = float(grid[best]), float(values[best])
+        grid = np.linspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 33)
+    return threshold, max(0.0, value)
+
+
+def _doubled(beyond: Callable[[float], bool]) -> float:
+    """Return a power of two beyond which it holds and at half of which it does not."""
+    at = 1.0
+    while not beyond(at) and at < _WIDEST:
+        at *= 2
+    while at > 1 / _WIDEST and beyond(at / 2):
+        at /= 2
+    return at
+
+
+def stand_in(routed: Routed[Calibration], bank: Bank, mechanism: Mechanism, *, eligible: int, seed: int) -> csr_array:
+    """Return contributions of ``eligible`` users, made by repeating the calibration cohort's users.
+
+    Each user appears floor(eligible / cohort size) times, and the remainder is chosen by seed; every copy will
+    toss a participation coin of its own.
+    """
+    if not isinstance(routed.cohort, Calibration):
+        raise CohortError(f"A threshold is frozen on the calibration cohort, not on {type(routed.cohort).__name__}.")
+    copies, rest = divmod(eligible, len(routed))
+    extra = seeds.stream(seed, "calibration", "remainder").choice(len(routed), size=rest, replace=False)
+    rows = np.concatenate([np.repeat(np.arange(len(routed)), copies), np.sort(extra)])
+    return routed.contributions(bank, mechanism)[rows]
+
+
+def choose_aim(candidates: Sequence[Sequence[Threshold]]) -> list[Threshold]:
+    """Return each canary's threshold under the one aim that promises an attack's canaries most together.
+
+    ``candidates[c][a]`` is the threshold of canary c under aim a of ``Method.aims``; the first of equal aims wins.
+    """
+    return list(max(zip(*candidates, strict=True), key=lambda aim: sum(threshold.expected for threshold in aim)))
+
+
+def analytic(law: Law, target: Target, branch: Branch | None = None) -> Threshold:
+    """Freeze the threshold at which the law's exact rates promise the best bound, or the best of one branch."""
+    value, expected = best_threshold(law.point, target, branch)
+    return Threshold(value, ThresholdMode.ANALYTIC, expected)
+
+
+def calibrated(
+    trials: Trials,
+    target: Target,
+    *,
+    number: int,
+    seed: int,
+    path: tuple[str | int, ...] = (),
+    branch: Branch | None = None,
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+) -> Threshold:
+    """Freeze the threshold at which trials on the calibration cohort, or through a system, gave the best bound.
+
+    With ``branch`` it is the best for that branch of the bound alone.
+    The candidates are the scores at log-spaced ranks of both hypotheses together, from both ends.
+    """
+    absent, eligible = (
+        np.sort(scores)
+        for scores in draw(trials, number, seed=seed, path=(*path, "calibration"), engine=engine, progress=progress)
+    )
+    ranks = np.unique(np.geomspace(1, number, 1024).astype(np.int64)) - 1
+    candidates = np.unique(np.concatenate([scores[at] for scores in (absent, eligible) for at in (ranks, -1 - ranks)]))
+    tpr, fpr = ((number - np.searchsorted(scores, candidates, side="right")) / number for scores in (eligible, absent))
+    bounds = target.bound(tpr, fpr, branch)
+    best = int(np.argmax(bounds))
+    return Threshold(float(candidates[best]), ThresholdMode.CALIBRATED, max(0.0, float(bounds[best])))
+
+
 def attack_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Settings) -> Bound:
     """Return an attack's headline from its canaries' counts.
 
@@ -84,8 +282,7 @@ def attack_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Setti
 
 def canary_bound(counts: Counts, mechanism: Mechanism, settings: Settings, canaries: int) -> Bound:
     """Return one canary's bound at its share of alpha: by the declared method, or what it shows of a canary alone."""
-    share = settings.alpha / canaries
-    return settings.method.single.bound([counts], delta=mechanism.delta, alpha=share, q=mechanism.q)
+    return settings.method.single.bound([counts], delta=mechanism.delta, alpha=settings.alpha / canaries, q=mechanism.q)
 
 
 def pooled_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Settings) -> Bound | None:
@@ -105,8 +302,11 @@ def headline(bounds: Sequence[Bound], over_all: Bound | None, settings: Settings
     best = max(bounds, key=lambda bound: bound.epsilon)
     if len(bounds) == 1:
         return best
-    union = f"{best.assumption}; the largest of {len(bounds)} canaries' bounds, alpha split evenly over them"
-    return replace(best, confidence=1 - settings.alpha, assumption=union)
+    return replace(
+        best,
+        confidence=1 - settings.alpha,
+        assumption=f"{best.assumption}; the largest of {len(bounds)} canaries' bounds, alpha split evenly over them",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,24 +326,21 @@ class AlphaLedger:
         if not 0 < self.total < 1:
             raise InputError(f"The total alpha must lie strictly between 0 and 1, not be {self.total!r}.")
         object.__setattr__(self, "entries", tuple((str(name), float(share)) for name, share in self.entries))
-        for position, (name, share) in enumerate(self.entries):
-            self._admit(name, share, self.entries[:position])
-
-    def _admit(self, name: str, share: float, before: tuple[tuple[str, float], ...]) -> None:
-        if not share > 0:
-            raise InputError(
-                f"The share of {name!r} must be positive, not {share!r}; a claim at no alpha cannot be made."
-            )
-        if name in dict(before):
-            raise BudgetError(
-                f"{name!r} already has its share of alpha, {dict(before)[name]:g}; one claim is made once."
-            )
-        spent = math.fsum(amount for _, amount in before)
-        if spent + share > self.total * (1 + _ROUNDING):
-            raise BudgetError(
-                f"{name!r} asks for alpha {share:g}, but {self.total - spent:g} of {self.total:g} is left; declare a "
-                "larger total before the trials, or make fewer claims."
-            )
+        before: dict[str, float] = {}
+        for name, share in self.entries:
+            if not share > 0:
+                raise InputError(
+                    f"The share of {name!r} must be positive, not {share!r}; a claim at no alpha cannot be made."
+                )
+            if name in before:
+                raise BudgetError(f"{name!r} already has its share of alpha, {before[name]:g}; one claim is made once.")
+            spent = math.fsum(before.values())
+            if spent + share > self.total * (1 + 1e-12):
+                raise BudgetError(
+                    f"{name!r} asks for alpha {share:g}, but {self.total - spent:g} of {self.total:g} is left; declare "
+                    "a larger total before the trials, or make fewer claims."
+                )
+            before[name] = share
 
     @classmethod
     def split(cls, total: float, names: Iterable[str]) -> Self:
@@ -156,13 +353,6 @@ class AlphaLedger:
     def spend(self, name: str, share: float) -> Self:
         """Return the ledger after giving a share to a claim; refuse to overspend, and to pay one claim twice."""
         return type(self)(self.total, (*self.entries, (name, share)))
-
-    def share(self, name: str) -> float:
-        """Return the alpha that a claim was given."""
-        if name not in dict(self.entries):
-            known = ", ".join(name for name, _ in self.entries) or "none"
-            raise BudgetError(f"{name!r} has no share of alpha; the claims with one: {known}.")
-        return dict(self.entries)[name]
 
     @property
     def spent(self) -> float:

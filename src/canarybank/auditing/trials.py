@@ -45,8 +45,7 @@ __all__ = [
 ]
 
 SHARD = 1 << 17
-_LITERAL_BATCH = 1 << 12
-_PROJECTED_BATCH = 1 << 12
+_BATCH = 1 << 12
 _VALUES = 1 << 16
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
 
@@ -70,12 +69,11 @@ class Literal:
 
     def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
         """Release and score in batches, so that memory stays bounded."""
-        batches = (min(_LITERAL_BATCH, size - done) for done in range(0, size, _LITERAL_BATCH))
-        return np.concatenate([self._batch(eligible, batch, rng) for batch in batches])
-
-    def _batch(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
-        releases = self.system.release(eligible, size, rng)
-        return self.score.llr(checked_releases(releases, size, len(self.score.canary)))
+        scores = []
+        for batch in (min(_BATCH, size - done) for done in range(0, size, _BATCH)):
+            releases = self.system.release(eligible, batch, rng)
+            scores.append(self.score.llr(checked_releases(releases, batch, len(self.score.canary))))
+        return np.concatenate(scores)
 
     def included(self) -> "Literal":
         """Return the same trials with a canary that surely takes part, where the system is our own."""
@@ -88,36 +86,43 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Coins:
-    """Coins of probability q, tossed eight at a time: the pattern of eight users taking part or not is one byte.
+class _Crowd:
+    """Users who each take part with probability q, tossed eight at a time: who of eight takes part is one byte.
 
     Sixteen random bits choose the pattern. Pattern s owns floor(65536 p_s) of their values, with p_s its probability;
     the few values that are left over go to the patterns in proportion to what the floors cut off, by a fresh uniform.
     So every pattern has its probability to within the rounding of float64.
     """
 
+    sums: NDArray[np.float64]
+    """For every eight users, the sum of their weights under each of the 256 patterns of taking part."""
     settled: NDArray[np.uint8]
     """The pattern of each value of sixteen bits; values from ``open`` on are still to be decided."""
     open: int
     remainders: NDArray[np.float64]
 
     @classmethod
-    def of(cls, q: float) -> "_Coins":
+    def of(cls, weights: NDArray[np.float64], q: float) -> "_Crowd":
+        sums = np.ascontiguousarray(np.pad(weights, (0, -len(weights) % 8)).reshape(-1, 8) @ _BITS.T)
         taking = _BITS.sum(axis=1)
         shares = _VALUES * q**taking * (1.0 - q) ** (8 - taking)
         whole = np.floor(shares).astype(np.int64)
         settled = np.zeros(_VALUES, dtype=np.uint8)
         settled[: whole.sum()] = np.repeat(np.arange(256, dtype=np.uint8), whole)
-        return cls(settled, int(whole.sum()), np.cumsum(shares - whole))
+        return cls(sums, settled, int(whole.sum()), np.cumsum(shares - whole))
 
-    def toss(self, count: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-        """Return that many patterns, each of eight independent coins."""
+    def toss(self, size: int, rng: np.random.Generator) -> Scores:
+        """Toss every user's coin ``size`` times and return the sums of the weights of those who take part."""
+        count = len(self.sums) * size
         values = rng.integers(0, 1 << 64, size=-(-count // 4), dtype=np.uint64).view(np.uint16)[:count]
         patterns = self.settled.take(values)
         undecided = np.flatnonzero(values >= self.open)
-        uniforms = rng.random(len(undecided)) * self.remainders[-1]
-        patterns[undecided] = np.searchsorted(self.remainders, uniforms, side="right")
-        return patterns
+        fresh = rng.random(len(undecided)) * self.remainders[-1]
+        patterns[undecided] = np.searchsorted(self.remainders, fresh, side="right")
+        total = np.zeros(size)
+        for sums, pattern in zip(self.sums, patterns.reshape(len(self.sums), size), strict=True):
+            total += sums.take(pattern)
+        return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,25 +131,20 @@ class Projected:
 
     law: RoundLaw
     participation: float | None = None
-    _tables: NDArray[np.float64] = field(init=False, repr=False, compare=False)
-    _coins: _Coins = field(init=False, repr=False, compare=False)
+    _crowd: _Crowd = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_tables", _eights(self.law.weights[self.law.weights != 0]))
-        object.__setattr__(self, "_coins", _Coins.of(self.law.q))
+        object.__setattr__(self, "_crowd", _Crowd.of(self.law.weights[self.law.weights != 0], self.law.q))
 
     def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
         """Sum the participating users' numbers batch by batch; add the noise and the canary."""
         law = self.law
-        scores = rng.standard_normal(size)
-        scores *= law.noise
-        scores -= law.offset
-        for start in range(0, size, _PROJECTED_BATCH):
-            batch = scores[start : start + _PROJECTED_BATCH]
-            batch += _participation_sums(self._tables, self._coins, len(batch), rng)
+        scores = rng.standard_normal(size) * law.noise - law.offset
+        for start in range(0, size, _BATCH):
+            batch = scores[start : start + _BATCH]
+            batch += self._crowd.toss(len(batch), rng)
         if eligible:
-            chance = law.q if self.participation is None else self.participation
-            scores[rng.random(size) < chance] += law.shift
+            scores[rng.random(size) < (law.q if self.participation is None else self.participation)] += law.shift
         return scores
 
     def included(self) -> "Projected":
@@ -176,10 +176,6 @@ class Summed:
             raise InputError(f"The rounds of one run share one participation probability, but here it is {chances}.")
         return cls([Projected(law) for law in laws], chances[0])
 
-    def prefix(self, rounds: int) -> "Summed":
-        """Return the trials of the first rounds alone."""
-        return replace(self, rounds=self.rounds[:rounds])
-
     def running(self, eligible: bool, size: int, rng: np.random.Generator) -> Iterator[Scores]:  # noqa: FBT001, as in the protocol
         """Yield the sums of ``size`` trials after each round, in one array that the next round changes."""
         total = np.zeros(size)
@@ -190,23 +186,6 @@ class Summed:
     def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
         """Return the sums of ``size`` independent trials after the last round."""
         return list(self.running(eligible, size, rng))[-1]
-
-
-def _eights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Tabulate, for every eight users, the sum of their weights under each of the 256 patterns of taking part."""
-    groups = -(-len(weights) // 8)
-    padded = np.zeros(groups * 8)
-    padded[: len(weights)] = weights
-    return np.ascontiguousarray(padded.reshape(groups, 8) @ _BITS.T)
-
-
-def _participation_sums(tables: NDArray[np.float64], coins: _Coins, size: int, rng: np.random.Generator) -> Scores:
-    """Toss every user's coin ``size`` times and return the sums of the weights of those who take part."""
-    patterns = coins.toss(len(tables) * size, rng).reshape(len(tables), size)
-    total = np.zeros(size)
-    for table, pattern in zip(tables, patterns, strict=True):
-        total += table.take(pattern)
-    return total
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -249,11 +228,10 @@ def plan(trials: int, size: int = SHARD) -> tuple[Shard, ...]:
     """Cut ``trials`` of each hypothesis into shards of at most ``size``."""
     if trials < 1:
         raise InputError(f"An audit needs at least one trial of each hypothesis, not {trials}.")
-    blocks = range(0, trials, size)
     return tuple(
         Shard(eligible, block, min(size, trials - start))
         for eligible in (False, True)
-        for block, start in enumerate(blocks)
+        for block, start in enumerate(range(0, trials, size))
     )
 
 
@@ -261,11 +239,8 @@ def count_shard(
     trials: Trials, thresholds: Sequence[float], seed: int, path: Sequence[str | int], shard: Shard
 ) -> tuple[int, ...]:
     """Play one shard and return how many scores exceed each threshold: one for each prefix of rounds."""
-    rng = shard.stream(seed, path)
-    if isinstance(trials, Summed):
-        scores: Iterable[Scores] = trials.running(shard.eligible, shard.size, rng)
-    else:
-        scores = [trials.scores(shard.eligible, shard.size, rng)]
+    drawn = (shard.eligible, shard.size, shard.stream(seed, path))
+    scores = trials.running(*drawn) if isinstance(trials, Summed) else [trials.scores(*drawn)]
     return tuple(int(np.count_nonzero(each > at)) for each, at in zip(scores, thresholds, strict=True))
 
 
@@ -280,10 +255,9 @@ def count(
     progress: Progress = SILENT,
 ) -> Counts:
     """Play ``number`` trials of each hypothesis and count the scores above the threshold."""
-    last = [-np.inf] * (len(trials.rounds) - 1) if isinstance(trials, Summed) else []
-    return count_prefixes(trials, [*last, threshold], number, seed=seed, path=path, engine=engine, progress=progress)[
-        -1
-    ]
+    before = [-np.inf] * (len(trials.rounds) - 1) if isinstance(trials, Summed) else []
+    thresholds = [*before, threshold]
+    return count_prefixes(trials, thresholds, number, seed=seed, path=path, engine=engine, progress=progress)[-1]
 
 
 def count_prefixes(
@@ -298,14 +272,14 @@ def count_prefixes(
 ) -> tuple[Counts, ...]:
     """Play ``number`` trials of each hypothesis and count, for the first 1, 2, ... rounds, the sums above a threshold.
 
-    Entry t - 1 equals ``count(trials.prefix(t), thresholds[t - 1], ...)`` at the same seed and path.
+    Entry t - 1 equals what ``count`` returns for the first t rounds alone, at the same seed and path.
     """
     rounds = len(trials.rounds) if isinstance(trials, Summed) else 1
     if len(thresholds) != rounds:
         raise InputError(f"There are {len(thresholds)} thresholds for {rounds} rounds; each needs one.")
     work = partial(count_shard, trials, tuple(thresholds), seed, tuple(path))
-    found = dict(_over_shards(work, number, engine, progress))
-    return tuple(Counts.gather((shard, positives[t]) for shard, positives in found.items()) for t in range(rounds))
+    found = list(_over_shards(work, number, engine, progress))
+    return tuple(Counts.gather((shard, positives[t]) for shard, positives in found) for t in range(rounds))
 
 
 def draw(
@@ -320,8 +294,7 @@ def draw(
     """Return the scores themselves, absent then eligible, for calibration and for figures."""
     work = partial(_draw_shard, trials, seed, tuple(path))
     scores = dict(_over_shards(work, number, engine, progress))
-    absent = [scores[shard] for shard in sorted(scores) if not shard.eligible]
-    eligible = [scores[shard] for shard in sorted(scores) if shard.eligible]
+    absent, eligible = ([scores[each] for each in sorted(scores) if each.eligible is side] for side in (False, True))
     return np.concatenate(absent), np.concatenate(eligible)
 
 

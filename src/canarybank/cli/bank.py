@@ -82,8 +82,7 @@ def show(
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Show what a bank holds: its size, hash, labels, lengths, variety, a sample, and how it came to be."""
-    from canarybank.flow.bank import read_bank
-    from canarybank.flow.embedded import embedded_bank
+    from canarybank.flow.bank import embedded_bank, read_bank
 
     if bank != "embedded" and not Path(bank).exists():
         raise DataError(
@@ -125,7 +124,7 @@ def _show(bank: "CandidateBank", name: str, command: str, output: Output, notes:
 
 def _origin(provenance: Mapping[str, Any]) -> dict[str, str]:
     """Return who wrote a bank from which prompt, and what became of the answers."""
-    from canarybank.flow.embedded import counters_of
+    from canarybank.flow.bank import counters_of
     from canarybank.generate import outcome_text
 
     written = provenance.get("generator")

@@ -43,7 +43,7 @@ def command(
     from canarybank.errors import CanarybankError
     from canarybank.report import GateFiles
     from canarybank.run import Run, gate
-    from canarybank.run.power import shown_epsilon
+    from canarybank.run.gating import shown_epsilon
 
     files = GateFiles(junit, markdown)
     files.refuse("The gate has not ended: it was stopped, or it is still at work.")
@@ -68,7 +68,7 @@ def command(
 
 
 def _facts(outcome: "GateOutcome") -> dict[str, str]:
-    from canarybank.run.power import shown_epsilon
+    from canarybank.run.gating import shown_epsilon
 
     first = outcome.attacks[0].bound
     return {

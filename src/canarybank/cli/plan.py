@@ -52,7 +52,7 @@ def _headline(made: "Plan", place: Path) -> str:
 
 
 def _facts(made: "Plan", config: "Config") -> dict[str, str]:
-    from canarybank.run.power import shown_epsilon
+    from canarybank.run.gating import shown_epsilon
 
     audit, canaries, asked = config.audit, config.cohorts.canaries, made.generator
     lines = {

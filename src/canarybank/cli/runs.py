@@ -69,7 +69,7 @@ def _bound(entry: "RunEntry") -> str:
 
 
 def _claim(entry: "RunEntry") -> str:
-    from canarybank.run.power import shown_epsilon
+    from canarybank.run.gating import shown_epsilon
 
     if entry.ok is None:
         return "-"

@@ -8,20 +8,40 @@ from typing import TYPE_CHECKING
 from canarybank.lazily import exporter
 
 if TYPE_CHECKING:
-    from canarybank.config.loading import Resolved, differences, fields, flatten, resolve
-    from canarybank.config.model import Config
+    from canarybank.config.loading import (
+        Resolved,
+        decisive,
+        differences,
+        fields,
+        filled,
+        flatten,
+        is_default,
+        read_value,
+        refuse_unknown,
+        resolve,
+        starter,
+        varied,
+    )
+    from canarybank.config.model import CohortsConfig, Config, EvolveConfig
     from canarybank.config.presets import PRESETS
-    from canarybank.config.starter_file import starter
 
 __all__ = [
     "PRESETS",
+    "CohortsConfig",
     "Config",
+    "EvolveConfig",
     "Resolved",
+    "decisive",
     "differences",
     "fields",
+    "filled",
     "flatten",
+    "is_default",
+    "read_value",
+    "refuse_unknown",
     "resolve",
     "starter",
+    "varied",
 ]
 
 __getattr__, __dir__ = exporter(
@@ -29,13 +49,19 @@ __getattr__, __dir__ = exporter(
     {
         "loading": (
             "Resolved",
+            "decisive",
             "differences",
             "fields",
+            "filled",
             "flatten",
+            "is_default",
+            "read_value",
+            "refuse_unknown",
             "resolve",
+            "starter",
+            "varied",
         ),
-        "model": ("Config",),
+        "model": ("CohortsConfig", "Config", "EvolveConfig"),
         "presets": ("PRESETS",),
-        "starter_file": ("starter",),
     },
 )

@@ -1,7 +1,11 @@
-"""Put a configuration together from defaults, a preset, a file and flags, and remember where each value came from."""
+"""Put a configuration together from defaults, a preset, a file and flags, and remember where each value came from.
+
+Here is also what is read off one: its plug-ins, what decides about a run, and a commented file to start from.
+"""
 
 import contextlib
 import difflib
+import json
 import os
 import tomllib
 import types
@@ -13,10 +17,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from canarybank.config.model import Config, Registered
+from canarybank.config.model import FREE, Config, Registered
 from canarybank.config.presets import PRESETS
 from canarybank.errors import ConfigError, DataError
-from canarybank.registry import ENCODERS
+from canarybank.registry import ENCODERS, REGISTRIES, Plugin
 
 __all__ = [
     "Resolved",
@@ -27,10 +31,12 @@ __all__ = [
     "flatten",
     "is_default",
     "kind_of",
+    "plugins_of",
     "read_value",
     "refuse_unknown",
     "registered",
     "resolve",
+    "starter",
     "validated",
     "varied",
 ]
@@ -61,7 +67,10 @@ PUBLIC_FILES = (
 SWEEP = "sweep"
 ACCOUNT = "evolve.account"
 _KEY_HINT = {"generator.api_key_env": " It takes the name of the environment variable that holds the key."}
-_SECRET = "generator.base_url"  # noqa: S105, the name of a key whose value may hold a password
+_HEAD = """\
+# A configuration of canarybank. Every key is also a flag: audit.trials is --audit.trials.
+# A key that is commented out has its default, which is shown. Relative paths mean places beside this file.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,15 @@ class Resolved:
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _refuse_users_file(self.values())
+        """Refuse the users' own file where a public one is asked for; the file counts, by whatever path or link."""
+        values = self.values()
+        users = values["users.source"]
+        for key in PUBLIC_FILES:
+            if values[key] is not None and not {users, values[key]} & _WORDS and _is_same_file(users, values[key]):
+                raise ConfigError(
+                    f"{key} is {values[key]!r}, and that is the file of users. What it holds would be published or "
+                    f"sent to the generator. Set {key} to a public file."
+                )
 
     def values(self) -> dict[str, Any]:
         """Return every value by its dotted key."""
@@ -130,17 +147,6 @@ def filled(resolved: Resolved, values: Mapping[str, Any], origin: str) -> Resolv
 def is_default(resolved: Resolved, key: str) -> bool:
     """Say whether nobody set a key."""
     return resolved.origins.get(key, "default") == "default"
-
-
-def _refuse_users_file(values: Mapping[str, Any]) -> None:
-    """Refuse the users' own file where a public one is asked for; the file counts, by whatever path or link."""
-    users = values["users.source"]
-    for key in PUBLIC_FILES:
-        if values[key] is not None and not {users, values[key]} & _WORDS and _is_same_file(users, values[key]):
-            raise ConfigError(
-                f"{key} is {values[key]!r}, and that is the file of users. What it holds would be published or sent to "
-                f"the generator. Set {key} to a public file."
-            )
 
 
 def _is_same_file(one: str, other: str) -> bool:
@@ -208,8 +214,7 @@ def decisive(values: Mapping[str, Any], *, evolving: bool = False) -> dict[str, 
 
     The section evolve decides nothing in an audit; ``evolving`` says that the run is an evolution.
     """
-    extras = {key: field.json_schema_extra for key, field in fields().items()}
-    free = {key for key, extra in extras.items() if isinstance(extra, dict) and extra.get("decides") is False}
+    free = {key for key, field in fields().items() if field.json_schema_extra == FREE}
     return {
         key: value for key, value in values.items() if key not in free and (evolving or not key.startswith("evolve."))
     }
@@ -249,11 +254,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _dotted(sections: Mapping[str, Any]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for section, values in sections.items():
-        inner = values if isinstance(values, Mapping) else None
-        found |= {section: values} if inner is None else {f"{section}.{name}": each for name, each in inner.items()}
-    return found
+    tables = {name: values if isinstance(values, Mapping) else {"": values} for name, values in sections.items()}
+    return {
+        f"{section}.{name}" if name else section: value
+        for section, values in tables.items()
+        for name, value in values.items()
+    }
 
 
 def _beside(file: Path, values: dict[str, object]) -> dict[str, object]:
@@ -316,6 +322,50 @@ def _sentence(problem: Any, origins: Mapping[str, str]) -> str:
     why = problem["msg"].removeprefix("Value error, ").rstrip(".")
     if key not in origins:
         return f"The section {key} cannot be used: {why}."
-    shown = "" if key == _SECRET else f" {problem['input']!r}"
+    shown = "" if key == "generator.base_url" else f" {problem['input']!r}"  # a URL may hold a password
     end = "" if why.endswith("?") else "."
     return f"The value{shown} of {key} (from {origins[key]}) cannot be used: {why[:1].lower()}{why[1:]}{end}"
+
+
+def plugins_of(config: Config, *, evolving: bool = False) -> tuple[Plugin, ...]:
+    """Return every plug-in that a run of this configuration uses, imported and pinned; ``evolving`` for an evolution.
+
+    What a run does not use is not imported: an evolution without an audit has no attack, method or system.
+    """
+    unused = {"evolve.audit"}
+    if evolving:
+        unused = {"attack.names"} if config.evolve.audit else {"attack.names", "audit.method", "audit.system"}
+    pins = []
+    for key, field_info in fields().items():
+        mark = registered(field_info)
+        if mark is None or key in unused:
+            continue
+        section, _, name = key.partition(".")
+        value, registry = getattr(getattr(config, section), name), REGISTRIES[mark.kind]
+        names = value if isinstance(value, tuple) else (value,)
+        pins += [registry.pin(each) for each in names if each not in mark.words and registry.has(each)]
+    return tuple(pin for pin in pins if pin is not None)
+
+
+def starter(preset: str | None = None) -> str:
+    """Return a TOML file with every key, its meaning and its default; a preset's values are set in it."""
+    chosen = resolve(preset=preset)
+    values, known = chosen.values(), fields()
+    parts = [_HEAD if preset is None else f"{_HEAD}# Its values are those of the preset {preset}.\n"]
+    for section, outer in Config.model_fields.items():
+        lines = [f"# {outer.description}", f"[{section}]"]
+        for key in (key for key in known if key.startswith(f"{section}.")):
+            name, mark = key.partition(".")[2], "# " if is_default(chosen, key) else ""
+            shown = f"# {name} =" if values[key] is None else f"{mark}{name} = {_toml(values[key])}"
+            lines += [f"# {known[key].description}", shown]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, bool | str):
+        return json.dumps(value)
+    # TOML takes 1e-05 as Python writes it, and underscores make large counts readable.
+    return f"{value:_}" if isinstance(value, int) else repr(value)

@@ -17,7 +17,7 @@ from canarybank.registry import REGISTRIES
 from canarybank.variables import is_variable_name
 
 __all__ = [
-    "ATTACK_NAMES",
+    "FREE",
     "NO_GENERATOR",
     "RECEIVED",
     "AttackConfig",
@@ -34,11 +34,11 @@ __all__ = [
     "UsersConfig",
 ]
 
-ATTACK_NAMES: tuple[str, ...] = tuple(REGISTRIES["attack"].places)
 NO_GENERATOR: Final = "none"
 RECEIVED: Mapping[str, Any] = MappingProxyType({"received": True})
 """The validation context of what comes out of a run folder: its names need not be registered on this machine."""
-_FREE: dict[str, Any] = {"decides": False}
+FREE: dict[str, Any] = {"decides": False}
+"""What marks a field that changes how a run is done, but not what it finds."""
 _HIDDEN = "<hidden>"
 
 
@@ -216,40 +216,40 @@ class GeneratorConfig(_Section):
     base_url: str | None = Field(
         default=None,
         description="The URL of an OpenAI-compatible server; left out, OpenAI's own. Requests go nowhere else.",
-        json_schema_extra=_FREE,
+        json_schema_extra=FREE,
     )
     api_key_env: str = Field(
         default="OPENAI_API_KEY",
         description="The environment variable that holds the API key; the key itself is never written anywhere.",
-        json_schema_extra=_FREE,
+        json_schema_extra=FREE,
     )
-    concurrency: Count = Field(default=8, description="The most requests in flight.", json_schema_extra=_FREE)
+    concurrency: Count = Field(default=8, description="The most requests in flight.", json_schema_extra=FREE)
     deadline: float = Field(
-        default=120.0, gt=0, description="Seconds until an attempt is given up.", json_schema_extra=_FREE
+        default=120.0, gt=0, description="Seconds until an attempt is given up.", json_schema_extra=FREE
     )
     max_tokens: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="The most tokens that one command may spend.", json_schema_extra=_FREE
+        default=None, description="The most tokens that one command may spend.", json_schema_extra=FREE
     )
     max_cost: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="The most money that one command may spend.", json_schema_extra=_FREE
+        default=None, description="The most money that one command may spend.", json_schema_extra=FREE
     )
     prompt_price: float = Field(
         default=0.0,
         ge=0,
         allow_inf_nan=False,
         description="The price of a million prompt tokens.",
-        json_schema_extra=_FREE,
+        json_schema_extra=FREE,
     )
     completion_price: float = Field(
         default=0.0,
         ge=0,
         allow_inf_nan=False,
         description="The price of a million completion tokens.",
-        json_schema_extra=_FREE,
+        json_schema_extra=FREE,
     )
-    device: str | None = Field(default=None, description="The torch device of transformers.", json_schema_extra=_FREE)
+    device: str | None = Field(default=None, description="The torch device of transformers.", json_schema_extra=FREE)
     threads: Count | None = Field(
-        default=None, description="The threads of a model in process.", json_schema_extra=_FREE
+        default=None, description="The threads of a model in process.", json_schema_extra=FREE
     )
 
     @field_validator("base_url")
@@ -392,7 +392,7 @@ class EvolveConfig(_Section):
     )
     near: float = Field(default=0.7, gt=0, le=1, description="The likeness from which two candidates count as one.")
     tries: Count = Field(
-        default=12, description="The most answers asked for one new candidate.", json_schema_extra=_FREE
+        default=12, description="The most answers asked for one new candidate.", json_schema_extra=FREE
     )
     epsilon: Annotated[float, Field(gt=0)] | None = Field(
         default=None,
@@ -460,10 +460,10 @@ class RunConfig(_Section):
     workers: Count | None = Field(
         default=None,
         description="The cores to use; left out, all. Results do not depend on it.",
-        json_schema_extra=_FREE,
+        json_schema_extra=FREE,
     )
     engine: Annotated[str, Registered("engine")] = Field(
-        default="threads", description="Where the work runs. Results do not depend on it.", json_schema_extra=_FREE
+        default="threads", description="Where the work runs. Results do not depend on it.", json_schema_extra=FREE
     )
 
 

@@ -1,12 +1,33 @@
 """Make many releases: Private Evolution round by round, with its ledger, and what they made."""
 
-from canarybank.evolution.archive import Archive, FolderArchive, MemoryArchive, Published, write_population
 from canarybank.evolution.draw import NOISES, Noise, SystemEntropy, Voters, find_noise, snapped
 from canarybank.evolution.feedback import Ask, Feedback, InContext, Offspring, ParaphraseKept, Taking, Voted, offspring
 from canarybank.evolution.ledger import Entry, Ledger, Spent
-from canarybank.evolution.loop import ACCOUNT, Evolution, EvolutionLoop, Round, evolve
-from canarybank.evolution.plan import DrawnReleases, EvolutionPlan, Keep, Releaser, ReleaserFactory, top
-from canarybank.evolution.population import Candidate, Population, Probes, lay_out, split
+from canarybank.evolution.loop import (
+    ACCOUNT,
+    DrawnReleases,
+    Evolution,
+    EvolutionLoop,
+    EvolutionPlan,
+    Keep,
+    Releaser,
+    ReleaserFactory,
+    Round,
+    evolve,
+    top,
+)
+from canarybank.evolution.population import (
+    Archive,
+    Candidate,
+    FolderArchive,
+    MemoryArchive,
+    Population,
+    Probes,
+    Published,
+    lay_out,
+    split,
+    write_population,
+)
 from canarybank.evolution.utility import (
     NOT_PRIVATE,
     AuditCost,

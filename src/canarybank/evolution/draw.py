@@ -56,8 +56,6 @@ __all__ = ["NOISES", "Noise", "SystemEntropy", "Voters", "find_noise", "snapped"
 
 CELL_BITS = 12
 """Float noise and simulated releases end on cells of between 2^-13 and 2^-12 standard deviations."""
-FLOAT_VARIATION = 2.0**-34
-DISCRETE_SHARE = 1 / 23
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -134,13 +132,12 @@ def find_noise(name: str) -> Noise:
 
 def _opendp() -> Any:
     try:
-        prelude: Any = importlib.import_module("opendp.prelude")
+        return importlib.import_module("opendp.prelude")
     except ImportError as problem:
         raise MissingError(
             "Exact noise is drawn by OpenDP, which is not installed; run: pip install 'canarybank[opendp]'. Or set "
             'evolve.noise to "float", which adds more to delta.'
         ) from problem
-    return prelude
 
 
 def _add_discrete(histogram: Whole, scale: float) -> Whole:
@@ -157,8 +154,8 @@ def _add_float(histogram: Whole, scale: float) -> Whole:
 
 
 NOISES: Mapping[str, Noise] = {
-    "discrete": Noise(_add_discrete, lambda scale: DISCRETE_SHARE / scale**2, _opendp),
-    "float": Noise(_add_float, lambda _: FLOAT_VARIATION, lambda: None),
+    "discrete": Noise(_add_discrete, lambda scale: 1 / 23 / scale**2, _opendp),
+    "float": Noise(_add_float, lambda _: 2.0**-34, lambda: None),
 }
 """How a real run may draw its noise, by name."""
 
@@ -194,9 +191,8 @@ class Voters:
     def simulate(self, bank: Bank, mechanism: Mechanism, rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw a simulated release: the same law in float64, from randomness that can be repeated, rounded."""
         participants = np.flatnonzero(rng.random(len(self.users)) < mechanism.q)
-        noise = mechanism.noise * rng.standard_normal(bank.size)
         votes = self._sum(participants, bank, mechanism.k, partial(contributions, clip=mechanism.clip))
-        return snapped(votes + noise, mechanism.noise)
+        return snapped(votes + mechanism.noise * rng.standard_normal(bank.size), mechanism.noise)
 
     def histogram(self, participants: ArrayLike, bank: Bank, mechanism: Mechanism) -> NDArray[np.int64]:
         """Return the histogram without noise of these participants, indices into ``users``, in steps of the grid.

@@ -108,14 +108,12 @@ class ParaphraseKept:
 
     def __call__(self, voted: Voted, slot: int, attempt: int) -> Ask:
         """Return the request for another wording of the slot's kept candidate."""
-        prompt = self._loaded
-        turn, kept = slot // len(voted.kept), voted.kept[(slot + attempt) % len(voted.kept)]
-        parent = voted.candidates[kept]
+        turn, parent = slot // len(voted.kept), voted.candidates[voted.kept[(slot + attempt) % len(voted.kept)]]
         path = ("evolve", voted.round, parent.text, turn, attempt)
         # The prompt puts the record in double quotes, so those within it become single ones.
         record = " ".join(parent.text.replace('"', "'").split())
-        request = prompt.request({"record": record}, seed=voted.seed, path=path, label=parent.label)
-        return Ask(request, prompt, (parent.id,), parent.label)
+        request = self._loaded.request({"record": record}, seed=voted.seed, path=path, label=parent.label)
+        return Ask(request, self._loaded, (parent.id,), parent.label)
 
     def settings(self) -> dict[str, Any]:
         """Return what decides this rule's questions."""
@@ -146,23 +144,27 @@ class InContext:
 
     def __call__(self, voted: Voted, slot: int, attempt: int) -> Ask:
         """Return the request with the slot's examples."""
-        prompt, label = self._loaded, voted.slot_label(slot)
-        rng = voted.stream("examples", slot, attempt)
+        label, rng = voted.slot_label(slot), voted.stream("examples", slot, attempt)
         high = _draw_examples(rng, voted, voted.kept, label, self.high)
         low = _draw_examples(rng, voted, voted.lowest, label, self.low)
-        fields = {
-            "positive": "\n".join(f"- {each.text}" for each in high) or "- (none)",
-            "negative": "\n".join(f"- {each.text}" for each in low) or "- (none)",
-            "label": label or self.kind,
-        }
-        path = ("evolve", voted.round, slot, attempt)
-        request = prompt.request(fields, seed=voted.seed, path=path, label=label)
-        return Ask(request, prompt, tuple(each.id for each in (*high, *low)), label)
+        positive, negative = ("\n".join(f"- {each.text}" for each in shown) or "- (none)" for shown in (high, low))
+        request = self._loaded.request(
+            {"positive": positive, "negative": negative, "label": label or self.kind},
+            seed=voted.seed,
+            path=("evolve", voted.round, slot, attempt),
+            label=label,
+        )
+        return Ask(request, self._loaded, tuple(each.id for each in (*high, *low)), label)
 
     def settings(self) -> dict[str, Any]:
         """Return what decides this rule's questions."""
-        shown = {"high": self.high, "low": self.low, "kind": self.kind}
-        return {"rule": "in-context", **shown, "prompt": self._loaded.hash}
+        return {
+            "rule": "in-context",
+            "high": self.high,
+            "low": self.low,
+            "kind": self.kind,
+            "prompt": self._loaded.hash,
+        }
 
     @cached_property
     def _loaded(self) -> Prompt:

@@ -19,6 +19,7 @@ from canarybank.store import Log, differences
 __all__ = ["Entry", "Ledger", "Spent", "require_unchanged"]
 
 VERSION = 2
+"""The layout of a run's declaration and of its ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,7 @@ class Spent:
         """Return what so many releases of a mechanism spend, at this total variation from ideal ones; none is free."""
         if releases == 0:
             return cls(0, 0.0, 0.0, mechanism.delta)
-        spent = epsilon(mechanism, releases)
-        bound = composition_bound(mechanism, releases)
+        spent, bound = epsilon(mechanism, releases), composition_bound(mechanism, releases)
         return cls(releases, spent, bound, mechanism.delta, delta_slack(spent, variation))
 
     @property

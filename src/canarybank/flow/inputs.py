@@ -1,28 +1,85 @@
-"""Gather what a run starts from: users and their roles, vectors, the bank, attacks, canaries and pools.
+"""Gather what a run starts from: users and their roles, attacks and canaries, vectors, the bank and pools.
 
 There is one ``Inputs`` for audits, audited evolutions and plans. Each part is made when it is first asked for, and kept
-in the stage cache where that takes long. A real evolution reads nothing here: see ``flow.evolution_setup``.
+in the stage cache where that takes long. A real evolution reads its voters alone: see ``admit_voters``.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, cast
 
-from canarybank.attack import Attack, Canary, Encode, Pool
-from canarybank.config.model import Config, EncoderConfig
+import numpy as np
+
+from canarybank.attack import ATTACKS, Attack, Canary, CanaryKind, Encode, Pool, PoolKind, find_attack, nonce_canary
+from canarybank.auditing import find_method
+from canarybank.config.model import NO_GENERATOR, CohortsConfig, Config, EncoderConfig, RunConfig, UsersConfig
 from canarybank.encode import CachedEncoder, VectorCache, load_encoder
+from canarybank.encode.load import is_vector_file
+from canarybank.engine import Engine
+from canarybank.errors import CohortError, ColumnError, ConfigError
 from canarybank.evolution import Reference, hold_out, require_apart
-from canarybank.flow.bank import Candidates, bank_labels, gather_candidates
-from canarybank.flow.pools import Pools
-from canarybank.flow.roles import canaries_of, chosen_attacks, draw_roles, evolved_attacks
-from canarybank.flow.sending import may_send_records
-from canarybank.flow.users import People, admit_users
+from canarybank.flow.bank import Candidates, bank_labels, embedded_canaries, gather_candidates, make_pool
+from canarybank.flow.generators import EMBEDDED, may_send_records, refuse_sending, skipped_note
+from canarybank.flow.real_run import hidden
 from canarybank.generate import Generator
 from canarybank.mechanism import Bank
 from canarybank.progress import SILENT, Progress
-from canarybank.store import StageCache
-from canarybank.users import Cohorts, Users
+from canarybank.registry import ENGINES, call_with
+from canarybank.seeds import stream
+from canarybank.store import StageCache, hash_file, require_file, stage_key
+from canarybank.users import (
+    ADMISSIONS,
+    Admission,
+    Admitted,
+    Chitchat,
+    Cohorts,
+    CohortSizes,
+    Columns,
+    Source,
+    Users,
+    admit,
+    draw_cohorts,
+    pack_users,
+    source,
+    unpack_users,
+)
+from canarybank.users.admission import require_label_column
+from canarybank.users.files import require_encoding
 
-__all__ = ["Inputs", "cached_encoder", "gather"]
+__all__ = [
+    "Inputs",
+    "People",
+    "admission",
+    "admit_users",
+    "admit_voters",
+    "build_engine",
+    "cached_encoder",
+    "canaries_of",
+    "chosen_attacks",
+    "cohort_sizes",
+    "draw_roles",
+    "evolved_attacks",
+    "gather",
+    "outside_examples",
+    "users_key",
+    "users_source",
+]
+
+_CANARY_CHOICE = 4
+"""Where the cap is ours to choose, at least this many users for each canary have as many records as it."""
+
+_READING = "types apart"
+"""How files are read; changed whenever the same file gives other users than before, so that no older cache is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """The admitted users, the count of all that was read, and what a reader should know of how they were admitted."""
+
+    users: Users
+    report: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,29 +89,16 @@ class Inputs:
     config: Config
     cache: StageCache
     generator: Generator | None
+    attacks: tuple[Attack, ...]
+    """The attacks, in the usual order."""
+    left_out: tuple[str, ...] = ()
+    """Which attacks are left out, and why."""
     progress: Progress = SILENT
     evolving: bool = False
 
     @cached_property
-    def attacks(self) -> tuple[Attack, ...]:
-        """Return the attacks, in the usual order."""
-        return self._chosen[0]
-
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """Say which attacks are left out, and why."""
-        return self._chosen[1]
-
-    @cached_property
-    def _chosen(self) -> tuple[tuple[Attack, ...], tuple[str, ...]]:
-        if self.config.bank.source == "generate":
-            bank_labels(self.config.bank, self.config.users)  # before users are read: what is not declared stays here
-        return (evolved_attacks(self.config), ()) if self.evolving else chosen_attacks(self.config)
-
-    @cached_property
     def people(self) -> People:
         """Return the admitted users."""
-        _ = self.attacks
         return admit_users(self.config.users, self.config.cohorts, self.cache, self.progress)
 
     @cached_property
@@ -110,15 +154,21 @@ class Inputs:
         drawn = self.cohorts if encode is None else self.roles
         return canaries_of(attack, drawn, self.config.cohorts, encode or self.encoder.encode)
 
-    @cached_property
-    def _pools(self) -> Pools:
-        fixed = self.evolving and self.config.cohorts.fixed == ("embedded",)
-        writer = None if fixed or not may_send_records(self.config) else self.generator
-        return Pools.of(self.config.attack, self.encoder, writer, self.cache, self.progress)
-
     def pool(self, attack: Attack, canary: Canary) -> Pool | None:
         """Return the candidate probes of an attack on a canary."""
-        return self._pools.make(attack, canary, self.config.attack.pool, self.config.cohorts.seed)
+        config = self.config
+        is_embedded = self.evolving and config.cohorts.fixed == (EMBEDDED,)
+        writer = None if is_embedded or not may_send_records(config) else self.generator
+        return make_pool(
+            attack,
+            canary,
+            config.attack,
+            self.encoder,
+            writer,
+            self.cache,
+            seed=config.cohorts.seed,
+            progress=self.progress,
+        )
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -139,9 +189,10 @@ def gather(
     Attacks that cannot be run, or that nobody allowed to send what they would send, are refused here; nothing is read,
     encoded or generated before it is asked for.
     """
-    inputs = Inputs(config, cache, generator, progress, evolving)
-    _ = inputs.attacks
-    return inputs
+    if config.bank.source == "generate":
+        bank_labels(config.bank, config.users)  # before users are read: what is not declared stays here
+    attacks, left_out = (evolved_attacks(config), ()) if evolving else chosen_attacks(config)
+    return Inputs(config, cache, generator, attacks, left_out, progress, evolving)
 
 
 def cached_encoder(config: EncoderConfig, progress: Progress = SILENT, *, isolated: bool = False) -> CachedEncoder:
@@ -157,3 +208,269 @@ def cached_encoder(config: EncoderConfig, progress: Progress = SILENT, *, isolat
         isolated=isolated,
     )
     return CachedEncoder(encoder, VectorCache(), progress=progress)
+
+
+def build_engine(config: RunConfig) -> Engine:
+    """Return the engine that a configuration names, with as many workers as it says."""
+    made = call_with(ENGINES.find(config.engine), workers=config.workers)
+    if not isinstance(made, Engine):
+        raise ConfigError(
+            f"The engine {config.engine!r} made a {type(made).__name__}, which is no engine; it needs run. See "
+            "canarybank.testing.check_engine."
+        )
+    return made
+
+
+def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, progress: Progress = SILENT) -> People:
+    """Read and admit the users, or take them from the cache where the same file was admitted in the same way before."""
+    given, rule = users_source(config), admission(config, cohorts)
+    key = users_key(given, rule)
+
+    @lru_cache(1)
+    def admitted() -> Admitted:
+        return _admit(given, rule, progress)
+
+    users = cache.packed("users", key, lambda: admitted().users, pack_users, unpack_users)
+    report = cache.document("users", key, lambda: admitted().report.as_dict())  # noqa: PLW0108, only if it lacks
+    if config.cap is None and given.format.name not in ADMISSIONS:
+        users, notes = _capped(users, cohorts.canaries)
+        return People(users, report, notes)
+    most = int(users.counts.max())
+    if most == rule.cap:
+        return People(users, report)
+    drawn = "" if cohorts.fixed else f", and canaries have {most}"
+    note = f"No user has {rule.cap} records, the number that users.cap keeps of each; the largest has {most}{drawn}."
+    return People(users, report, (note,))
+
+
+def _capped(users: Users, canaries: int) -> tuple[Users, tuple[str, ...]]:
+    """Lower the cap until enough users have exactly as many records as it, for canaries come from those."""
+    counts = np.sort(users.counts)[::-1]
+    wanted = min(_CANARY_CHOICE * canaries, max(canaries, len(counts) // _CANARY_CHOICE), len(counts))
+    cap = int(counts[wanted - 1])
+    if cap == counts[0]:
+        return users, ()
+    note = (
+        f"Every user was cut to {cap} records, for canaries are drawn from users with as many records as the cap, and "
+        f"fewer than {wanted} users have more; set users.cap to choose."
+    )
+    # Records stand in the order of their rank, so the first of them are those that a lower cap keeps.
+    starts = np.searchsorted(users.owners, np.arange(len(users)))
+    return users.keep_records(np.flatnonzero(np.arange(len(users.owners)) - starts[users.owners] < cap)), (note,)
+
+
+def admit_voters(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, progress: Progress = SILENT) -> Users:
+    """Read and admit the users of a real evolution, so that nothing in one user's rows decides about another.
+
+    Whether a user is admitted, and with which records, follows from that user's rows and the configuration alone. There
+    may be no users. Nothing is counted, and an error says nothing about rows.
+    """
+    given, rule = users_source(config, isolated=True), admission(config, cohorts)
+    require_label_column(given, rule)
+    if isinstance(encoding := getattr(given.format, "encoding", None), str):
+        require_encoding(encoding)
+    key = users_key(given, rule)
+    with hidden("reading users", progress):
+        return cache.packed("users", key, lambda: _admit(given, rule, SILENT).users, pack_users, unpack_users)
+
+
+def _admit(given: Source, rule: Admission, progress: Progress) -> Admitted:
+    """Admit the users; where a column is missing, name the keys that say which columns to read."""
+    try:
+        return admit(given, rule, progress=progress)
+    except ColumnError as error:
+        raise ColumnError(
+            error.what,
+            "Set users.user and users.text to the columns that hold the user's id and the text (as flags: --users.user "
+            "and --users.text), and users.label where labels are read.",
+        ) from error
+
+
+def users_source(config: UsersConfig, *, isolated: bool = False) -> Source:
+    """Return the source of users that a configuration names, isolated for a real evolution."""
+    built_in, columns = Chitchat().name, None
+    if config.source == built_in and config.format not in {None, built_in}:
+        raise ConfigError(
+            f"The format {config.format} needs a file of users; name it by users.source, which is {built_in!r}."
+        )
+    if {config.user, config.text, config.label} != {None}:
+        own = source(config.source, config.format).format.columns
+        columns = Columns(config.user or own.user, config.text or own.text, config.label or own.label)
+    return source(
+        config.source,
+        config.format,
+        columns=columns,
+        encoding=config.encoding,
+        member=config.member,
+        quote=config.quote,
+        strict=config.strict is not False,
+        isolated=isolated,
+    )
+
+
+def admission(config: UsersConfig, cohorts: CohortsConfig) -> Admission:
+    """Return the admission that a configuration asks for: the format's own, with every given value in its place."""
+    own = ADMISSIONS.get(users_source(config).format.name, Admission())
+    asked = {
+        "minimum": config.minimum,
+        "maximum": config.maximum,
+        "cap": config.cap,
+        "minimum_words": config.minimum_words,
+        "labels": frozenset(config.labels) or None,
+        "users": config.limit,
+    }
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    return replace(own, **given, seed=cohorts.seed)
+
+
+def users_key(given: Source, rule: Admission) -> str:
+    """Return the content address of the admitted users: the file's bytes, how it is read, and who is admitted."""
+    chosen = asdict(rule) | {"labels": sorted(rule.labels) if rule.labels else None}
+    shape = {name: str(value) for name, value in asdict(cast("Any", given.format)).items()}
+    if not given.built_in:
+        require_file(given.path, "file of users")
+    content = "chitchat-dataset 0.9.0" if given.built_in else hash_file(given.path)
+    how = "isolated" if given.isolated else given.strict
+    return stage_key("users", reading=_READING, content=content, format=shape, strict=how, admission=chosen)
+
+
+def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]:
+    """Return the attacks that a configuration asks for, in the usual order, plug-ins last; and notes on others."""
+    names = config.attack.names
+    if "all" in names or "available" in names:
+        names = tuple(ATTACKS)
+    ordered = (*(name for name in ATTACKS if name in names), *(name for name in names if name not in ATTACKS))
+    attacks = tuple(map(find_attack, ordered))
+    _refuse_same_names(attacks, "attack.names")
+    unread = tuple(attack for attack in attacks if is_vector_file(config.encoder.name) and _writes(attack, config))
+    if "available" not in config.attack.names:
+        if unread:
+            others = [attack.name for attack in attacks if attack not in unread] or ["ordinary", "exact"]
+            raise ConfigError(
+                f"The attacks {_listed(unread)} write nonces or paraphrases, and the file of vectors "
+                f"{config.encoder.name!r} has none for them; choose an encoder that reads texts, such as wordllama, or "
+                f"name other attacks: --attack.names {','.join(others)}."
+            )
+        _refuse_sent(config, attacks)
+        return attacks, ()
+    notes, lacking = [], _paraphrasing(attacks)
+    if config.cohorts.fixed == (EMBEDDED,) or (config.generator.kind != NO_GENERATOR and may_send_records(config)):
+        lacking = ()
+    if unread:
+        notes.append(
+            f"Left out because {config.encoder.name!r} has no vectors for the texts that they write: "
+            f"{_listed(unread)}; choose an encoder that reads texts to run them."
+        )
+    if left := [attack.name for attack in lacking if attack not in unread]:
+        notes.append(skipped_note(left, config))
+    return tuple(attack for attack in attacks if attack not in (*unread, *lacking)), tuple(notes)
+
+
+def evolved_attacks(config: Config) -> tuple[Attack, ...]:
+    """Return the attacks that an evolution is audited with; none where it is not."""
+    attacks, method = tuple(find_attack(name) for name in config.evolve.audit), find_method(config.audit.method)
+    _refuse_same_names(attacks, "evolve.audit")
+    _refuse_sent(config, attacks)
+    if attacks and config.evolve.canaries > config.cohorts.canaries:
+        raise ConfigError(
+            f"evolve.canaries is {config.evolve.canaries}, but each attack has {config.cohorts.canaries} canaries. Set "
+            f"cohorts.canaries to {config.evolve.canaries} or more."
+        )
+    if attacks and method.included:
+        raise ConfigError(
+            f"audit.method {method.name} counts trials in which the canary surely takes part, and over several rounds "
+            "it takes part by a coin in each. Set audit.method to another one, such as paper."
+        )
+    return attacks
+
+
+def _refuse_same_names(attacks: tuple[Attack, ...], key: str) -> None:
+    """Refuse two attacks of one name, such as a plug-in by its name and as module:name: results are kept by name."""
+    names = [attack.name for attack in attacks]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"Two of the attacks in {key} are called {twice[0]!r}; name each attack once.")
+
+
+def _refuse_sent(config: Config, attacks: tuple[Attack, ...]) -> None:
+    """Refuse attacks that would send their canaries' records to a server where nobody allowed it."""
+    sent = _paraphrasing(attacks)
+    if sent and config.cohorts.fixed != (EMBEDDED,):
+        refuse_sending(config, f"The paraphrases of {_listed(sent)}", "name other attacks")
+
+
+def _writes(attack: Attack, config: Config) -> bool:
+    """Say whether an attack writes texts of its own, which no file of vectors made beforehand can hold."""
+    if attack.pool is PoolKind.PARAPHRASES:
+        return config.cohorts.fixed != (EMBEDDED,)
+    return attack.canary is CanaryKind.NONCE or attack.pool is PoolKind.NONCES
+
+
+def _paraphrasing(attacks: tuple[Attack, ...]) -> tuple[Attack, ...]:
+    return tuple(attack for attack in attacks if attack.pool is PoolKind.PARAPHRASES)
+
+
+def _listed(attacks: tuple[Attack, ...]) -> str:
+    return ", ".join(attack.name for attack in attacks)
+
+
+def cohort_sizes(config: CohortsConfig, users: int, attacks: tuple[Attack, ...]) -> CohortSizes:
+    """Return the cohorts' sizes: those given, and for the rest as many as the users and the real canaries allow."""
+    real = sum(attack.canary is CanaryKind.REAL for attack in attacks)
+    sets = min(real, 1) if config.shared or config.fixed else real
+    fitted = CohortSizes.fit(users, canaries=config.canaries, sets=sets)
+    given = {name: getattr(config, name) for name in ("auxiliary", "calibration", "evaluation")}
+    return replace(fitted, **{name: size for name, size in given.items() if size is not None})
+
+
+def draw_roles(config: CohortsConfig, users: Users, attacks: tuple[Attack, ...]) -> Cohorts:
+    """Draw the cohorts and each attack's real canaries by seed, or take the fixed canaries; all disjoint."""
+    real = [attack.name for attack in attacks if attack.canary is CanaryKind.REAL]
+    sizes, records = cohort_sizes(config, len(users), attacks), int(users.counts.max())
+    if not config.fixed or not real:
+        return draw_cohorts(users, sizes, attacks=real, records=records, seed=config.seed, shared=config.shared)
+    canaries = _fixed_canaries(config, users)
+    rest = users.take([place for place, name in enumerate(users.ids) if name not in canaries.ids])
+    cohorts = draw_cohorts(rest, sizes, attacks=[], records=records, seed=config.seed)
+    return replace(cohorts, canaries=dict.fromkeys(real, canaries))
+
+
+def _fixed_canaries(config: CohortsConfig, users: Users) -> Users:
+    named = embedded_canaries() if config.fixed == (EMBEDDED,) else config.fixed
+    if len(named) < config.canaries or len(set(named)) != len(named):
+        raise CohortError(
+            f"{config.canaries} canaries are asked for and cohorts.fixed names {len(set(named))} users; name as "
+            "many, each once."
+        )
+    chosen, places = named[: config.canaries], {name: place for place, name in enumerate(users.ids)}
+    if missing := [name for name in chosen if name not in places]:
+        raise CohortError(f"The fixed canary {missing[0]!r} is not among the {len(users)} admitted users.")
+    return users.take([places[name] for name in chosen])
+
+
+def canaries_of(attack: Attack, cohorts: Cohorts, config: CohortsConfig, encode: Encode) -> list[Canary]:
+    """Return an attack's canaries: real ones from the cohorts, or nonce ones with as many records as real ones have.
+
+    Each nonce attack draws nonces of its own, unless canaries are shared.
+    """
+    if attack.canary is CanaryKind.NONCE:
+        name = "nonce" if config.shared else attack.name
+        return [
+            nonce_canary(cohorts.canary_records, encode, config.seed, index, name) for index in range(config.canaries)
+        ]
+    drawn = cohorts.canaries[attack.name]
+    return [Canary.of(drawn, index) for index in range(len(drawn))]
+
+
+def outside_examples(users: Users, cohorts: Cohorts, *, count: int, seed: int) -> tuple[str, ...]:
+    """Return one record each of so many users who are in no cohort and are no canary, drawn by seed."""
+    drawn = (cohorts.auxiliary.users, cohorts.calibration.users, cohorts.evaluation.users, *cohorts.canaries.values())
+    playing = {name for group in drawn for name in group.ids}
+    rest = sorted(name for name in users.ids if name not in playing)
+    if len(rest) < count:
+        raise CohortError(
+            f"{count} public examples need as many users outside all cohorts, and {len(rest)} of {len(users)} are "
+            "left; use smaller cohorts or fewer examples."
+        )
+    rng = stream(seed, "outside", "examples")
+    chosen = [users.take([users.ids.index(rest[i])]) for i in rng.permutation(len(rest))[:count]]
+    return tuple(each.require_texts()[int(rng.integers(len(each.owners)))] for each in chosen)

@@ -3,9 +3,10 @@
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,32 +18,28 @@ from canarybank.auditing import (
 )
 from canarybank.auditing import (
     Projected,
-    Settings,
     ThresholdMode,
     TrialEngine,
     Trials,
     ceiling,
     trials_needed,
 )
-from canarybank.config.loading import Resolved
-from canarybank.config.model import Config
+from canarybank.config import Config, Resolved
 from canarybank.encode import Encoder
 from canarybank.errors import InputError
 from canarybank.flow.audit import mechanism_of, settings_of
-from canarybank.flow.bank import GENERATED_SIZE, bank_labels, bank_prompt
-from canarybank.flow.generators import build_generator, response_file
-from canarybank.flow.inputs import Inputs, gather
-from canarybank.flow.sending import may_send_records
-from canarybank.flow.users import admission, users_key, users_source
+from canarybank.flow.bank import GENERATED_SIZE, Candidates, bank_labels, bank_prompt
+from canarybank.flow.generators import build_generator, may_send_records, response_file
+from canarybank.flow.inputs import Inputs, admission, gather, users_key, users_source
 from canarybank.generate import Generator, Request, ResponseCache, bank_plan, paraphrase_plan, server_of
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.run.commitment import Epsilon, Record
 from canarybank.run.folder import MANIFEST, TRIALS, Run, refuse_other_settings
-from canarybank.run.trials_log import read_shards
+from canarybank.run.trials_log import Played
 from canarybank.score import LinearScore, Moments, RoundLaw
 from canarybank.seeds import stream
-from canarybank.store.stage_cache import StageCache
+from canarybank.store import StageCache
 from canarybank.systems import BankSystem
 from canarybank.users import Cohorts, Users
 
@@ -50,20 +47,8 @@ __all__ = ["GeneratorPlan", "Plan", "StagePlan", "encode_rate", "plan", "trial_r
 
 _YIELD = 0.75
 """The share of a generator's answers that typically pass."""
-_LETTERS_PER_TOKEN = 4
-_SECONDS_PER_CANARY = 0.5
-"""Designing and judging one canary takes about this long."""
-_BASE_MIB = 210
-_ENCODER_MIB = {"wordllama": 80}
-"""What an encoder holds beside its vectors, where that was measured."""
-_COPIES = 4
-"""How often the vectors of all records are held at the peak: encoded, joined, by user and by cohort."""
-_TEXT_BYTES = 600
-"""What a record takes beside its vectors and routes: its text, its key, its place in several lists."""
-_GOAL = 0.9
-_TEXTS = 256
 _TRIALS = 1 << 14
-_USERS_TOUCHED = 0.05
+"""The trials that a rate is measured on."""
 
 
 class StagePlan(Record):
@@ -147,30 +132,43 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     """
     config, cache = resolved.config, StageCache()
     state, done = _state(resolved, Path(folder))
+    finished = state == "finished"
     mechanism, settings = mechanism_of(config), settings_of(config)
-    admitted_before = cache.has("users", users_key(users_source(config.users), admission(config.users, config.cohorts)))
+    admitted = cache.has("users", users_key(users_source(config.users), admission(config.users, config.cohorts)))
     generator = build_generator(config)
     inputs = gather(config, cache, generator, progress)
     attacks, people, cohorts, encoder = inputs.attacks, inputs.people, inputs.roles, inputs.encoder
     # What a generator would write is not there yet, and nothing is asked of it here.
-    candidates = None if config.bank.source == "generate" else inputs.candidates
-    bank_texts = () if candidates is None else candidates.texts
-    notes = (*people.notes, *(() if candidates is None else candidates.notes), *inputs.left_out)
-    asked = _asked(config, cohorts, attacks, None if state == "finished" else generator)
-    known = [*cohorts.texts, *bank_texts, *_nonces(inputs)]
+    bank = Candidates(()) if config.bank.source == "generate" else inputs.candidates
+    asked = _asked(config, cohorts, attacks, None if finished else generator)
+    known = [*cohorts.texts, *bank.texts, *_nonces(inputs)]
     missing = encoder.missing(known) + round(_YIELD * asked.calls)
-    workers, eligible = config.run.workers or _cores(), len(cohorts.evaluation)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers, eligible = config.run.workers or cores, len(cohorts.evaluation)
     rate = workers * trial_rate(mechanism, eligible, config.attack.probes, settings.engine)
     canaries, passes = config.cohorts.canaries, 2 if settings.threshold is ThresholdMode.CALIBRATED else 1
-    cases, share = len(attacks) * canaries, settings.share(canaries)
-    left = 0 if state == "finished" else passes * 2 * settings.trials * cases - done
-    most = ceiling(mechanism, settings.trials, method=settings.method, alpha=share, canaries=canaries)
-    seconds = left / rate + (0.0 if state == "finished" else cases * _SECONDS_PER_CANARY)
+    cases = len(attacks) * canaries
+    left = 0 if finished else passes * 2 * settings.trials * cases - done
+    # Designing and judging one canary takes about half a second.
+    seconds = left / rate + (0.0 if finished else 0.5 * cases)
     if missing:
         seconds += missing / encode_rate(encoder.encoder, known)
+    aim: dict[str, Any] = {"method": settings.method, "alpha": settings.share(canaries), "canaries": canaries}
+    most, goal = ceiling(mechanism, settings.trials, **aim), None
+    with suppress(InputError):
+        goal = trials_needed(mechanism, 0.9 * one_round_epsilon(mechanism), **aim)
+    requests = f"{config.bank.source}; {asked.calls:,} requests to the generator, pools included"
+    stages = (
+        ("users", admitted, f"admitted from {config.users.source}"),
+        ("vectors", missing == 0, f"{missing:,} texts to encode by {config.encoder.name}"),
+        ("bank", asked.calls == 0, requests),
+        ("designs", finished, "probes, score and threshold of each canary"),
+        ("commitment", finished, "written before the first evaluation trial"),
+        ("evaluation", left == 0, f"{left:,} trials left, those that calibrate included"),
+    )
     return Plan(
         state=state,
-        stages=_stages(config, state, missing, asked, left, admitted=admitted_before),
+        stages=tuple(StagePlan(stage=name, cached=cached, detail=detail) for name, cached, detail in stages),
         users=len(people.users),
         records=len(people.users.owners),
         texts_to_encode=missing,
@@ -181,12 +179,12 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
         trials_per_second=rate,
         workers=workers,
         seconds=seconds,
-        memory_mib=_memory(config, len(cohorts.texts), len(bank_texts) or GENERATED_SIZE, encoder.dimension, cases),
+        memory_mib=_memory(config, len(cohorts.texts), len(bank.texts) or GENERATED_SIZE, encoder.dimension, cases),
         epsilon=most.exact,
         ceiling=most.median,
         ceiling_range=(most.q05, most.q95),
-        trials_for_goal=_goal(mechanism, settings, canaries),
-        notes=notes,
+        trials_for_goal=goal,
+        notes=(*people.notes, *bank.notes, *inputs.left_out),
     )
 
 
@@ -196,7 +194,7 @@ def _state(resolved: Resolved, folder: Path) -> tuple[Literal["new", "resumes", 
         return "new", 0
     run = Run.open(folder)
     refuse_other_settings(run, resolved)
-    done = sum(shard.size for _, shard in read_shards(folder / TRIALS).done)
+    done = sum(shard.size for _, shard in Played(folder / TRIALS).done)
     return ("finished" if run.is_finished else "resumes"), done
 
 
@@ -219,39 +217,29 @@ def _nonces(inputs: Inputs) -> list[str]:
 def _asked(config: Config, cohorts: Cohorts, attacks: Sequence[Attack], generator: Generator | None) -> GeneratorPlan:
     if generator is None:
         return GeneratorPlan(calls=0, cached=0, tokens=0)
-    known = ResponseCache(response_file(generator))
-    people = _paraphrased(config, cohorts, attacks)
-    requests = list(_requests(config, people))
+    known, server, people = ResponseCache(response_file(generator)), server_of(generator), dict[str, Users]()
+    if may_send_records(config):
+        groups = [cohorts.canaries[attack.name] for attack in attacks if attack.pool is PoolKind.PARAPHRASES]
+        people = {name: group.take([index]) for group in groups for index, name in enumerate(group.ids)}
+    requests = list(_requests(config, people.values()))
     still_open = [request for request in requests if request.key(generator.fingerprint) not in known]
-    asked = GeneratorPlan(
+    with_records = 0 if server is None else sum(bool(request.records) for request in still_open)
+    # Every record of these users, for an answer that fails its checks is asked for again, of another record too.
+    senders = people.values() if with_records else ()
+    return GeneratorPlan(
         calls=len(still_open),
         cached=len(requests) - len(still_open),
-        tokens=sum(len(request.prompt) // _LETTERS_PER_TOKEN + request.tokens for request in still_open),
+        # A token is about four letters.
+        tokens=sum(len(request.prompt) // 4 + request.tokens for request in still_open),
+        server=None if server is None else server.url,
+        proxy=None if server is None else server.proxy,
+        calls_with_records=with_records,
+        records=len({text for person in senders for text in person.require_texts()}),
+        owners=len(senders),
     )
-    server = server_of(generator)
-    if server is None:
-        return asked
-    sent: dict[str, str | int | None] = {"server": server.url, "proxy": server.proxy}
-    if calls := sum(bool(request.records) for request in still_open):
-        # Every record of these users, for an answer that fails its checks is asked for again, of another record too.
-        records = {text for person in people for text in person.require_texts()}
-        sent |= {"calls_with_records": calls, "records": len(records), "owners": len(people)}
-    return asked.model_copy(update=sent)
 
 
-def _paraphrased(config: Config, cohorts: Cohorts, attacks: Sequence[Attack]) -> list[Users]:
-    """Return the canaries whose records the generator will paraphrase, each once."""
-    if not may_send_records(config):
-        return []
-    people: dict[str, Users] = {}
-    for attack in attacks:
-        if attack.pool is PoolKind.PARAPHRASES:
-            group = cohorts.canaries[attack.name]
-            people |= {name: group.take([index]) for index, name in enumerate(group.ids)}
-    return list(people.values())
-
-
-def _requests(config: Config, people: Sequence[Users]) -> Iterator[Request]:
+def _requests(config: Config, people: Iterable[Users]) -> Iterator[Request]:
     """Yield the requests that a bank, and the paraphrases of these people's records, will typically take."""
     bank = config.bank
     if bank.source == "generate":
@@ -278,45 +266,16 @@ def _requests(config: Config, people: Sequence[Users]) -> Iterator[Request]:
         yield from made.requests()[: math.ceil(config.attack.pool / _YIELD)]
 
 
-def _goal(mechanism: Mechanism, settings: Settings, canaries: int) -> int | None:
-    try:
-        return trials_needed(
-            mechanism,
-            _GOAL * one_round_epsilon(mechanism),
-            method=settings.method,
-            alpha=settings.share(canaries),
-            canaries=canaries,
-        )
-    except InputError:
-        return None
-
-
-def _stages(
-    config: Config, state: str, missing: int, asked: GeneratorPlan, left: int, *, admitted: bool
-) -> tuple[StagePlan, ...]:
-    finished = state == "finished"
-    facts = (
-        ("users", admitted, f"admitted from {config.users.source}"),
-        ("vectors", missing == 0, f"{missing:,} texts to encode by {config.encoder.name}"),
-        ("bank", asked.calls == 0, f"{config.bank.source}; {asked.calls:,} requests to the generator, pools included"),
-        ("designs", finished, "probes, score and threshold of each canary"),
-        ("commitment", finished, "written before the first evaluation trial"),
-        ("evaluation", left == 0, f"{left:,} trials left, those that calibrate included"),
-    )
-    return tuple(StagePlan(stage=stage, cached=cached, detail=detail) for stage, cached, detail in facts)
-
-
 def _memory(config: Config, texts: int, bank: int, dimension: int, cases: int) -> float:
     """Return the memory of a run in MiB, about: its records, a bank for each canary, and trials in flight."""
     vectors = 4 * dimension
-    records = texts * (_COPIES * vectors + 16 * config.mechanism.k + _TEXT_BYTES)
+    # At the peak the vectors of all records are held four times: encoded, joined, by user and by cohort. A record takes
+    # 600 bytes beside its vectors and routes: its text, its key, its place in several lists.
+    records = texts * (4 * vectors + 16 * config.mechanism.k + 600)
     banks = bank * vectors * (1 + cases)
     calibration = 3 * 8 * config.audit.trials if config.audit.threshold == "calibrated" else 0
-    return _BASE_MIB + _ENCODER_MIB.get(config.encoder.name, 0) + (records + banks + calibration) / 2**20
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # Python and its packages take 210 MiB; wordllama is the encoder whose own memory was measured.
+    return 210 + (80 if config.encoder.name == "wordllama" else 0) + (records + banks + calibration) / 2**20
 
 
 def trial_rate(mechanism: Mechanism, eligible: int, coordinates: int, engine: TrialEngine) -> float:
@@ -331,7 +290,7 @@ def trial_rate(mechanism: Mechanism, eligible: int, coordinates: int, engine: Tr
 
 def encode_rate(encoder: Encoder, texts: Sequence[str]) -> float:
     """Return the texts a second of an encoder, on the first few of these texts."""
-    sample = list(texts[:_TEXTS])
+    sample = list(texts[:256])
     encoder.encode(sample[:8])
     began = time.perf_counter()
     encoder.encode(sample)
@@ -343,7 +302,7 @@ def _sample(mechanism: Mechanism, eligible: int, coordinates: int, engine: Trial
     if engine is TrialEngine.PROJECTED:
         return Projected(RoundLaw(rng.normal(0.0, 0.05, eligible), 1.0, 1.0, 0.5, mechanism.q))
     canary = np.full(coordinates, mechanism.clip / coordinates**0.5)
-    users = csr_array(random_array((eligible, coordinates), density=_USERS_TOUCHED, rng=rng))
+    users = csr_array(random_array((eligible, coordinates), density=0.05, rng=rng))
     users.data *= mechanism.clip
     score = LinearScore(canary, Moments(np.zeros(coordinates), mechanism.noise**2 * np.eye(coordinates)))
     return LiteralTrials(BankSystem(users, canary, mechanism), score)

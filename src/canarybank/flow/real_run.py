@@ -19,7 +19,6 @@ import numpy as np
 from canarybank.config.model import Config
 from canarybank.encode import CachedEncoder, Encoder, is_isolated
 from canarybank.encode.load import is_vector_file
-from canarybank.encode.protocol import Vectors
 from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
 from canarybank.progress import Progress
 from canarybank.users import Users
@@ -42,43 +41,58 @@ def require_private(config: Config) -> None:
     Raises:
         ConfigError: With what to set instead. A simulation is never refused.
     """
-    if is_real(config) and (refusals := list(_refusals(config))):
+    if is_real(config) and (refusals := _refusals(config)):
         raise ConfigError(" ".join((*refusals, _INSTEAD)))
 
 
-def _refusals(config: Config) -> Iterator[str]:
+def _refusals(config: Config) -> list[str]:
     """Say why a real run cannot have this configuration, and what to set, for each key that it cannot have."""
-    users, evolve = config.users, config.evolve
-    if evolve.audit:
-        yield (
-            f"The audit by {', '.join(evolve.audit)} is a simulation: it plants probes, and its exact figures would "
-            "reveal what noise hides about the voters. Leave evolve.audit out."
-        )
-    if users.limit is not None:
-        yield (
-            "users.limit cannot be used in a real run: when one user comes, another one falls out, so the ledger's "
-            "epsilon would not hold. Leave it out; to use fewer users in each round, lower mechanism.q."
-        )
-    if users.strict:
-        yield (
-            "users.strict cannot be true in a real run: one user's broken line would stop it, and that tells something "
-            "about the user. Leave it out; broken lines are then skipped."
-        )
-    if evolve.reference:
-        yield (
-            "evolve.reference cannot be used in a real run: the held-out users displace each other, and their figures "
-            "carry no noise. Set evolve.reference to 0."
-        )
-    if evolve.users is not None and evolve.population is None:
-        yield (
-            "evolve.users needs evolve.population in a real run: how many users the file holds must not leave. Set "
-            "evolve.population to a number that you declare public, or set mechanism.q in place of evolve.users."
-        )
-    if is_vector_file(config.encoder.name):
-        yield (
-            f"The file of vectors {config.encoder.name!r} cannot be the encoder of a real run: a text without a vector "
-            "would stop it. Set encoder.name to a model, such as wordllama."
-        )
+    users, evolve, encoder = config.users, config.evolve, config.encoder.name
+    rules = (
+        (
+            bool(evolve.audit),
+            (
+                f"The audit by {', '.join(evolve.audit)} is a simulation: it plants probes, and its exact figures "
+                "would reveal what noise hides about the voters. Leave evolve.audit out."
+            ),
+        ),
+        (
+            users.limit is not None,
+            (
+                "users.limit cannot be used in a real run: when one user comes, another one falls out, so the ledger's "
+                "epsilon would not hold. Leave it out; to use fewer users in each round, lower mechanism.q."
+            ),
+        ),
+        (
+            users.strict is True,
+            (
+                "users.strict cannot be true in a real run: one user's broken line would stop it, and that tells "
+                "something about the user. Leave it out; broken lines are then skipped."
+            ),
+        ),
+        (
+            evolve.reference > 0,
+            (
+                "evolve.reference cannot be used in a real run: the held-out users displace each other, and their "
+                "figures carry no noise. Set evolve.reference to 0."
+            ),
+        ),
+        (
+            evolve.users is not None and evolve.population is None,
+            (
+                "evolve.users needs evolve.population in a real run: how many users the file holds must not leave. Set "
+                "evolve.population to a number that you declare public, or set mechanism.q in place of evolve.users."
+            ),
+        ),
+        (
+            is_vector_file(encoder),
+            (
+                f"The file of vectors {encoder!r} cannot be the encoder of a real run: a text without a vector would "
+                "stop it. Set encoder.name to a model, such as wordllama."
+            ),
+        ),
+    )
+    return [sentence for is_refused, sentence in rules if is_refused]
 
 
 def require_isolated(encoder: Encoder) -> None:
@@ -98,16 +112,14 @@ def encode_users(users: Users, encoder: CachedEncoder) -> Users:
     texts = users.require_texts()
     with _FailingSilently():  # one text is at fault; encoded one by one, each speaks for itself
         return users.with_vectors(encoder.encode(texts) if texts else np.zeros((0, encoder.dimension)))
-    vectors = {i: vector for i, text in enumerate(texts) if (vector := _vector(text, encoder)) is not None}
+    vectors = {}
+    for place, text in enumerate(texts):
+        with _FailingSilently():
+            (vector,) = encoder.encode([text])
+            if np.isfinite(vector).all():
+                vectors[place] = vector
     kept = np.array(list(vectors.values()), dtype=np.float32).reshape(len(vectors), encoder.dimension)
     return users.keep_records(list(vectors)).with_vectors(kept)
-
-
-def _vector(text: str, encoder: CachedEncoder) -> Vectors | None:
-    with _FailingSilently():
-        (vector,) = encoder.encode([text])
-        return vector if np.isfinite(vector).all() else None
-    return None
 
 
 class _FailingSilently:

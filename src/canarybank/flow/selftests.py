@@ -24,9 +24,9 @@ from canarybank.auditing import (
     epsilon_lower,
     find_method,
     perfect_rates,
+    rate_epsilon,
     supremum,
 )
-from canarybank.auditing.rates import rate_epsilon
 from canarybank.engine import Engine
 from canarybank.mechanism import Mechanism, epsilon, one_round_epsilon
 from canarybank.progress import SILENT, Progress
@@ -38,9 +38,6 @@ __all__ = ["Check", "SelfTest", "end_level", "miss_probability", "selftest"]
 
 _CHANCE = 1e-6
 """A check on sampled trials fails by chance at most this often."""
-_MOST_SAMPLED = 2_000_000
-_SEARCHED_TRIALS = 20
-"""A bound each of whose values takes a search, as joint's does, is enumerated at this many trials at most."""
 
 
 class Check(Record):
@@ -97,13 +94,14 @@ def miss_probability(target: Target, tpr: float, fpr: float) -> float:
     """
     truth = max(0.0, float(rate_epsilon(tpr, fpr, target.delta)), float(rate_epsilon(1 - fpr, 1 - tpr, target.delta)))
     n = int(target.trials) * target.pool
-    false, mass = _law(n, fpr)
+    false = np.arange(max(0.0, binom.ppf(1e-13, n, fpr)), min(float(n), binom.isf(1e-13, n, fpr)) + 1)
     low, high = np.full(len(false), -1.0), np.full(len(false), n + 1.0)
     while np.any(high - low > 1):
         middle = np.floor((low + high) / 2)
         misses = _bounds(target, np.clip(middle, 0, n), false, n) > truth * (1 + 1e-12) + 1e-12
         high, low = np.where(misses, middle, high), np.where(misses, low, middle)
-    return float(mass @ binom.sf(high - 1, n, float(target.first_rate(tpr, fpr)))) + 2e-13
+    missed = binom.sf(high - 1, n, float(target.first_rate(tpr, fpr)))
+    return float(binom.pmf(false, n, fpr) @ missed) + 2e-13
 
 
 def end_level(trials: int, successes: int, gamma: float, *, declared: float | None = None) -> tuple[float, float]:
@@ -123,15 +121,10 @@ def _bounds(target: Target, tp: NDArray[np.float64], fp: NDArray[np.float64], n:
     return np.array([target.claim(one, other, n) for one, other in zip(tp, fp, strict=True)])
 
 
-def _law(n: int, rate: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    counts = np.arange(max(0.0, binom.ppf(1e-13, n, rate)), min(float(n), binom.isf(1e-13, n, rate)) + 1)
-    return counts, binom.pmf(counts, n, rate)
-
-
 def _coverage(mechanism: Mechanism, target: Target) -> Iterator[Check]:
     small = target
-    if not target.method.exact:
-        small = Target(min(target.trials, _SEARCHED_TRIALS), 0.01, target.alpha, target.method, 1, target.q)
+    if not target.method.exact:  # each value of such a bound, as of joint, takes a search
+        small = Target(min(target.trials, 20), 0.01, target.alpha, target.method, 1, target.q)
     for name, tpr, fpr in _cases(mechanism, small):
         missed = miss_probability(small, tpr, fpr)
         yield Check(
@@ -191,7 +184,7 @@ def _exact(mechanism: Mechanism) -> Iterator[Check]:
 def _perfect(
     mechanism: Mechanism, target: Target, seed: int, engine: Engine | None, progress: Progress
 ) -> Iterator[Check]:
-    number = min(int(target.trials), _MOST_SAMPLED)
+    number = min(int(target.trials), 2_000_000)
     at = ceiling(mechanism, number, alpha=target.alpha)
     exact = one_round_epsilon(mechanism)
     for name, trials in _engines(mechanism).items():

@@ -1,7 +1,7 @@
 """Write public text: requests and generators, prompts, cleaning, banks, paraphrases, and the response cache."""
 
 from canarybank.generate.bank import CandidateBank, bank_plan, make_bank
-from canarybank.generate.budget import Ceiling, Spending
+from canarybank.generate.budget import Spending, SpendingCeiling
 from canarybank.generate.cache import CachedGenerator, ResponseCache
 from canarybank.generate.cleaning import Cleaned, Cleaning, Rejection, Strip
 from canarybank.generate.counters import outcome_text
@@ -21,7 +21,6 @@ __all__ = [
     "BankStatistics",
     "CachedGenerator",
     "CandidateBank",
-    "Ceiling",
     "Cleaned",
     "Cleaning",
     "Distinct",
@@ -39,6 +38,7 @@ __all__ = [
     "ScriptedGenerator",
     "Server",
     "Spending",
+    "SpendingCeiling",
     "Strip",
     "bank_plan",
     "describe_bank",

@@ -11,7 +11,7 @@ from canarybank import __version__
 from canarybank.errors import DataError, InputError
 from canarybank.generate.cleaning import Cleaning
 from canarybank.generate.distinct import Distinct
-from canarybank.generate.harvest import Plan, attempts_each, harvest
+from canarybank.generate.harvest import HarvestPlan, attempts_each, harvest
 from canarybank.generate.prompts import Prompt, load_prompt
 from canarybank.generate.protocol import Generator, Request
 from canarybank.generate.table import label_column, read_table, text_column
@@ -152,7 +152,7 @@ def bank_plan(
     shots: int = 3,
     cleaning: Cleaning | None = None,
     tries: float = 8.0,
-) -> Plan:
+) -> HarvestPlan:
     """Return what ``make_bank`` asks for: a slot a label, each request by its slot and attempt under the seed."""
     template = load_prompt(prompt)
     if not labels or len(set(labels)) != len(labels):
@@ -167,7 +167,7 @@ def bank_plan(
         values["negative"] = _listed(negatives, label, _drawn(negatives, label, shots, seed, slot, attempt, "negative"))
         return template.request(values, seed=seed, path=("bank", slot, attempt), label=label)
 
-    return Plan(len(labels), attempts, request, template, cleaning or Cleaning())
+    return HarvestPlan(len(labels), attempts, request, template, cleaning or Cleaning())
 
 
 def _require(prompt: Prompt, examples: Examples | None, negatives: Examples | None) -> None:

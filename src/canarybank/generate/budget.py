@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from canarybank.errors import BudgetError, InputError
 from canarybank.generate.protocol import Request
 
-__all__ = ["Ceiling", "Spending", "charged", "worst_case"]
+__all__ = ["Spending", "SpendingCeiling", "charged", "worst_case"]
 
 # A chat template wraps each message in a few tokens of its own, and some add a system message.
 _TEMPLATE_TOKENS = 64
@@ -14,7 +14,7 @@ _MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
+class SpendingCeiling:
     """How many tokens, and how much money, one generator may spend in its life.
 
     Prices are per million tokens, in the currency of ``cost``. None leaves a side open.
@@ -49,8 +49,8 @@ class Spending:
     in flight turn out to cost (as long as the server keeps to the number of tokens that it was asked for).
     """
 
-    def __init__(self, ceiling: Ceiling | None = None) -> None:
-        self.ceiling = ceiling or Ceiling()
+    def __init__(self, ceiling: SpendingCeiling | None = None) -> None:
+        self.ceiling = ceiling or SpendingCeiling()
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self._prompt_reserved = 0

@@ -13,7 +13,7 @@ from canarybank.generate.prompts import Prompt
 from canarybank.generate.protocol import Generator, Request, Response, in_order
 from canarybank.progress import SILENT, Progress
 
-__all__ = ["Check", "Harvested", "Plan", "attempts_each", "even_shares", "harvest"]
+__all__ = ["Check", "HarvestPlan", "Harvested", "attempts_each", "even_shares", "harvest"]
 
 _FIRST_YIELD = 0.75
 _LEAST_YIELD = 0.1
@@ -34,7 +34,7 @@ class Harvested:
 
 
 @dataclass(frozen=True)
-class Plan:
+class HarvestPlan:
     """What to ask, and what to take.
 
     ``request(slot, attempt)`` depends on nothing else, so that a run under another rule of acceptance asks for
@@ -63,7 +63,7 @@ class _State:
 
 
 def harvest(
-    generator: Generator, plan: Plan, size: int, distinct: Distinct, progress: Progress = SILENT
+    generator: Generator, plan: HarvestPlan, size: int, distinct: Distinct, progress: Progress = SILENT
 ) -> tuple[list[Harvested], dict[str, int]]:
     """Return exactly that many texts, spread over the slots as evenly as their answers allow, and the counters.
 
@@ -111,7 +111,7 @@ def even_shares(size: int, caps: Sequence[float]) -> list[int]:
     return shares
 
 
-def _next_batch(plan: Plan, state: _State, size: int) -> list[tuple[int, int]]:
+def _next_batch(plan: HarvestPlan, state: _State, size: int) -> list[tuple[int, int]]:
     """Return the (slot, attempt) pairs to ask next: enough for each slot's lack at the yield seen so far."""
     opened = [asked < plan.attempts for asked in state.asked]
     caps = [math.inf if is_open else len(good) for is_open, good in zip(opened, state.good, strict=True)]
@@ -129,7 +129,7 @@ def _next_batch(plan: Plan, state: _State, size: int) -> list[tuple[int, int]]:
 
 
 def _judge(
-    plan: Plan,
+    plan: HarvestPlan,
     state: _State,
     distinct: Distinct,
     batch: Sequence[tuple[int, int]],
@@ -154,7 +154,9 @@ def _judge(
             state.good[slot].append(Harvested(passed.text, slot, attempt, value, passed.stripped))
 
 
-def _checked(plan: Plan, cleaned: Sequence[tuple[int, int, Cleaned]]) -> Sequence[tuple[Rejection | None, float]]:
+def _checked(
+    plan: HarvestPlan, cleaned: Sequence[tuple[int, int, Cleaned]]
+) -> Sequence[tuple[Rejection | None, float]]:
     if plan.check is None or not cleaned:
         return [(None, 0.0)] * len(cleaned)
     return plan.check([slot for slot, _, _ in cleaned], [passed.text for _, _, passed in cleaned])
@@ -172,7 +174,7 @@ def _taken(state: _State, size: int) -> list[Harvested]:
     return sorted(taken, key=lambda text: (text.attempt, text.slot))
 
 
-def _shortfall(generator: Generator, plan: Plan, size: int, counters: Mapping[str, int]) -> str:
+def _shortfall(generator: Generator, plan: HarvestPlan, size: int, counters: Mapping[str, int]) -> str:
     why = ", ".join(f"{count} {reason}" for reason, count in rejections(counters).items())
     return (
         f"{generator.name} wrote {counters['kept']} of {size} {plan.what} in {counters['asked']} answers, "

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from canarybank.errors import ConfigError, GenerationError, InputError, MissingError
-from canarybank.generate.budget import Ceiling, Spending, worst_case
+from canarybank.generate.budget import Spending, SpendingCeiling, worst_case
 from canarybank.generate.protocol import Request, Response
 from canarybank.generate.reply import UNREADABLE, read_reply
 from canarybank.generate.retry import Retry, retry_after
@@ -72,7 +72,7 @@ class OpenAIGenerator:
         concurrency: int = 8,
         deadline: float = 120.0,
         retry: Retry | None = None,
-        ceiling: Ceiling | None = None,
+        ceiling: SpendingCeiling | None = None,
         prefill: bool = False,
         limit: str = "max_tokens",
         revision: str = "",

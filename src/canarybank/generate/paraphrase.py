@@ -14,7 +14,7 @@ from canarybank import __version__
 from canarybank.errors import InputError
 from canarybank.generate.cleaning import Cleaning, Rejection
 from canarybank.generate.distinct import Distinct, fold
-from canarybank.generate.harvest import Check, Plan, attempts_each, harvest
+from canarybank.generate.harvest import Check, HarvestPlan, attempts_each, harvest
 from canarybank.generate.prompts import Prompt, load_prompt
 from canarybank.generate.protocol import Generator, Request
 from canarybank.progress import SILENT, Progress
@@ -107,7 +107,7 @@ def paraphrase_plan(
     tries: float = 8.0,
     cleaning: Cleaning | None = None,
     check: Check | None = None,
-) -> Plan:
+) -> HarvestPlan:
     """Return what ``make_paraphrases`` asks for: a slot a record, each request by record and attempt."""
     template = load_prompt(prompt)
     if not records:
@@ -121,7 +121,7 @@ def paraphrase_plan(
         asked = template.request({"record": record}, seed=seed, path=("paraphrase", slot, attempt))
         return replace(asked, records=(records[slot],))
 
-    return Plan(len(records), attempts, request, template, cleaning or PARAPHRASE_CLEANING, check, "paraphrases")
+    return HarvestPlan(len(records), attempts, request, template, cleaning or PARAPHRASE_CLEANING, check, "paraphrases")
 
 
 def trigram_similarity(sources: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:

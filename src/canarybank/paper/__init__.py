@@ -1,9 +1,8 @@
 """Make the paper's tables and figures beside its own numbers."""
 
-from canarybank.paper.piece import Cell, Piece, Span, read_piece, write_piece
+from canarybank.paper.piece import DATASETS, UNPUBLISHED, Cell, PaperValue, Piece, Span, read_piece, write_piece
 from canarybank.paper.pieces import PIECES, finished_pieces, make_all, make_piece, sweep_piece
-from canarybank.paper.published import DATASETS, UNPUBLISHED, PaperValue
-from canarybank.paper.settings import Order
+from canarybank.paper.runs import Order
 
 __all__ = [
     "DATASETS",

@@ -1,35 +1,54 @@
-"""Show finished runs as a piece of the paper: cells with what sampling alone explains, the setup, and notes."""
+"""Set an order's runs up as in the paper, and show them: cells with what sampling alone explains, the setup, and notes.
+
+What you do not set is as in the paper, on your own users.
+"""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
 from canarybank.attack import CanaryKind
-from canarybank.auditing import AttackResult, CanaryResult, Case, ThresholdMode
-from canarybank.auditing.spread import LEVEL, Canary, calibrated_spread, frozen_spread
-from canarybank.config.loading import Resolved
-from canarybank.config.plugins import build_engine
-from canarybank.errors import StoreError
-from canarybank.flow.audit import AuditWork, frozen_audit, mechanism_of, settings_of
-from canarybank.flow.roles import chosen_attacks
-from canarybank.paper.piece import Cell, Coordinate, Span
-from canarybank.paper.published import PaperValue
-from canarybank.paper.settings import BANK, PAPER, Order, dataset_of
+from canarybank.auditing import AttackResult, CanaryResult, ThresholdMode
+from canarybank.auditing.forecast import LEVEL, CanaryLaws, calibrated_spread, frozen_spread
+from canarybank.config import PRESETS, Config, Resolved, filled, is_default, varied
+from canarybank.errors import ConfigError, StoreError
+from canarybank.flow.audit import AuditWork, Point, frozen_audit, mechanism_of, settings_of
+from canarybank.flow.bank import bank_labels, bank_prompt, embedded_bank, gather_candidates, read_texts
+from canarybank.flow.generators import may_send_records, refuse_sending
+from canarybank.flow.inputs import (
+    admit_users,
+    build_engine,
+    chosen_attacks,
+    cohort_sizes,
+    draw_roles,
+    outside_examples,
+    users_source,
+)
+from canarybank.generate.bank import bank_plan
+from canarybank.paper.piece import DATASETS, THEORY, Cell, Coordinate, PaperValue, Span
 from canarybank.progress import SILENT, Progress
 from canarybank.run.folder import Run
-from canarybank.run.gating import failing_claims
-from canarybank.run.power import shown_epsilon
+from canarybank.run.gating import failing_claims, shown_epsilon
 from canarybank.run.results import Results
 from canarybank.score import Interval
-from canarybank.store import read_checked, write_checked
+from canarybank.store import StageCache, canonical_json, read_checked, write_atomic, write_checked
 
 __all__ = [
-    "FinishedRun",
+    "BANK",
+    "BUILT_IN",
+    "PAPER",
+    "Order",
+    "arm_a",
+    "arm_b",
     "attack_cell",
     "bank_note",
+    "dataset_of",
     "encoder_note",
     "paper_notes",
+    "preset_values",
     "run_cells",
     "run_notes",
     "run_spreads",
@@ -41,22 +60,149 @@ __all__ = [
 
 Note = tuple[bool, str]
 """A condition, and what to tell a reader where it holds."""
-_WAY = 3
-"""Counts the ways in which intervals have been computed: one kept from an earlier way is computed again."""
+BANK: Final = 8192
+"""The entries of the paper's bank."""
+BUILT_IN: Final = "chitchat"
+_ORIGIN: Final = "the paper"
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedRun:
-    """A finished run, its settings, and its place in the folder of the piece."""
+def preset_values(preset: str, *sections: str) -> dict[str, Any]:
+    """Return what a preset sets in these sections, by dotted key; nothing where there is no such preset."""
+    parts = PRESETS.get(preset, {})
+    return {f"{section}.{key}": value for section in sections for key, value in parts.get(section, {}).items()}
 
-    place: str
+
+PAPER: Final[Mapping[str, Any]] = {
+    **{
+        key: value
+        for key, value in preset_values("paper-yelp", "mechanism", "attack", "audit").items()
+        if key not in {"attack.names", "audit.accounted"}
+    },
+    "cohorts.canaries": PRESETS["paper-yelp"]["cohorts"]["canaries"],
+}
+"""The paper's parameters of one release; cohorts are 500, 500 and 1,000 where the users allow it."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a user asks for: the configuration so far, and the files and size that replace the paper's own."""
+
     resolved: Resolved
-    run: Run
+    folder: Path
+    small: bool = False
+    """Whether everything that costs time is small, to try the command."""
+    data: str | None = None
+    bank: str | None = None
+    bank_b: str | None = None
+    prompt_b: str | None = None
+    encoders: tuple[str, ...] = ("minilm", "minilm-l12", "mpnet")
+    rounds: int | None = None
+    command: str = ""
+    progress: Progress = SILENT
+    cache: StageCache = field(default_factory=StageCache)
 
     @property
-    def results(self) -> Results:
-        """Return what it found."""
-        return self.run.results
+    def bank_size(self) -> int:
+        """Return the most entries of a bank whose size nobody chose."""
+        return 1024 if self.small else BANK
+
+
+def dataset_of(config: Config) -> str | None:
+    """Return which of the paper's datasets the users are, or None."""
+    name = users_source(config.users).format.name
+    return name if name in DATASETS else None
+
+
+def arm_a(order: Order) -> Resolved:
+    """Return the settings of arm A: the label-only bank, generated or from a file."""
+    resolved = order.resolved
+    if order.data is not None:
+        resolved = varied(resolved, {"users.source": order.data}, "flag")
+    config = resolved.config
+    own = preset_values(f"paper-{users_source(config.users).format.name}", "users", "bank")
+    own = {key: value for key, value in own.items() if key not in {"bank.source", "bank.size"}}
+    own |= {"encoder.name": "minilm", "attack.names": ("available",)}
+    if config.users.source == BUILT_IN:  # these have a light encoder, and bring paraphrases of their own
+        own["encoder.name"] = "wordllama"
+        if config.generator.kind == "none" or not may_send_records(config):
+            own["cohorts.fixed"] = ("embedded",)
+    resolved = filled(resolved, own, _ORIGIN)
+    if order.small:
+        cohorts = _small_cohorts(resolved.config, order)
+        resolved = filled(resolved, {"audit.trials": 50_000, **cohorts}, "small scale")
+    resolved = _with_bank(filled(resolved, PAPER, _ORIGIN), order.bank, order)
+    mechanism = resolved.config.mechanism.model_dump()
+    is_paper = all(PAPER[f"mechanism.{name}"] == value for name, value in mechanism.items())
+    return filled(resolved, {"audit.accounted": THEORY} if is_paper else {}, _ORIGIN)
+
+
+def arm_b(order: Order) -> Resolved:
+    """Return the settings of arm B: a bank whose generator saw three public examples, or from a file of its own.
+
+    A bank that cannot be read or generated is refused here, before anything runs.
+    """
+    given, resolved = order.bank_b, arm_a(order)
+    resolved = _with_examples(resolved, order) if given is None else _with_bank(resolved, given, order)
+    bank, users = resolved.config.bank, resolved.config.users
+    if bank.source == "generate":
+        prompt, examples = bank_prompt(bank)
+        bank_plan(bank.size or BANK, bank_labels(bank, users), prompt=prompt, examples=examples)
+    else:
+        gather_candidates(bank, users, None, order.cache)
+    return resolved
+
+
+def _small_cohorts(config: Config, order: Order) -> dict[str, Any]:
+    """Return the small cohorts where the users would fill larger ones; fewer users are shared out as ever."""
+    people = admit_users(config.users, config.cohorts, order.cache, order.progress)
+    small = {"auxiliary": 60, "calibration": 60, "evaluation": 120}
+    sizes = cohort_sizes(config.cohorts, len(people.users), chosen_attacks(config)[0])
+    return {f"cohorts.{name}": most for name, most in small.items() if getattr(sizes, name) > most}
+
+
+def _with_bank(resolved: Resolved, given: str | None, order: Order) -> Resolved:
+    """Name the bank: a file, else one to generate where there is a generator, else the embedded one."""
+    if given is not None:
+        resolved = varied(resolved, {"bank.source": given}, "flag")
+    elif is_default(resolved, "bank.source") and resolved.config.generator.kind != "none":
+        resolved = varied(resolved, {"bank.source": "generate"}, _ORIGIN)
+    if not is_default(order.resolved, "bank.size"):  # somebody chose the size, which then holds for both arms
+        return resolved
+    bank, size = resolved.config.bank, order.bank_size
+    if bank.source != "generate":
+        texts = embedded_bank().texts if bank.source == "embedded" else read_texts(Path(bank.source), bank.text)
+        size = min(size, len(set(texts)))
+    return varied(resolved, {"bank.size": size}, _ORIGIN)
+
+
+def _with_examples(resolved: Resolved, order: Order) -> Resolved:
+    """Let a generator write the bank from public examples: one text each of users who are in no cohort."""
+    config, dataset = resolved.config, dataset_of(resolved.config)
+    if config.generator.kind == "none":
+        raise ConfigError(
+            "Arm B is a bank whose generator saw public examples, and no generator is named; set --generator.kind, or "
+            "give the bank's file by --bank-b."
+        )
+    refuse_sending(
+        config,
+        "Arm B shows the generator records of users outside all cohorts as public examples. It",
+        "give the bank's file by --bank-b",
+    )
+    users = admit_users(config.users, config.cohorts, order.cache, order.progress).users
+    cohorts = draw_roles(config.cohorts, users, chosen_attacks(config)[0])
+    left = len(users) - sum(len(each.users) for each in (cohorts.auxiliary, cohorts.calibration, cohorts.evaluation))
+    left -= len({name for drawn in cohorts.canaries.values() for name in drawn.ids})
+    texts = outside_examples(users, cohorts, count=max(1, min(300, left)), seed=config.cohorts.seed)
+    path = order.folder / "examples.jsonl"
+    write_atomic(path, "".join(canonical_json({"text": text}) + "\n" for text in texts))
+    bank = {
+        "bank.source": "generate",
+        "bank.size": order.bank_size if is_default(order.resolved, "bank.size") else config.bank.size,
+        # The labels of the paper's datasets are codes, which their own prompts put into words.
+        "bank.prompt": order.prompt_b or (None if dataset is None else f"bank-{dataset}-examples"),
+        "bank.examples": str(path),
+    }
+    return varied(resolved, bank, "arm B")
 
 
 def attack_cell(
@@ -91,13 +237,13 @@ def attack_cell(
 
 def run_cells(
     order: Order,
-    finished: FinishedRun,
+    finished: Point,
     at: dict[str, Coordinate],
     paper: Callable[[str], tuple[PaperValue, ...]] = lambda _: (),
 ) -> list[Cell]:
     """Return a cell for each attack of a run, with the paper's values and where sampling alone puts its bound."""
     kept = order.folder / "spreads" / f"{finished.place.replace('/', '-')}.json"
-    spreads = run_spreads(finished.run, finished.resolved, kept, progress=order.progress)
+    spreads = run_spreads(finished.require_run(), finished.resolved, kept, progress=order.progress)
     return [
         attack_cell(record, finished.results, at, paper=paper(record.attack), explained=spreads[record.attack])
         for record in finished.results.attacks
@@ -110,7 +256,8 @@ def run_spreads(run: Run, resolved: Resolved, kept: Path, *, progress: Progress 
     For thresholds from a law they are the run's own, and the interval is exact. Thresholds by trials would fall
     elsewhere in another calibration, so for these the calibration is part of what is repeated.
     """
-    facts = {"commitment": run.results.commitment, "level": LEVEL, "way": _WAY}
+    # The way counts how intervals have been computed so far: one kept from an earlier way is computed again.
+    facts = {"commitment": run.results.commitment, "level": LEVEL, "way": 3}
     if kept.exists():
         with contextlib.suppress(StoreError, KeyError, TypeError):  # what is not as it was written is computed again
             document = read_checked(kept)
@@ -123,8 +270,9 @@ def run_spreads(run: Run, resolved: Resolved, kept: Path, *, progress: Progress 
 
 def true_rates(rule: CanaryResult) -> tuple[float, float]:
     """Return the true and false positive rate of a frozen rule, in the middle of their certified intervals."""
-    rates = (rule.eligible_rate, rule.absent_rate)
-    tpr, fpr = (0.5 * (rate.lower + rate.upper) if rate is not None else 0.0 for rate in rates)
+    tpr, fpr = (
+        0.0 if rate is None else 0.5 * (rate.lower + rate.upper) for rate in (rule.eligible_rate, rule.absent_rate)
+    )
     return tpr, fpr
 
 
@@ -137,42 +285,35 @@ def _computed(results: Results, resolved: Resolved, progress: Progress) -> dict[
             )
             for record in results.attacks
         }
-    work = frozen_audit(resolved, progress=progress)
-    names = [record.attack for record in results.attacks]
-    groups = {name: [case for case in work.cases if case.attack.name == name] for name in names}
-    found = {}
+    work, names = frozen_audit(resolved, progress=progress), [record.attack for record in results.attacks]
+    calibrated, found = partial(_calibrated, work), {}
     with progress.stage("sampling", total=len(names), unit="attacks") as stage:
-        for index, interval in build_engine(resolved.config.run).run(
-            lambda name: _calibrated(work, groups[name]), names
-        ):
+        for index, interval in build_engine(resolved.config.run).run(calibrated, names):
             found[names[index]] = interval
             stage.advance(1, note=names[index])
     return {name: found[name] for name in names}
 
 
-def _calibrated(work: AuditWork, cases: Sequence[Case]) -> Interval:
-    auditor = work.auditor
-    calibration, evaluation = auditor.calibration(work.routes), auditor.evaluation(work.routes)
-    canaries = []
-    for case in cases:
-        laws = [auditor.law(case, systems(case)) for systems in (calibration, evaluation)]
-        canaries.append(Canary(*(law for law in laws if law is not None)))
+def _calibrated(work: AuditWork, attack: str) -> Interval:
+    auditor, cases = work.auditor, [case for case in work.cases if case.attack.name == attack]
+    sides = (auditor.calibration(work.routes), auditor.evaluation(work.routes))
+    laws = [[auditor.law(case, systems(case)) for systems in sides] for case in cases]
+    canaries = [CanaryLaws(*(law for law in each if law is not None)) for each in laws]
     target = auditor.settings.target(auditor.mechanism, len(cases))
     return calibrated_spread(canaries, target, number=auditor.settings.trials, seed=auditor.settings.seed)
 
 
-def setup_facts(runs: Iterable[FinishedRun]) -> dict[str, str]:
+def setup_facts(runs: Iterable[Point]) -> dict[str, str]:
     """Return what runs were audited with, for people: what they have in common; where they differ, nothing."""
     setups = [_setup(each) for each in runs]
-    facts = {}
-    for name in setups[0]:
-        common = [part for part, *others in zip(*(each[name] for each in setups), strict=True) if {part} >= {*others}]
-        if common:
-            facts[name] = ", ".join(common)
-    return facts
+    common = {
+        name: [part for part, *others in zip(*(each[name] for each in setups), strict=True) if {part} >= {*others}]
+        for name in setups[0]
+    }
+    return {name: ", ".join(parts) for name, parts in common.items() if parts}
 
 
-def _setup(finished: FinishedRun) -> dict[str, tuple[str, ...]]:
+def _setup(finished: Point) -> dict[str, tuple[str, ...]]:
     config, results = finished.resolved.config, finished.results
     setup, mechanism, audit = results.require_setup(), results.mechanism, results.audit
     return {
@@ -203,19 +344,20 @@ def _setup(finished: FinishedRun) -> dict[str, tuple[str, ...]]:
     }
 
 
-def run_notes(*runs: FinishedRun, trials: int = PAPER["audit.trials"], by_encoder: bool = False) -> tuple[str, ...]:
+def run_notes(*runs: Point, trials: int = PAPER["audit.trials"], by_encoder: bool = False) -> tuple[str, ...]:
     """Return what a reader should know of these runs, each note once.
 
     ``trials`` are the paper's own for the piece; a piece that goes by encoder names them all itself.
     """
-    notes = [*failing_claims({each.place: each.run for each in runs}).values()]
-    for each in runs:
-        notes += paper_notes(each, trials=trials, by_encoder=by_encoder)
-    notes += [note for each in runs for note in each.results.notes]
+    notes = [
+        *failing_claims({each.place: each.require_run() for each in runs}).values(),
+        *(note for each in runs for note in paper_notes(each, trials=trials, by_encoder=by_encoder)),
+        *(note for each in runs for note in each.results.notes),
+    ]
     return tuple(dict.fromkeys(notes))
 
 
-def paper_notes(finished: FinishedRun, *, trials: int, by_encoder: bool) -> list[str]:
+def paper_notes(finished: Point, *, trials: int, by_encoder: bool) -> list[str]:
     """Say where the users, the bank, the trials or the encoder of a run are less or other than the paper's."""
     setup, config = finished.results.require_setup(), finished.resolved.config
     source, cohorts = Path(config.users.source).name, (setup.auxiliary, setup.calibration, setup.evaluation)

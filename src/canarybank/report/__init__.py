@@ -1,11 +1,17 @@
 """Show what a run found: summary, figures, one page, and the same as Markdown, LaTeX, CSV, Parquet and JUnit."""
 
-from canarybank.report.gate_files import GateFiles, gate_markdown, junit
 from canarybank.report.page import PAGE, render_html, render_summary, write_report
 from canarybank.report.paper import render_pieces, write_pieces
-from canarybank.report.statements import Tone, Verdict, generator_line, verdict, written_lines
-from canarybank.report.summary import evolution_headline, summarise_run
-from canarybank.report.tables import latex_tables, summary_markdown
+from canarybank.report.summary import (
+    Tone,
+    Verdict,
+    evolution_headline,
+    generator_line,
+    summarise_run,
+    verdict,
+    written_lines,
+)
+from canarybank.report.tables import GateFiles, gate_markdown, junit, latex_tables, summary_markdown
 
 __all__ = [
     "PAGE",

@@ -139,22 +139,15 @@ def _audit_parts(summary: dict[str, Any]) -> dict[str, Any]:
 
 def _shared_notes(attacks: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Return every note on attacks once, after the names of all attacks that it is on."""
-    notes: dict[str, list[str]] = {}
-    for attack in attacks:
-        for note in attack["notes"]:
-            notes.setdefault(note, []).append(attack["name"])
-    return [(", ".join(names), note) for note, names in notes.items()]
+    notes = dict.fromkeys(note for attack in attacks for note in attack["notes"])
+    return [(", ".join(attack["name"] for attack in attacks if note in attack["notes"]), note) for note in notes]
 
 
 def _policy(style: str, script: str) -> str:
     """Return a content-security policy that allows our own style and script by their hashes, and nothing else."""
-    allowed = {"style-src": _source(style), "script-src": _source(script), "img-src": "data:"}
-    parts = ["default-src 'none'", *(f"{kind} {value}" for kind, value in allowed.items())]
-    return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
-
-
-def _source(content: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
+    own = "style-src 'sha256-{}'; script-src 'sha256-{}'; img-src data:".format(*hashes)
+    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
 
 
 @cache

@@ -1,24 +1,67 @@
-"""Write pieces of the paper, or a sweep: CSV, LaTeX, SVG and PDF of each, and one page with a section for each."""
+"""Show pieces of the paper, or a sweep: CSV, LaTeX, SVG and PDF of each, and one page with a section for each.
+
+Figures are matplotlib's. The same piece gives the same bytes.
+"""
 
 import base64
+import io
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from canarybank import __version__
 from canarybank.auditing import own_method
 from canarybank.paper import DATASETS, UNPUBLISHED, Cell, Piece, Span
 from canarybank.report.page import page_of
-from canarybank.report.paper_figures import alternative, figure_bytes
 from canarybank.report.tables import PACKAGES, latex_table, write_csv
 from canarybank.report.text import UNKNOWN, clean, confidence, decimal, epsilon, interval_text, setting_text
 from canarybank.store import write_atomic
 
-__all__ = ["piece_latex", "piece_rows", "render_pieces", "shown_columns", "shown_rows", "stands_on", "write_pieces"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "alternative",
+    "draw_piece",
+    "figure_bytes",
+    "piece_latex",
+    "piece_rows",
+    "render_pieces",
+    "shown_columns",
+    "shown_rows",
+    "stands_on",
+    "write_pieces",
+]
 
 _CLAIMS = {None: UNKNOWN, "stands": "no violation", "fails": "FAILS"}
 _EXPLAINED = {None: UNKNOWN, True: "yes", False: "NO"}
+_COLOURS: Final = ("#0b5fa5", "#c2410c", "#4d7c0f", "#7c3aed", "#d4a017", "#0f766e", "#be185d", "#475569")
+_INCHES_A_LETTER: Final = 0.078
+_PANELS_A_ROW: Final = 3
+_GREY: Final = "#7c8696"
+_DARK: Final = "#1b1f27"
+_DOTTED: Final[dict[str, Any]] = {"marker": "o", "ms": 3.5}
+_LIKELY: Final = "90% of such bounds"
+_SAMPLING: Final = "99.9%, sampling alone"
+_STYLE: Final = {
+    "svg.hashsalt": "canarybank",
+    "svg.fonttype": "path",
+    "pdf.fonttype": 42,
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e1e5ea",
+    "legend.frameon": False,
+}
+_SILENT: Final[dict[str, dict[str, Any]]] = {
+    "svg": {"Date": None, "Creator": "canarybank"},
+    "pdf": {"CreationDate": None, "ModDate": None, "Creator": "canarybank", "Producer": "canarybank"},
+}
 
 
 def write_pieces(pieces: Sequence[Piece], folder: Path, *, title: str = "the paper, reproduced") -> Path:
@@ -107,30 +150,29 @@ def shown_rows(piece: Piece) -> list[tuple[str, ...]]:
 
 
 def _columns(piece: Piece) -> dict[str, list[str]]:
-    """Return the columns of the table for people, each with a word for every cell."""
-    cells = piece.cells
-    columns = {name: [setting_text(cell.at[name]) for cell in cells] for name in piece.coordinates}
-    if datasets := dict.fromkeys(value.dataset for cell in cells for value in cell.paper):
-        head = f"paper ({'; '.join(DATASETS.get(name, name) for name in datasets)})"
-        columns[head] = [_paper_words(cell) for cell in cells]
-    columns |= {
+    """Return the columns of the table for people, each with a word for every cell; an empty one is not shown."""
+    cells, more = piece.cells, _more(piece)
+    datasets = dict.fromkeys(value.dataset for cell in cells for value in cell.paper)
+    sampled = cells if any(cell.explained is not None for cell in cells) else ()
+    claims = cells if any(cell.claim is not None for cell in cells) else ()
+    differing = cells if "theory" not in more and len({cell.mechanism for cell in cells}) > 1 else ()
+    columns = {
+        **{name: [setting_text(cell.at[name]) for cell in cells] for name in piece.coordinates},
+        f"paper ({'; '.join(DATASETS.get(name, name) for name in datasets)})": [
+            _paper_words(cell) for cell in (cells if datasets else ())
+        ],
         "observed": [epsilon(cell.observed) for cell in cells],
         "exact": [epsilon(as_number(cell.exact)) for cell in cells],
         "at rule": [epsilon(as_number(cell.rule)) for cell in cells],
         "expected": [epsilon(as_number(cell.expected)) for cell in cells],
         "5% to 95%": [_span_text(cell.likely) for cell in cells],
+        "99.9% sampling": [_span_text(cell.explained) for cell in sampled],
+        "explained": [_EXPLAINED[cell.is_explained] for cell in sampled],
+        "mechanism": [epsilon(cell.mechanism) for cell in differing],
+        "claim": [_CLAIMS[cell.claim] for cell in claims],
+        **{name: [decimal(cell.more.get(name)) for cell in cells] for name in more},
     }
-    if any(cell.explained is not None for cell in cells):
-        columns["99.9% sampling"] = [_span_text(cell.explained) for cell in cells]
-        columns["explained"] = [_EXPLAINED[cell.is_explained] for cell in cells]
-    more = _more(piece)
-    if "theory" not in more and len({cell.mechanism for cell in cells}) > 1:
-        columns["mechanism"] = [epsilon(cell.mechanism) for cell in cells]
-    if any(cell.claim is not None for cell in cells):
-        columns["claim"] = [_CLAIMS[cell.claim] for cell in cells]
-    for name in more:
-        columns[name] = [decimal(cell.more.get(name)) for cell in cells]
-    return columns
+    return {name: words for name, words in columns.items() if words}
 
 
 def as_number(value: float | None) -> float:
@@ -148,11 +190,12 @@ def _more(piece: Piece) -> list[str]:
 
 def _paper_words(cell: Cell) -> str:
     """Return the paper's numbers by dataset, marking those that sampling alone could give here."""
-    words: dict[str, list[str]] = {}
-    for value in cell.paper:
-        mark = "*" if cell.explains(value.value) else ""
-        words.setdefault(value.dataset, []).append(f"{value.value:.3f}{mark}")
-    return "; ".join("/".join(values) for values in words.values()) or UNPUBLISHED
+    datasets = dict.fromkeys(value.dataset for value in cell.paper)
+    words = [
+        [f"{each.value:.3f}{'*' if cell.explains(each.value) else ''}" for each in cell.paper if each.dataset == name]
+        for name in datasets
+    ]
+    return "; ".join(map("/".join, words)) or UNPUBLISHED
 
 
 def stands_on(piece: Piece) -> str:
@@ -165,16 +208,15 @@ def stands_on(piece: Piece) -> str:
         f"each canary, delta {_either(f'{cell.delta:g}' for cell in cells)}, thresholds "
         f"{_either(cell.threshold for cell in cells)}. Exact figures need no trials."
     )
-    if any(cell.explained is not None for cell in cells):
-        text += " Explained: whether the observed bound lies where sampling alone puts it."
-    if any(cell.paper for cell in cells):
-        text += (
-            " Paper: where its two tables differ, the main table's value stands first; an asterisk marks a value that "
-            "sampling alone could give on the users and bank here."
-        )
-    if piece.unpublished:
-        text += f" Paper: it has a plot, so each of its values is {UNPUBLISHED}."
-    return text
+    notes = {
+        "Explained: whether the observed bound lies where sampling alone puts it.": any(
+            cell.explained is not None for cell in cells
+        ),
+        "Paper: where its two tables differ, the main table's value stands first; an asterisk marks a value that "
+        "sampling alone could give on the users and bank here.": any(cell.paper for cell in cells),
+        f"Paper: it has a plot, so each of its values is {UNPUBLISHED}.": piece.unpublished,
+    }
+    return " ".join([text, *(note for note, holds in notes.items() if holds)])
 
 
 def _rule(cell: Cell) -> str:
@@ -189,3 +231,178 @@ def _rule(cell: Cell) -> str:
 
 def _either(values: Iterable[str]) -> str:
     return " or ".join(dict.fromkeys(values))
+
+
+def figure_bytes(piece: Piece, kind: str) -> bytes:
+    """Return the figure of a piece as ``svg`` or ``pdf``."""
+    import matplotlib as mpl
+
+    settings: Any = {**mpl.rcParamsDefault, "backend": mpl.rcParams["backend"], **_STYLE}
+    buffer = io.BytesIO()
+    with mpl.rc_context(settings):
+        draw_piece(piece).savefig(buffer, format=kind, metadata=_SILENT[kind])
+    return buffer.getvalue()
+
+
+def draw_piece(piece: Piece) -> "Figure":
+    """Return the figure of a piece."""
+    return {"table": _table, "curves": _curves, "rounds": _rounds}[piece.shape](piece)
+
+
+def alternative(piece: Piece) -> str:
+    """Say in words what the figure shows."""
+    parts = [
+        f"{', '.join(str(value) for value in cell.at.values())}: observed {cell.observed:.3f}, exact "
+        f"{_number(cell.exact):.3f}"
+        for cell in piece.cells
+    ]
+    return f"{piece.title}. {'; '.join(parts)}."
+
+
+def _figure(width: float, height: float, panels: int) -> tuple["Figure", list["Axes"]]:
+    """Return a figure with its panels, in rows where they are many; the width is of one row, the height of each."""
+    from matplotlib.figure import Figure
+
+    rows, columns = -(-panels // _PANELS_A_ROW), min(panels, _PANELS_A_ROW)
+    figure = Figure(figsize=(width, height * rows), layout="constrained")
+    made = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for unused in made[panels:]:
+        unused.remove()
+    return figure, made[:panels]
+
+
+def _legend(figure: "Figure", axes: Sequence["Axes"]) -> None:
+    """Put the legend below, in as many columns as the figure is wide enough for."""
+    named: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    longest = max(map(len, named))
+    columns = max(1, min(4, int(figure.get_figwidth() / (0.5 + _INCHES_A_LETTER * longest))))
+    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns)
+
+
+def _table(piece: Piece) -> "Figure":
+    coordinate, groups = piece.coordinates[0], dict[str, list[Cell]]()
+    for cell in piece.cells:
+        groups.setdefault(str(cell.at[coordinate]), []).append(cell)
+    most = max(map(len, groups.values()))
+    figure, axes = _figure(3.6 + 3.2 * len(groups), 1.6 + 0.34 * most, len(groups))
+    for ax, (name, cells) in zip(axes, groups.items(), strict=True):
+        _dots(ax, cells)
+        ax.set(xlim=(0, None), xlabel="epsilon", title=f"{coordinate} {name}")
+    _legend(figure, axes)
+    return figure
+
+
+def _dots(ax: "Axes", cells: Sequence[Cell]) -> None:
+    places = range(len(cells))
+    for place, cell, low, high in zip(places, cells, *_likely(cells), strict=True):
+        if cell.explained is not None:
+            ends = [_number(cell.explained.low), _number(cell.explained.high)]
+            ax.plot(ends, [place, place], color="#c6ccd5", lw=1.4, zorder=1, label=None if place else _SAMPLING)
+        ax.barh(place, high - low, 0.34, low, color="#e1e5ea", label=None if place else _LIKELY)
+    for marker, (dataset, name) in zip("s^", DATASETS.items(), strict=True):
+        stated = [(each.value, place) for place in places for each in cells[place].paper if each.dataset == dataset]
+        if stated:
+            values, rows = zip(*stated, strict=True)
+            ax.scatter(values, rows, marker=marker, s=26, facecolors="none", edgecolors=_GREY, label=f"paper, {name}")
+    ax.scatter([_number(cell.exact) for cell in cells], places, marker="D", s=26, color=_COLOURS[0], label="exact")
+    rules = [_number(cell.rule) for cell in cells]
+    ax.scatter(rules, places, s=24, facecolors="none", edgecolors=_COLOURS[0], label="frozen rule")
+    ax.scatter([cell.observed for cell in cells], places, s=24, color=_COLOURS[1], label="observed", zorder=3)
+    ax.axvline(cells[0].mechanism, color=_COLOURS[0], lw=1, label="mechanism, exact")
+    ax.set_yticks(places, [str(cell.at["attack"]) for cell in cells])
+    ax.invert_yaxis()
+
+
+def _curves(piece: Piece) -> "Figure":
+    panels = _panels(piece)
+    figure, axes = _figure(1.0 + 4.4 * min(len(panels), _PANELS_A_ROW), 3.9, len(panels))
+    labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
+    for ax, ((title, name), lines) in zip(axes, panels.items(), strict=True):
+        for label, points in lines.items():
+            _line(ax, _in_order(points), label, _COLOURS[labels.index(label) % len(_COLOURS)])
+        _reference(ax, _in_order([point for points in lines.values() for point in points]))
+        ax.set(title=title, xlabel=name, ylabel="epsilon", ylim=(0, None))
+    _legend(figure, axes)
+    return figure
+
+
+Points = list[tuple[float | str, Cell]]
+
+
+def _panels(piece: Piece) -> dict[tuple[str, str], dict[str, Points]]:
+    """Return the lines of each panel by its title and the name of what it runs over.
+
+    An ablation has a panel for each axis. A sweep runs over its last key, and has a panel for each combination of the
+    others: within a panel the mechanism is one, and a line is an attack.
+    """
+    panels: dict[tuple[str, str], dict[str, Points]] = {}
+    for cell in piece.cells:
+        at = dict(cell.at)
+        attack = str(at.pop("attack"))
+        if "axis" in at:
+            title, name, x = "", str(at["axis"]), at["value"]
+        else:
+            *others, (name, x) = at.items()
+            title = ", ".join(f"{key.rpartition('.')[2]} {setting_text(value)}" for key, value in others)
+        label = "observed" if attack == str(x) else attack
+        place: float | str = x if isinstance(x, str) else float(x)
+        panels.setdefault((title, name), {}).setdefault(label, []).append((place, cell))
+    return panels
+
+
+def _in_order(points: Points) -> Points:
+    """Return points from left to right; words stay in the order in which they were given."""
+    words = list(dict.fromkeys(place for place, _ in points if isinstance(place, str)))
+    return sorted(points, key=lambda point: words.index(point[0]) if isinstance(point[0], str) else point[0])
+
+
+def _line(ax: "Axes", points: Points, label: str, colour: str) -> None:
+    places, cells = [list(each) for each in zip(*points, strict=True)]
+    ax.plot(places, [cell.observed for cell in cells], color=colour, lw=1.4, label=label, **_DOTTED)
+    if len(points) > 1:
+        ax.fill_between(places, *_likely(cells), color=colour, alpha=0.16, lw=0)
+    else:
+        ax.vlines(places, *_likely(cells), color=colour, alpha=0.4)
+    ax.plot(places, [_number(cell.exact) for cell in cells], color=colour, lw=1, ls="--")
+
+
+def _reference(ax: "Axes", points: Points) -> None:
+    known: dict[Any, float] = {place: cell.mechanism for place, cell in points}
+    ax.plot(list(known), list(known.values()), color=_DARK, lw=1.2, ls=":", label="mechanism, exact")
+    ax.plot([], [], color=_GREY, lw=1, ls="--", label="attack, exact")
+    ax.fill_between([], [], [], color=_GREY, alpha=0.3, lw=0, label=_LIKELY)
+
+
+def _rounds(piece: Piece) -> "Figure":
+    figure, (left, right) = _figure(9.4, 3.9, 2)
+    cells, rounds = piece.cells, [int(cell.at["rounds"]) for cell in piece.cells]
+    left.plot(rounds, [cell.more.get("mauve", math.nan) for cell in cells], color=_COLOURS[2], **_DOTTED)
+    curves: dict[str, tuple[list[float], dict[str, Any]]] = {
+        "theory, paper": (
+            [_number(cell.accounted) for cell in cells],
+            {"color": _GREY, "marker": "s", "ms": 3.5, "lw": 1},
+        ),
+        "theory, exact": ([cell.mechanism for cell in cells], {"color": _DARK, "ls": ":"}),
+        "attack, exact": ([_number(cell.exact) for cell in cells], {"color": _COLOURS[0], "ls": "--"}),
+        "observed": ([cell.observed for cell in cells], {"color": _COLOURS[1], **_DOTTED}),
+    }
+    for label, (values, style) in curves.items():
+        right.plot(rounds, values, label=label, **style)
+    right.fill_between(rounds, *_likely(cells), color=_COLOURS[1], alpha=0.16, lw=0, label=_LIKELY)
+    for ax, name in ((left, "MAUVE of the bank's population"), (right, "epsilon")):
+        ax.set(ylabel=name, ylim=(0, None), xlabel="releases", xticks=rounds)
+    right.legend(loc="best")
+    return figure
+
+
+def _likely(cells: Sequence[Cell]) -> tuple[list[float], list[float]]:
+    """Return the lower and the upper ends of where 90% of the bounds fall."""
+    return [_number(cell.likely.low) for cell in cells], [_number(cell.likely.high) for cell in cells]
+
+
+def _number(value: float | None) -> float:
+    """Return a number that can be drawn: an infinite one, which None stands for too, leaves a gap."""
+    return math.nan if value is None or math.isinf(value) else value

@@ -1,13 +1,19 @@
-"""Reduce a run to a plain summary: everything that a page, a table or a text shows, named and cleaned once.
+"""Reduce a run to a plain summary: everything that a page, a table or a text shows, named, worded and cleaned once.
 
 All text that came from users, models or files is cleaned here, and nowhere else is it taken from the run.
+
+The verdict never says more than the trials do: a bound above the claim is a violation, with its confidence; a claim
+below what is computed without trials is too small; anything else is "no violation detected at this power", with that
+power beside it.
 """
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from canarybank.attack import PoolFacts
 from canarybank.auditing import (
     AlphaLedger,
     AttackResult,
@@ -18,22 +24,57 @@ from canarybank.auditing import (
     clopper_pearson,
     own_method,
 )
+from canarybank.generate.counters import outcome_text
 from canarybank.mechanism import Mechanism, delta_text
 from canarybank.mechanism.account import left_text
-from canarybank.report.statements import assumptions, generator_line, limits, strongest, verdict, written_lines
-from canarybank.report.text import UNKNOWN, clean, epsilon, label
+from canarybank.report.text import UNKNOWN, clean, confidence, epsilon, label, percent, reach_text
 from canarybank.run.commitment import finite
-from canarybank.run.folder import COMMITMENT, RESULTS, SEALED, Run
-from canarybank.run.gating import exceeded_ledger
+from canarybank.run.folder import COMMITMENT, RESULTS, SEALED, GeneratorRecord, Manifest, Run
+from canarybank.run.gating import GateOutcome, compare, exceeded_ledger, power_text, shown_epsilon
 from canarybank.run.results import EvolutionFacts, Results
 from canarybank.score import Interval
 from canarybank.store import hash_file
 
-__all__ = ["account_text", "evolution_headline", "round_rows", "rule_upper", "summarise_run"]
+__all__ = [
+    "Tone",
+    "Verdict",
+    "account_text",
+    "assumptions",
+    "evolution_headline",
+    "generator_line",
+    "limits",
+    "round_rows",
+    "rule_upper",
+    "strongest",
+    "summarise_run",
+    "verdict",
+    "written_lines",
+]
 
-_COMMAND = 2000
+_COMMAND, _LONG, _SHORT, _NAME = 2000, 600, 120, 80
+"""The most characters of a command, a note, a value and a name."""
+_REASONS = 3
+_WORTH = ("mauve", "precision", "recall", "distinct_2", "near_duplicates")
+_SHOWN = ("exact", "expected", "bound", "confidence", "method")
 Ends = tuple[float, float, float]
 """A rate with the two ends of its interval around it: lower end, rate, upper end."""
+
+
+class Tone(StrEnum):
+    """What kind of news a verdict is."""
+
+    QUIET = "quiet"
+    VIOLATION = "violation"
+    CLAIM = "claim"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One sentence, what kind of news it is, and what to read beside it."""
+
+    tone: Tone
+    sentence: str
+    beside: tuple[str, ...]
 
 
 def summarise_run(run: Run) -> dict[str, Any]:
@@ -43,15 +84,29 @@ def summarise_run(run: Run) -> dict[str, Any]:
     """
     results, evolution = run.results, run.results.evolution
     summary = {
-        "name": clean(run.folder.resolve().name, 80),
+        "name": clean(run.folder.resolve().name, _NAME),
         "version": results.canarybank,
         "mechanism": asdict(results.mechanism),
         "facts": list(_facts(run).items()),
-        "notes": [clean(note, 600) for note in results.notes],
+        "notes": [clean(note, _LONG) for note in results.notes],
         "statement": results.statement,
         "provenance": _provenance(run),
         "epsilon": results.epsilon,
-        "attacks": [_attack(attack, results.mechanism) for attack in results.final],
+        "attacks": [
+            {
+                "name": label(attack.attack),
+                "description": clean(attack.description),
+                "headline": _bound(attack.headline),
+                "pooled": None if attack.pooled is None else _bound(attack.pooled),
+                "canaries": [_canary(each, results.mechanism, attack.ladder) for each in attack.canaries],
+                "shown": attack.headline_canary,
+                "rungs": {rung.name: _rung(attack.ladder, rung) for rung in attack.ladder.rungs},
+                "ledger": _ledger(attack.ledger),
+                "notes": [clean(note, _LONG) for note in attack.notes],
+                "evidence": _evidence(attack.evidence),
+            }
+            for attack in results.final
+        ],
         "prefixes": [_prefix(attack) for attack in results.attacks],
         "verdict": None,
         "evolution": None if evolution is None else _evolution(results, evolution),
@@ -93,7 +148,7 @@ def account_text(evolution: EvolutionFacts) -> str:
     if account is None:
         return "this run alone; other runs over the same people add to it"
     return (
-        f"{clean(account.population, 120)}: {account.releases:,} releases of all runs cost epsilon "
+        f"{clean(account.population, _SHORT)}: {account.releases:,} releases of all runs cost epsilon "
         f"{epsilon(account.epsilon)} of {account.budget:g} at {delta_text(account.delta, account.slack)}; "
         f"{left_text(account.left)} can be paid"
     )
@@ -106,47 +161,47 @@ def round_rows(results: Results) -> list[dict[str, Any]]:
     """
     evolution = results.evolution
     assert evolution is not None  # noqa: S101, the caller looked
-    worth = {} if evolution.utility is None else {each.round: each for each in evolution.utility.figures}
     name = results.final[strongest(results)].attack if results.attacks else None
-    shown = {each.rounds: each for each in results.attacks if each.attack == name}
-    rows = []
-    for each in evolution.rounds:
-        row = asdict(each) | dict.fromkeys(("mauve", "precision", "recall", "distinct_2", "near_duplicates"))
-        row |= dict.fromkeys(("exact", "expected", "bound", "confidence", "method"))
-        row |= {"insecure_seed": evolution.insecure_seed, "attack": name}
-        if (figures := worth.get(each.round)) is not None:
-            values = asdict(figures) | asdict(figures.variety)
-            row |= {key: values[key] for key in ("mauve", "precision", "recall", "distinct_2", "near_duplicates")}
-        if (found := shown.get(each.round)) is not None:
-            prefix, claim = _prefix(found), found.headline
-            row |= {"exact": finite(prefix["exact"]), "expected": prefix["expected"], "bound": claim.epsilon}
-            row |= {"confidence": claim.confidence, "method": str(claim.method)}
-        rows.append(row)
-    return rows
+    shown = {
+        each.rounds: {
+            "exact": finite(each.canaries[each.headline_canary].exact),
+            "expected": None if each.ladder.expected is None else each.ladder.expected.epsilon,
+            "bound": each.headline.epsilon,
+            "confidence": each.headline.confidence,
+            "method": str(each.headline.method),
+        }
+        for each in results.attacks
+        if each.attack == name
+    }
+    worth = {}
+    for each in () if evolution.utility is None else evolution.utility.figures:
+        values = asdict(each) | asdict(each.variety)
+        worth[each.round] = {key: values[key] for key in _WORTH}
+    told = {"insecure_seed": evolution.insecure_seed, "attack": name}
+    return [
+        asdict(each) | dict.fromkeys((*_WORTH, *_SHOWN)) | told | worth.get(each.round, {}) | shown.get(each.round, {})
+        for each in evolution.rounds
+    ]
 
 
 def _evolution(results: Results, evolution: EvolutionFacts) -> dict[str, Any]:
-    values = evolution.model_dump()
-    for measured in (values["utility"], values["plain"]):
-        if measured is not None:
-            measured["figures"] = [_flat(each) for each in measured["figures"]]
+    values, no_votes = evolution.model_dump(), dict.fromkeys(("kept_share", "effective", "probe_share"))
+    for measured in filter(None, (values["utility"], values["plain"])):
+        measured["figures"] = [
+            {**each, **each["variety"], **(each["concentration"] or no_votes), "after": each["round"]}
+            for each in measured["figures"]
+        ]
     return {
         **{name: values[name] for name in ("insecure_seed", "rounds", "utility", "plain", "cost")},
         "headline": evolution_headline(results),
-        "stopped": None if evolution.stopped is None else clean(evolution.stopped, 600),
+        "stopped": None if evolution.stopped is None else clean(evolution.stopped, _LONG),
         "examples": [clean(text) for text in evolution.examples],
     }
 
 
-def _flat(figures: dict[str, Any]) -> dict[str, Any]:
-    votes = figures["concentration"] or dict.fromkeys(("kept_share", "effective", "probe_share"))
-    return {**figures, **figures["variety"], **votes, "after": figures["round"]}
-
-
 def _prefix(attack: AttackResult) -> dict[str, Any]:
     """Return what an attack showed in so many rounds."""
-    ladder, rungs = attack.ladder, {rung.name: rung for rung in attack.ladder.rungs}
-    expected = rungs.get("expected")
+    ladder, expected = attack.ladder, attack.ladder.expected
     return {
         "attack": label(attack.attack),
         "rounds": attack.rounds,
@@ -166,39 +221,37 @@ def _facts(run: Run) -> dict[str, str]:
     """Return what was done with what, a line each."""
     results, manifest = run.results, run.manifest
     mechanism, audit, setup, evolution = results.mechanism, results.audit, results.setup, results.evolution
-    delta = f"{mechanism.delta:g}, add or remove one user"
-    if setup is None and evolution is None:
-        facts = {"System": clean(audit.system, 120)}
-    else:
-        facts = {"Users": clean(Path(str(manifest.config.get("users.source", "?"))).name, 120)}
+    source = clean(Path(str(manifest.config.get("users.source", "?"))).name, _SHORT)
+    bank, delta = "{:,} entries, {:,} positions for probes", f"{mechanism.delta:g}, add or remove one user"
     if evolution is not None:
-        facts |= _evolution_facts(evolution)
-        if evolution.voters is not None:
-            facts["Users"] += f"; {evolution.voters:,} could take part in a round"
+        voters = "" if evolution.voters is None else f"; {evolution.voters:,} could take part in a round"
+        facts = {"Users": f"{source}{voters}", **_evolution_facts(evolution)}
+        bank += " in every round"
         if evolution.slack:
             delta += f"; the noise's arithmetic adds {evolution.slack:.2g}, and never more than delta"
+    else:
+        facts = {"System": clean(audit.system, _SHORT)} if setup is None else {"Users": source}
+        delta += ", one release"
     if setup is not None:
-        bank = f"{setup.bank:,} entries, {setup.probes:,} positions for probes"
         facts |= {
             "Records": f"at most {setup.records:,} a user; {setup.evaluation:,} users eligible",
             "Set aside": f"{setup.auxiliary:,} auxiliary users, {setup.calibration:,} calibration users",
             "Canaries": f"{setup.canaries:,} an attack",
-            "Encoder": f"{clean(setup.encoder, 80)}, {setup.dimension:,} dimensions",
-            "Bank": bank if evolution is None else f"{bank} in every round",
+            "Encoder": f"{clean(setup.encoder, _NAME)}, {setup.dimension:,} dimensions",
+            "Bank": bank.format(setup.bank, setup.probes),
         }
     if results.attacks:
         facts |= {
             "Trials": f"{audit.trials:,} of each hypothesis of each canary",
             "Method": f"{audit.method}, alpha {audit.alpha:g} an attack, threshold {audit.threshold}",
         }
-    facts |= {
+    asked = generator_line(manifest)
+    return facts | {
         "Mechanism": f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:.4g}",
-        "Delta": delta if evolution is not None else f"{delta}, one release",
+        "Delta": delta,
         **{name.capitalize(): line for name, line in written_lines(results).items()},
+        **({} if asked is None else {"Generator": asked}),
     }
-    if asked := generator_line(manifest):
-        facts["Generator"] = asked
-    return facts
 
 
 def _evolution_facts(evolution: EvolutionFacts) -> dict[str, str]:
@@ -211,8 +264,8 @@ def _evolution_facts(evolution: EvolutionFacts) -> dict[str, str]:
         noise = "floating point, by an earlier version that stated no slack"
     facts = {
         "Rounds": f"{len(evolution.rounds)} of {evolve.rounds}; {stays} stay after each",
-        "Feedback": f"{evolve.feedback}, by {clean(evolution.generator, 80)}",
-        "Encoder": clean(evolution.encoder, 80),
+        "Feedback": f"{evolve.feedback}, by {clean(evolution.generator, _NAME)}",
+        "Encoder": clean(evolution.encoder, _NAME),
         "Noise": noise,
         "Budget": "none declared" if evolve.budget is None else f"epsilon {evolve.budget:g}",
         "Epsilon covers": account_text(evolution),
@@ -223,30 +276,16 @@ def _evolution_facts(evolution: EvolutionFacts) -> dict[str, str]:
     return facts
 
 
-def _attack(attack: AttackResult, mechanism: Mechanism) -> dict[str, Any]:
-    return {
-        "name": label(attack.attack),
-        "description": clean(attack.description),
-        "headline": _bound(attack.headline),
-        "pooled": None if attack.pooled is None else _bound(attack.pooled),
-        "canaries": [_canary(canary, mechanism, attack.ladder.mechanism.epsilon) for canary in attack.canaries],
-        "shown": attack.headline_canary,
-        "rungs": {rung.name: _rung(attack.ladder, rung) for rung in attack.ladder.rungs},
-        "ledger": _ledger(attack.ledger),
-        "notes": [clean(note, 600) for note in attack.notes],
-        "evidence": _evidence(attack.evidence),
-    }
-
-
 def _ledger(ledger: AlphaLedger) -> dict[str, Any]:
-    return {"total": ledger.total, "entries": [(clean(name, 80), share) for name, share in ledger.entries]}
+    return {"total": ledger.total, "entries": [(clean(name, _NAME), share) for name, share in ledger.entries]}
 
 
 def _bound(bound: Bound) -> dict[str, Any]:
-    return asdict(bound) | {"warning": None if bound.warning is None else clean(bound.warning, 600)}
+    return asdict(bound) | {"warning": None if bound.warning is None else clean(bound.warning, _LONG)}
 
 
-def _canary(canary: CanaryResult, mechanism: Mechanism, most: float) -> dict[str, Any]:
+def _canary(canary: CanaryResult, mechanism: Mechanism, ladder: Ladder) -> dict[str, Any]:
+    most = ladder.mechanism.epsilon
     fpr, tpr = counted_rates(canary, mechanism)
     return {
         "id": label(canary.canary),
@@ -264,7 +303,7 @@ def _canary(canary: CanaryResult, mechanism: Mechanism, most: float) -> dict[str
 
 def _rung(ladder: Ladder, rung: Rung) -> dict[str, Any]:
     """Return a rung; no attack exceeds its mechanism on it."""
-    shown = asdict(rung) | {"source": clean(rung.source, 600), "is_least": False}
+    shown = asdict(rung) | {"source": clean(rung.source, _LONG), "is_least": False}
     reached = ladder.reached(rung.name) if rung.name in {"attack", "rule"} else None  # type: ignore[arg-type]
     if reached is not None:
         high = max(rung.low, min(rung.high, ladder.mechanism.epsilon))
@@ -284,16 +323,18 @@ def counted_rates(canary: CanaryResult, mechanism: Mechanism) -> tuple[Ends, End
     Each of the four ends is one-sided, at a quarter of the canary's share of alpha.
     """
     counts, gamma = canary.counts, (1 - canary.bound.confidence) / 4
-    low, high = (float(end) for end in clopper_pearson(counts.fp, counts.n0, gamma))
-    fpr = (low, counts.fp / counts.n0, high)
-    low, high = (float(end) for end in clopper_pearson(counts.tp, counts.n1, gamma))
-    tpr = (low, counts.tp / counts.n1, high)
+    fpr, tpr = _rate_ends(counts.fp, counts.n0, gamma), _rate_ends(counts.tp, counts.n1, gamma)
     method = own_method(canary.bound.method)
     if method is not None and method.included:
         q = mechanism.q
         low, middle, high = ((1 - q) * absent + q * included for absent, included in zip(fpr, tpr, strict=True))
-        tpr = (low, middle, high)
+        return fpr, (low, middle, high)
     return fpr, tpr
+
+
+def _rate_ends(seen: int, trials: int, gamma: float) -> Ends:
+    low, high = clopper_pearson(seen, trials, gamma)
+    return float(low), seen / trials, float(high)
 
 
 def rule_upper(canary: CanaryResult, mechanism: Mechanism) -> float:
@@ -303,35 +344,29 @@ def rule_upper(canary: CanaryResult, mechanism: Mechanism) -> float:
     epsilon, which other rules may show.
     """
     (fpr, _, _), (_, _, tpr) = counted_rates(canary, mechanism)
-    forward = _log_ratio(tpr - mechanism.delta, fpr)
-    reverse = _log_ratio(1 - fpr - mechanism.delta, 1 - tpr)
-    return max(0.0, forward, reverse)
-
-
-def _log_ratio(above: float, below: float) -> float:
-    if above <= 0:
-        return -math.inf
-    return math.inf if below <= 0 else math.log(above / below)
+    ratios = [(tpr - mechanism.delta, fpr), (1 - fpr - mechanism.delta, 1 - tpr)]
+    known = [math.log(above / below) if below > 0 else math.inf for above, below in ratios if above > 0]
+    return max([0.0, *known])
 
 
 def _evidence(evidence: dict[str, Any]) -> dict[str, Any]:
     if not evidence:
         return {}
-    votes = evidence["votes"]
     entries = [
-        entry | {"text": None if entry["text"] is None else clean(str(entry["text"]))} for entry in votes["entries"]
+        each | {"text": None if each["text"] is None else clean(str(each["text"]))}
+        for each in evidence["votes"]["entries"]
     ]
-    return evidence | {"canary": label(str(evidence["canary"])), "votes": votes | {"entries": entries}}
+    return evidence | {"canary": label(str(evidence["canary"])), "votes": evidence["votes"] | {"entries": entries}}
 
 
 def _provenance(run: Run) -> dict[str, Any]:
-    manifest, results = run.manifest, run.results
+    manifest, results, sealed = run.manifest, run.results, run.folder / SEALED
     around, setup = manifest.surroundings, results.setup
-    hashes = [(RESULTS, hash_file(run.folder / RESULTS))]
-    if (run.folder / SEALED).exists():
-        hashes.insert(0, (SEALED, hash_file(run.folder / SEALED)))
-    if results.commitment is not None:
-        hashes.insert(0, (COMMITMENT, run.commitment_hash))
+    hashes = [
+        *([] if results.commitment is None else [(COMMITMENT, run.commitment_hash)]),
+        *([(SEALED, hash_file(sealed))] if sealed.exists() else []),
+        (RESULTS, hash_file(run.folder / RESULTS)),
+    ]
     if setup is not None and results.commitment is not None:
         hashes += [
             ("bank before any probe", setup.bank_hash),
@@ -350,10 +385,10 @@ def _provenance(run: Run) -> dict[str, Any]:
             ("python", around.python),
             *sorted(around.packages.items()),
         ],
-        "hardware": f"{clean(around.platform, 120)}; {clean(around.processor, 80)}, {around.cores} cores",
+        "hardware": f"{clean(around.platform, _SHORT)}; {clean(around.processor, _NAME)}, {around.cores} cores",
         "hashes": hashes,
         "config": [
-            (key, clean(_written(value), 120), clean(manifest.origins.get(key, ""), 120))
+            (key, clean(_written(value), _SHORT), clean(manifest.origins.get(key, ""), _SHORT))
             for key, value in sorted(manifest.config.items())
         ],
     }
@@ -362,3 +397,208 @@ def _provenance(run: Run) -> dict[str, Any]:
 def _written(value: Any) -> str:
     several = value if isinstance(value, (list, tuple)) else () if value is None else (value,)
     return ", ".join(map(str, several)) or UNKNOWN
+
+
+def verdict(run: Run) -> Verdict:
+    """Return the verdict over all attacks of a run, each at its share of alpha, against what the accountant claims."""
+    results = run.results
+    outcome = compare(run, results.claim)
+    shown = any(cause.kind == "trials" for cause in outcome.causes)
+    tone = Tone.VIOLATION if shown else Tone.QUIET if outcome.ok else Tone.CLAIM
+    power = power_text(outcome.frozen_power, outcome.power, results.mechanism)
+    played = f"The audit played {outcome.trials:,} trials of each hypothesis of each canary. {power}"
+    beside = [_reach_sentence(results), played]
+    sentence = _sentence(tone, outcome, results)
+    if exceeded := exceeded_ledger(results):
+        if tone is Tone.QUIET:
+            tone, sentence = Tone.VIOLATION if exceeded.by_trials else Tone.CLAIM, f"{exceeded.sentence}."
+        else:
+            beside.insert(0, f"{exceeded.sentence}.")
+    return Verdict(tone, sentence, tuple(beside))
+
+
+def strongest(results: Results) -> int:
+    """Return the index of the attack with the largest exact epsilon; among equals as shown, of the largest bound."""
+    ranks = [(round(reach(attack), 3), attack.headline.epsilon) for attack in results.final]
+    return max(range(len(ranks)), key=ranks.__getitem__)
+
+
+def reach(attack: AttackResult) -> float:
+    """Return the exact epsilon of an attack, computed over all thresholds; or what it is known to be at least."""
+    known = attack.ladder.reached("attack")
+    return 0.0 if known is None else known[0]
+
+
+def _sentence(tone: Tone, outcome: GateOutcome, results: Results) -> str:
+    number, rounds = len(results.final), results.rounds
+    over = f"over {number} attacks" if number > 1 else "by the one attack tried"
+    over += f" on {rounds} releases" if rounds > 1 else ""
+    level, found = confidence(outcome.confidence), epsilon(outcome.epsilon)
+    against = f"the {'exact' if results.audit.accounted is None else 'accounted'} {epsilon(outcome.claimed)}"
+    if tone is Tone.VIOLATION:
+        return (
+            f"Violation detected: the attack {outcome.attack} shows an epsilon of at least {found}, above {against}, "
+            f"with {level} confidence {over}."
+        )
+    if tone is Tone.CLAIM:
+        return (
+            f"The claim is too small: {_computed(outcome)}, above {against}, whatever trials show; these show at least "
+            f"{found}, with {level} confidence {over}."
+        )
+    return (
+        f"No violation detected at this power: the largest lower bound on epsilon {over} is {found} "
+        f"({outcome.attack}), against {against}, with {level} confidence."
+    )
+
+
+def _computed(outcome: GateOutcome) -> str:
+    """Say which exact epsilon exceeds the claim: the mechanism's, or that of the attack that reaches furthest."""
+    computed = [cause for cause in outcome.causes if cause.kind != "trials"]
+    worst = max(
+        computed, key=lambda cause: (cause.kind == "mechanism", math.inf if cause.epsilon is None else cause.epsilon)
+    )
+    if worst.attack is None:
+        return f"the exact epsilon of this mechanism is {shown_epsilon(worst.epsilon)}"
+    return f"the exact epsilon of the attack {worst.attack} is at least {shown_epsilon(worst.epsilon)}"
+
+
+def _reach_sentence(results: Results) -> str:
+    attack = results.final[strongest(results)]
+    known = attack.ladder.reached("attack")
+    if known is None:
+        return (
+            "Nothing is computed exactly, because the audited system states no law of its releases: all that is known "
+            "is what the trials showed."
+        )
+    server = "that only shapes the bank" if attack.plants else "that changes nothing in the bank"
+    exactly = f"Computed exactly, without trials, the strongest attack ({attack.attack})"
+    reached = f"{exactly} reaches epsilon {reach_text(known)}"
+    if math.isinf(results.epsilon):
+        return f"{reached} on these users; the mechanism has no finite epsilon at delta 0.{_people(attack, results)}"
+    least = "at least " if known[1] else ""
+    share = known[0] / results.epsilon if results.epsilon else 0.0  # a tiny q leaves no budget to spend
+    return (
+        f"{reached} of {epsilon(results.epsilon)} on these users: {least}{percent(share)} of the budget can be spent "
+        f"by a server {server}.{_people(attack, results)}"
+    )
+
+
+def _people(best: AttackResult, results: Results) -> str:
+    """Say what attacks on real users reach, where the strongest attack is on nonces."""
+    attack = max((each for each in results.final if each.on_people), key=reach, default=None)
+    if best.on_people or attack is None:
+        return ""
+    return (
+        f" That attack is on nonces; on real users as canaries the strongest ({attack.attack}) reaches "
+        f"{epsilon(reach(attack))}."
+    )
+
+
+def assumptions(results: Results) -> list[str]:
+    """Return what the claims of a run stand on."""
+    pairs = results.attacks[0].headline
+    return [
+        f"Neighbours differ by adding or removing one user, with all of that user's records; delta is {pairs.delta:g}.",
+        f"The {pairs.method} bound assumes {pairs.assumption}.",
+        (
+            "Score, method, number of trials, alpha and the recipe of the threshold were fixed in the commitment, on "
+            "disk before the system was first called; sealed.json, on disk before the first evaluation trial, holds "
+            "the threshold and the commitment's hash. Anybody who saw its hash before the results can check that."
+            if results.setup is None
+            else "Bank, probes, score, threshold, method, number of trials and alpha were fixed in the commitment, on "
+            "disk before the first evaluation trial. Anybody who saw its hash before the results can check that."
+        ),
+        (
+            "Each attack's headline is a claim of its own at level alpha. The verdict covers all attacks together, "
+            "so it gives each an even share of alpha. A pooled bound stands beside a headline as one more claim; the "
+            "larger of two claims is not a claim."
+        ),
+        (
+            "Exact figures (mechanism, attack, rule, rates) are computed from the law of the score for these "
+            "evaluation users, by Fourier inversion with certified ends. They hold for the mechanism as configured, "
+            "not for code that differs from it."
+            if any(attack.ladder.attack is not None for attack in results.attacks)
+            else "The mechanism's epsilon is that of the mechanism as configured. Whether the audited system is such a "
+            "mechanism is what the trials test."
+        ),
+    ]
+
+
+def limits(results: Results) -> list[str]:
+    """Return what the claims of a run do not say."""
+    own_releases = [
+        (
+            "The release is simulated by this program with the given parameters. A fault in another implementation "
+            "shows only when that implementation makes the releases."
+        ),
+        (
+            "Background and rates are those of the users at hand: another population moves the attack's rungs, while "
+            "the mechanism's rung stays."
+        ),
+    ]
+    foreign_releases = (
+        f"The releases are made by the system {clean(results.audit.system, _SHORT)}, which is not canarybank's own and "
+        "is named by whoever ran the audit. That this system is the one that is deployed, and that its releases are "
+        "independent from call to call, is not checked."
+    )
+    nonces = ["Nonce canaries are no people: they show what the mechanism allows, not what a user risks."]
+    return [
+        (
+            "Bounds are lower bounds. A small one means that these attacks, with this many trials, showed little; a "
+            "stronger attack or more trials may show more."
+        ),
+        (
+            "One release is audited, by a server that shapes the bank and sees the release. Several rounds, "
+            "colluding users and side channels such as timing, logs or the generator's own memory lie outside."
+            if results.rounds == 1
+            else f"{results.rounds} releases are audited, by a server that shapes the first bank and sees them all. "
+            "Colluding users and side channels such as timing, logs or the generator's own memory lie outside."
+        ),
+        *(own_releases if results.audit.system == "mechanism" else [foreign_releases]),
+        *([] if all(attack.on_people for attack in results.attacks) else nonces),
+    ]
+
+
+def written_lines(results: Results) -> dict[str, str]:
+    """Return a line for a bank and one for paraphrases, where a generator wrote them and it is known how."""
+    lines = {}
+    if results.setup is not None and (counters := results.setup.bank_counters):
+        lines["bank answers"] = outcome_text(counters, _REASONS)
+    # Each canary's pool once: attacks that share a canary share its pool.
+    pools = {each.canary: each.pool for attack in results.attacks for each in attack.canaries if each.pool is not None}
+    if pools:
+        lines["paraphrases"] = _similar(list(pools.values()))
+        outcomes = dict.fromkeys(name for pool in pools.values() for name in pool.counters)
+        answers = {name: sum(pool.counters.get(name, 0) for pool in pools.values()) for name in outcomes}
+        if answers:
+            lines["paraphrases"] += f"; answers: {outcome_text(answers, _REASONS)}"
+    return {name: clean(line, _LONG) for name, line in lines.items()}
+
+
+def generator_line(manifest: Manifest) -> str | None:
+    """Say which generators a run asked, where its requests went and what was in them; None where that is unknown."""
+    return "; ".join(map(_asked, manifest.generators)) or None
+
+
+def _asked(record: GeneratorRecord) -> str:
+    name = clean(record.model, _NAME)
+    if record.server is None:
+        return f"{name}, in the run's own process: nothing was sent"
+    proxy = f" through the proxy {clean(record.proxy, _SHORT)}" if record.proxy else ""
+    shown = "none to paraphrase a user's record"
+    if record.requests_with_records:
+        shown = f"{record.requests_with_records:,} of them with a user's record ({record.records:,} different ones)"
+    unsent = "no request is made from users' records"
+    sent = unsent if record.requests is None else f"{record.requests:,} requests sent, {shown}"
+    return f"{name} at {clean(record.server, 200)}{proxy}: {sent}"
+
+
+def _similar(pools: list[PoolFacts]) -> str:
+    size = f"{pools[0].size:,} a canary"
+    found = [pool.similarity for pool in pools if pool.similarity is not None]
+    if not found:
+        return size
+    ends = f"{min(each.smallest for each in found):.2f} to {max(each.largest for each in found):.2f}"
+    low, high = (f"{end(each.median for each in found):.2f}" for end in (min, max))
+    middle = f"median {low}" if low == high else f"medians {low} to {high}"
+    return f"{size}, {found[0].measure} to their records {ends}, {middle}"

@@ -7,8 +7,9 @@ reader's machine, so text is laid out by the widths of the widest common default
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
@@ -18,7 +19,6 @@ __all__ = [
     "Drawn",
     "Key",
     "Scale",
-    "decades",
     "linear",
     "log",
     "nice_ticks",
@@ -32,8 +32,18 @@ Box = tuple[float, float, float, float]
 Key = tuple[str, str, str]
 """One entry of a legend: the shape of its mark, the class of the mark, and its name."""
 
-TEXT_SIZES = {"": 13.0, "axis": 12.5, "entry-name": 12.0, "key": 12.5, "row-name": 13.0, "rung-name": 14.5}
-TEXT_SIZES |= {"rung-note": 12.0, "small": 10.5, "tick": 12.0, "value": 15.0}
+TEXT_SIZES = {
+    "": 13.0,
+    "axis": 12.5,
+    "entry-name": 12.0,
+    "key": 12.5,
+    "row-name": 13.0,
+    "rung-name": 14.5,
+    "rung-note": 12.0,
+    "small": 10.5,
+    "tick": 12.0,
+    "value": 15.0,
+}
 """The size in pixels of each class of text, as in style.css."""
 BOLD_TEXT = frozenset({"row-name", "rung-name", "value"})
 _BOLD = 1.27
@@ -44,6 +54,7 @@ _ASCII = """
 62 64 64 42 53 40 64 60 82 60 60 53 64 34 64 84
 """
 _WIDTHS = {chr(code): int(width) / 100 for code, width in enumerate(_ASCII.split(), start=32)}
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _GAP, _MARK_GAP = 16.0, 8.0
 _MARK_WIDTHS = {
     "circle": 10.0,
@@ -81,6 +92,9 @@ class Scale:
         return self.place(value)
 
 
+NO_SCALE = Scale(float, ())
+
+
 def linear(low: float, high: float, start: float, end: float, *, count: int = 6) -> Scale:
     """Return a linear scale from values to places, with about so many round ticks."""
     width = (high - low) or 1.0
@@ -89,13 +103,13 @@ def linear(low: float, high: float, start: float, end: float, *, count: int = 6)
 
 def log(low: float, high: float, start: float, end: float) -> Scale:
     """Return a logarithmic scale that clamps to its ends, with a tick at each power of ten."""
-    bottom, width = math.log10(low), (math.log10(high) - math.log10(low)) or 1.0
-
-    def place(value: float) -> float:
-        inside = min(max(value, low), high)
-        return start + (math.log10(inside) - bottom) / width * (end - start)
-
-    return Scale(place, tuple(decades(low, high)))
+    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    names = {0: "1", -1: "0.1", -2: "0.01"}
+    ticks = [
+        (10.0**power, names.get(power, f"10{str(power).translate(_SUPERSCRIPTS)}")) for power in range(first, last + 1)
+    ]
+    place = linear(math.log10(low), math.log10(high), start, end).place
+    return Scale(lambda value: place(math.log10(min(max(value, low), high))), tuple(ticks))
 
 
 def nice_ticks(low: float, high: float, count: int) -> Iterable[tuple[float, str]]:
@@ -107,12 +121,6 @@ def nice_ticks(low: float, high: float, count: int) -> Iterable[tuple[float, str
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [(index * step, f"{round(index * step, 10):g}") for index in range(first, last + 1)]
-
-
-def decades(low: float, high: float) -> Iterable[tuple[float, str]]:
-    """Return the powers of ten between two ends with their labels."""
-    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
-    return [(10.0**power, _power(power)) for power in range(first, last + 1)]
 
 
 def text_width(text: str, css: str = "") -> float:
@@ -154,17 +162,22 @@ class Canvas:
 
     def line(self, start: Point, end: Point, css: str) -> None:
         """Draw a straight line."""
-        ends = {"x1": start[0], "y1": start[1], "x2": end[0], "y2": end[1]}
-        self._add("line", css, ends)
+        self._add("line", {"x1": start[0], "y1": start[1], "x2": end[0], "y2": end[1], "class": css})
+
+    def whisker(self, start: Point, end: Point, cap: Point, css: str) -> None:
+        """Draw a straight line with a cap over each end: from the end one way and the other."""
+        self.line(start, end, css)
+        for x, y in (start, end):
+            self.line((x - cap[0], y - cap[1]), (x + cap[0], y + cap[1]), css)
 
     def rect(self, corner: Point, width: float, height: float, css: str, radius: float = 0) -> None:
         """Draw a box."""
-        size = {"x": corner[0], "y": corner[1], "width": max(width, 0.0), "height": max(height, 0.0)}
-        self._add("rect", css, size | ({"rx": radius} if radius else {}))
+        size = {"width": max(width, 0.0), "height": max(height, 0.0), "rx": radius or None}
+        self._add("rect", {"x": corner[0], "y": corner[1], **size, "class": css})
 
     def circle(self, centre: Point, radius: float, css: str, tip: str | None = None) -> None:
         """Draw a dot, with a tip for those who hover."""
-        dot = self._add("circle", css, {"cx": centre[0], "cy": centre[1], "r": radius})
+        dot = self._add("circle", {"cx": centre[0], "cy": centre[1], "r": radius, "class": css})
         if tip is not None:
             SubElement(dot, "title").text = tip
 
@@ -172,26 +185,24 @@ class Canvas:
         """Draw a line through points."""
         steps = " ".join(f"{_number(x)} {_number(y)}" for x, y in points)
         if steps:
-            self._path(f"M{steps}{'Z' if closed else ''}", css)
+            self._add("path", {"d": f"M{steps}{'Z' if closed else ''}", "class": css})
 
     def dots(self, points: Sequence[Point], css: str) -> None:
         """Draw many equal dots as one path of round caps, so that a thousand of them stay small."""
         if points:
-            self._path("".join(f"M{_number(x)} {_number(y)}h0" for x, y in points), css)
+            self._add("path", {"d": "".join(f"M{_number(x)} {_number(y)}h0" for x, y in points), "class": css})
 
     def diamond(self, centre: Point, radius: float, css: str) -> None:
         """Draw a square on its corner."""
         x, y = centre
         self.curve([(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)], css, closed=True)
 
-    def text(self, at: Point, text: str, css: str = "", *, anchor: str = "start", turn: bool = False) -> None:
+    def text(self, at: Point, text: str, css: str = "", *, anchor: str | None = None, turn: bool = False) -> None:
         """Write text at a place, or along the vertical axis."""
-        written = self._add("text", css, {"x": at[0], "y": at[1]})
-        if anchor != "start":
-            written.set("text-anchor", anchor)
-        if turn:
-            written.set("transform", f"rotate(-90 {_number(at[0])} {_number(at[1])})")
-        written.text = text
+        turned = f"rotate(-90 {_number(at[0])} {_number(at[1])})" if turn else None
+        self._add(
+            "text", {"x": at[0], "y": at[1], "class": css, "text-anchor": anchor, "transform": turned}
+        ).text = text
 
     def keys(self, left: float, y: float, keys: Sequence[Key]) -> None:
         """Write a legend in one line, further to the left where it could run out of the drawing."""
@@ -205,56 +216,45 @@ class Canvas:
         """Write one entry of a legend: its mark, and its name beside it or after so much room."""
         (left, y), (shape, css, name) = place, key
         width, middle = _MARK_WIDTHS[shape], y - 4
-        centre = (left + width / 2, middle)
-        if shape == "circle":
-            self.circle(centre, width / 2 - 0.6, css)
-        elif shape == "diamond":
-            self.diamond(centre, width / 2, css)
-        elif shape == "dots":
-            self.dots([centre], css)
-        elif shape == "limit":
-            self.line((centre[0], middle - 7), (centre[0], middle + 7), css)
-        elif shape in {"line", "interval"}:
-            self.line((left, middle), (left + width, middle), css)
-        else:
-            self.rect((left, middle - 6), width, 12, css, 3)
+        across = left + width / 2
+        line = partial(self.line, (left, middle), (left + width, middle))
+        mark = {
+            "circle": partial(self.circle, (across, middle), width / 2 - 0.6),
+            "diamond": partial(self.diamond, (across, middle), width / 2),
+            "dots": partial(self.dots, [(across, middle)]),
+            "interval": line,
+            "limit": partial(self.line, (across, middle - 7), (across, middle + 7)),
+            "line": line,
+            "rect": partial(self.rect, (left, middle - 6), width, 12, radius=3),
+        }
+        mark[shape](css)
         if shape == "interval":
             self.circle((left, middle), 4, "mark-observed")
         self.text((left + (width + _MARK_GAP if room is None else room), y), name, "key")
 
-    def axes(self, box: Box, x: Scale, y: Scale | None, x_name: str, y_name: str = "") -> None:
-        """Draw grid lines, tick labels and the names of the axes around a box."""
+    def axes(self, box: Box, x: Scale, x_name: str, y: Scale = NO_SCALE, y_name: str = "") -> None:
+        """Draw grid lines, tick labels and the names of the axes around a box; without ``y``, of one axis alone."""
         left, top, right, bottom = box
         for value, written in x.ticks:
-            at = x(value)
-            self.line((at, top), (at, bottom), "grid")
-            self.text((at, bottom + 16), written, "tick", anchor="middle")
-        for value, written in y.ticks if y else ():
-            at = y(value) if y else 0.0
-            self.line((left, at), (right, at), "grid")
-            self.text((left - 8, at + 4), written, "tick", anchor="end")
+            self.line((x(value), top), (x(value), bottom), "grid")
+            self.text((x(value), bottom + 16), written, "tick", anchor="middle")
+        for value, written in y.ticks:
+            self.line((left, y(value)), (right, y(value)), "grid")
+            self.text((left - 8, y(value) + 4), written, "tick", anchor="end")
         self.text(((left + right) / 2, bottom + 36), x_name, "axis", anchor="middle")
         if y_name:
             self.text((14, (top + bottom) / 2), y_name, "axis", anchor="middle", turn=True)
 
     def drawn(self, caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Drawn:
         """Return the figure, with its numbers as a table."""
-        table = tuple(map(tuple, rows))
-        return Drawn(self.key, self.title, caption, self.alternative, self.markup(), tuple(columns), table)
+        markup, table = tostring(self.root, encoding="unicode"), tuple(map(tuple, rows))
+        return Drawn(self.key, self.title, caption, self.alternative, markup, tuple(columns), table)
 
-    def markup(self) -> str:
-        """Return the drawing as markup."""
-        return tostring(self.root, encoding="unicode", short_empty_elements=True)
-
-    def _path(self, path: str, css: str) -> None:
-        SubElement(self.root, "path", {"d": path, "class": css})
-
-    def _add(self, kind: str, css: str, numbers: dict[str, float]) -> Element:
-        attributes = {name: _number(value) for name, value in numbers.items()}
-        return SubElement(self.root, kind, attributes | ({"class": css} if css else {}))
-
-
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    def _add(self, kind: str, attributes: Mapping[str, str | float | None]) -> Element:
+        """Add an element with its attributes, without those that are empty."""
+        known = {name: value for name, value in attributes.items() if value not in {None, ""}}
+        written = {name: value if isinstance(value, str) else _number(value) for name, value in known.items()}
+        return SubElement(self.root, kind, written)
 
 
 def _em(character: str) -> float:
@@ -263,10 +263,6 @@ def _em(character: str) -> float:
     # Latin, Greek, Cyrillic, punctuation and signs are within an em; Arabic letters, Han and emoji are not.
     is_narrow = character < "\u0530" or "\u2000" <= character < "\u2300"
     return _WIDTHS.get(character, 1.0 if is_narrow else 1.4)
-
-
-def _power(power: int) -> str:
-    return {0: "1", -1: "0.1", -2: "0.01"}.get(power, f"10{str(power).translate(_SUPERSCRIPTS)}")
 
 
 def _number(value: float) -> str:

@@ -8,7 +8,7 @@ import math
 import unicodedata
 from typing import Any
 
-from canarybank.run.power import shown_epsilon
+from canarybank.run.gating import shown_epsilon
 
 __all__ = [
     "UNKNOWN",
@@ -42,8 +42,7 @@ def clean(text: str, limit: int = LIMIT) -> str:
     White space becomes single spaces. Controls of direction, zero-width characters, tags and lone surrogates are
     written as their code point, so that a text neither reorders nor hides anything. Escaping is the template's part.
     """
-    cut = text[:limit]
-    shown = "".join(_visible(character) for character in _unpiled(" ".join(cut.split())))
+    shown = "".join(map(_visible, _unpiled(" ".join(text[:limit].split()))))
     return shown + "…" if len(text) > limit else shown
 
 

@@ -9,11 +9,9 @@ from canarybank.lazily import exporter
 
 if TYPE_CHECKING:
     from canarybank.run.commitment import AttackCommitment, CanaryCommitment, Commitment
-    from canarybank.run.folder import Run, open_run
-    from canarybank.run.gating import Cause, GateOutcome, gate
+    from canarybank.run.folder import Manifest, Run, open_run
+    from canarybank.run.gating import Cause, FrozenPower, GateOutcome, Power, gate
     from canarybank.run.listing import RunEntry, list_runs
-    from canarybank.run.manifest import Manifest
-    from canarybank.run.power import FrozenPower, Power
     from canarybank.run.results import EvolutionFacts, Results
     from canarybank.run.verification import Verification, verify
 
@@ -40,36 +38,11 @@ __all__ = [
 __getattr__, __dir__ = exporter(
     __name__,
     {
-        "commitment": (
-            "AttackCommitment",
-            "CanaryCommitment",
-            "Commitment",
-        ),
-        "folder": (
-            "Run",
-            "open_run",
-        ),
-        "gating": (
-            "Cause",
-            "GateOutcome",
-            "gate",
-        ),
-        "listing": (
-            "RunEntry",
-            "list_runs",
-        ),
-        "manifest": ("Manifest",),
-        "power": (
-            "FrozenPower",
-            "Power",
-        ),
-        "results": (
-            "EvolutionFacts",
-            "Results",
-        ),
-        "verification": (
-            "Verification",
-            "verify",
-        ),
+        "commitment": ("AttackCommitment", "CanaryCommitment", "Commitment"),
+        "folder": ("Manifest", "Run", "open_run"),
+        "gating": ("Cause", "FrozenPower", "GateOutcome", "Power", "gate"),
+        "listing": ("RunEntry", "list_runs"),
+        "results": ("EvolutionFacts", "Results"),
+        "verification": ("Verification", "verify"),
     },
 )

@@ -8,7 +8,7 @@ seed and level were not chosen in their light. ``docs/commitment.md`` says what 
 import math
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from functools import cache
 from importlib import metadata
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -32,7 +32,6 @@ __all__ = [
     "Figure",
     "Record",
     "Seal",
-    "attack_commitments",
     "commit",
     "finite",
 ]
@@ -52,14 +51,12 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _infinite(value: Any) -> Any:
-    return math.inf if value is None else value
-
-
 Figure = Annotated[float | None, BeforeValidator(finite)]
 """A number, or null where it is infinite, which JSON cannot hold."""
 Epsilon = Annotated[
-    float, BeforeValidator(_infinite), PlainSerializer(finite, return_type=float | None, when_used="json")
+    float,
+    BeforeValidator(lambda value: math.inf if value is None else value),
+    PlainSerializer(finite, return_type=float | None, when_used="json"),
 ]
 """An epsilon, which is infinite at delta 0: null in JSON, and a number here."""
 
@@ -90,6 +87,14 @@ class Record(BaseModel):
         """Return the text of the file."""
         return canonical_json(finite(self.model_dump(mode="json")), indent=2) + "\n"
 
+    @property
+    def hash(self) -> str:
+        """Return the sha256 of the file."""
+        return hash_bytes(self.text().encode())
+
+
+_hints = cache(get_type_hints)
+
 
 def restored(hint: Any, value: Any) -> Any:
     """Return plain JSON with infinity for each null that stands where a dataclass has a float."""
@@ -104,12 +109,6 @@ def restored(hint: Any, value: Any) -> Any:
                 return {name: restored(hints.get(name), each) for name, each in value.items()}
         return value
     return math.inf if value is None and hint is float else value
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    found = get_type_hints(kind)
-    return {field.name: found[field.name] for field in fields(kind)}
 
 
 class CanaryCommitment(Record):
@@ -201,11 +200,6 @@ class Commitment(Record):
         later: Any = {"system": True, "attacks": {"__all__": {"rounds"}}} if self.schema_version < SCHEMA else None
         return canonical_json(self.model_dump(mode="json", exclude_none=True, exclude=later), indent=2) + "\n"
 
-    @property
-    def hash(self) -> str:
-        """Return the sha256 of the commitment's file, to be published."""
-        return hash_bytes(self.text().encode())
-
 
 class Seal(Record):
     """The thresholds that were fitted on a system's own calibration trials, before its first evaluation trial."""
@@ -220,15 +214,8 @@ class Seal(Record):
     @classmethod
     def of(cls, commitment: Commitment, cases: Sequence[Case]) -> "Seal":
         """Return the seal of frozen cases."""
-        found: dict[str, tuple[tuple[Threshold, ...], ...]] = {}
-        for case in cases:
-            found[case.attack.name] = (*found.get(case.attack.name, ()), case.thresholds)
+        found = {name: tuple(case.thresholds for case in group) for name, group in _by_attack(cases).items()}
         return cls(commitment=commitment.hash, thresholds=found)
-
-    @property
-    def hash(self) -> str:
-        """Return the sha256 of the seal's file: the trials are played under it."""
-        return hash_bytes(self.text().encode())
 
     def applied(self, case: Case) -> Case:
         """Return a case with the threshold that is sealed for it."""
@@ -260,7 +247,8 @@ class Seal(Record):
 
 def commit(auditor: Auditor, cases: Sequence[Case], cohorts: Cohorts | None, **facts: Any) -> Commitment:
     """Return the commitment to cases, with the facts that only the caller knows; a system of others has no cohorts."""
-    settings, names = auditor.settings, () if cohorts is None else ("auxiliary", "calibration", "evaluation")
+    settings, groups = auditor.settings, _by_attack(cases)
+    names = () if cohorts is None else ("auxiliary", "calibration", "evaluation")
     return Commitment(
         mechanism=auditor.mechanism,
         cohorts={name: getattr(cohorts, name).users.hash for name in names},
@@ -269,31 +257,28 @@ def commit(auditor: Auditor, cases: Sequence[Case], cohorts: Cohorts | None, **f
         engine=settings.engine,
         seed=settings.seed,
         alpha=settings.alpha,
-        attacks=attack_commitments(auditor, cases),
-        gate=AlphaLedger.split(settings.alpha, dict.fromkeys(case.attack.name for case in cases)),
+        attacks=tuple(
+            AttackCommitment(
+                attack=name,
+                canaries=tuple(_canary(case, rounds) for case in group),
+                ledger=AlphaLedger.split(settings.alpha, claim_names(name, [case.canary for case in group], settings)),
+                rounds=rounds,
+            )
+            for name, group in groups.items()
+            for rounds in range(1, len(group[0].scores) + 1)
+        ),
+        gate=AlphaLedger.split(settings.alpha, groups),
         results_layout=RESULTS_LAYOUT,
         packages={name: metadata.version(name) for name in _STREAMS},
         **facts,
     )
 
 
-def attack_commitments(auditor: Auditor, cases: Sequence[Case]) -> tuple[AttackCommitment, ...]:
-    """Return the frozen rules of all attacks, one entry for each attack and number of rounds."""
+def _by_attack(cases: Sequence[Case]) -> dict[str, list[Case]]:
     groups: dict[str, list[Case]] = {}
     for case in cases:
         groups.setdefault(case.attack.name, []).append(case)
-    return tuple(
-        AttackCommitment(
-            attack=name,
-            canaries=tuple(_canary(case, rounds) for case in group),
-            ledger=AlphaLedger.split(
-                auditor.settings.alpha, claim_names(name, [case.canary for case in group], auditor.settings)
-            ),
-            rounds=rounds,
-        )
-        for name, group in groups.items()
-        for rounds in range(1, len(group[0].scores) + 1)
-    )
+    return groups
 
 
 def _canary(case: Case, rounds: int) -> CanaryCommitment:

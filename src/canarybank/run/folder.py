@@ -9,26 +9,31 @@ The folder of a run::
     results.json     what was found
     report.html      the page, and the same as summary.md, results.csv, ...
 
-An evolution has more: ``evolution/``, the rounds themselves (see ``canarybank.evolution.archive``); ``plain/``, the
+An evolution has more: ``evolution/``, the rounds themselves (see ``canarybank.evolution.population``); ``plain/``, the
 same without probes, for what they cost; and ``population.*``, the final population with its lineage.
 """
 
 import contextlib
 import os
-from collections.abc import Iterator
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
-from canarybank.config.loading import Resolved, differences
+from canarybank import __version__
+from canarybank.config.loading import Resolved, differences, plugins_of
 from canarybank.config.model import RECEIVED
 from canarybank.errors import BudgetError, ConfigError, IncompleteError, InputError, MissingError, StoreError
+from canarybank.registry import Plugin
 from canarybank.run.commitment import Commitment, Record, Seal
-from canarybank.run.manifest import SCHEMA, Manifest, changed_plugins, new_manifest, now
-from canarybank.run.results import Results
+from canarybank.run.results import NOT_PRIVATE, Results
 from canarybank.store import (
     altered_files,
     canonical_json,
@@ -51,11 +56,16 @@ __all__ = [
     "RESULTS",
     "SEALED",
     "TRIALS",
+    "GeneratorRecord",
+    "Manifest",
     "Run",
+    "Surroundings",
+    "new_manifest",
     "open_run",
     "read_document",
     "refuse_foreign",
     "refuse_other_settings",
+    "surroundings",
 ]
 
 MANIFEST, COMMITMENT, SEALED, TRIALS, RESULTS = (
@@ -66,38 +76,147 @@ MANIFEST, COMMITMENT, SEALED, TRIALS, RESULTS = (
     "results.json",
 )
 EVOLUTION, PLAIN = "evolution", "plain"
+SCHEMA: Final = 2
 SOURCES: Final = (COMMITMENT, SEALED, TRIALS, RESULTS)
 
 Document = TypeVar("Document", bound=Record)
 Kind = Literal["audit", "evolution"]
+_PACKAGES = (
+    "chitchat-dataset",
+    "dp-accounting",
+    "numpy",
+    "openai",
+    "polars",
+    "pydantic",
+    "scipy",
+    "sentence-transformers",
+    "torch",
+    "transformers",
+    "wordllama",
+    "xllamacpp",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """What messages say of one kind of run, and the file or folder without which a start came to nothing."""
+class Surroundings(Record):
+    """The software and hardware that a run was done with."""
 
-    noun: str
-    begun: str
-    remedy: str
-    otherwise: str
+    python: str
+    """The version of Python."""
+    platform: str
+    """The operating system."""
+    packages: dict[str, str]
+    """The versions of the packages that results may depend on."""
+    commit: str | None
+    """The commit of canarybank's own source, where it runs from a checkout."""
+    processor: str
+    """The processor's name."""
+    cores: int
+    """The cores that this process may use."""
+    memory_gib: float | None
+    """The machine's memory."""
 
 
-_WORDS: Final[dict[str, _Words]] = {
-    "audit": _Words(
-        "run",
-        COMMITMENT,
-        "Run the same `canarybank audit` command again: it makes a lost commitment.json or results.json again, the "
-        "same to the byte. Any other file must be restored from a copy.",
-        "; choose another folder, or go back to the old settings",
-    ),
-    "evolution": _Words(
-        "evolution",
-        EVOLUTION,
-        "Restore it from a copy: what was released stays released, so it is not made again.",
-        ": what was released stays released under its own parameters. Go back to the old settings, or choose another "
-        "folder",
-    ),
+class GeneratorRecord(Record):
+    """A generator that a run asked, where its requests went, and how much was sent there."""
+
+    kind: str
+    """The back end."""
+    model: str
+    """The model's name."""
+    server: str | None
+    """The URL that requests were sent to; null for a model in the run's process."""
+    proxy: str | None = None
+    """The proxy of the environment between, where there was one."""
+    send_records: bool = False
+    """Whether users' records were allowed to be sent."""
+    requests: int | None = None
+    """The requests sent to the server, repeated ones included; null where there is no server, and in a real evolution,
+    where none is made from users' records."""
+    requests_with_records: int = 0
+    """Those of them that asked to paraphrase a user's record."""
+    records: int = 0
+    """The different records in them; one that a resumed run sent again counts again."""
+
+    @property
+    def place(self) -> tuple[str, str, str | None, str | None]:
+        """Return what tells one generator of a run from another: back end, model, server and proxy."""
+        return self.kind, self.model, self.server, self.proxy
+
+    def with_more(self, other: "GeneratorRecord") -> "GeneratorRecord":
+        """Return this record with what another of the same generator sent added."""
+        return self.model_copy(
+            update={
+                "send_records": self.send_records or other.send_records,
+                "requests": None if self.requests is None else self.requests + (other.requests or 0),
+                "requests_with_records": self.requests_with_records + other.requests_with_records,
+                "records": self.records + other.records,
+            }
+        )
+
+
+class Manifest(Record):
+    """Everything about a run that is not its result."""
+
+    schema_version: int = SCHEMA
+    """The version of this file's layout."""
+    canarybank: str = __version__
+    """The version of canarybank."""
+    kind: Kind = "audit"
+    """What the run did."""
+    statement: str = NOT_PRIVATE
+    """What this folder may not be taken for."""
+    state: Literal["started", "finished"] = "started"
+    """Whether all results are in."""
+    command: str = ""
+    """The command that did the run."""
+    config: dict[str, Any]
+    """Every value of the configuration by its dotted key."""
+    origins: dict[str, str]
+    """Where each of them came from."""
+    commitment: str | None = None
+    """The sha256 of commitment.json."""
+    stages: dict[str, dict[str, int]] = Field(
+        default_factory=dict, description="How many pieces each stage made, and how many it found in the cache."
+    )
+    generators: tuple[GeneratorRecord, ...] = ()
+    """The generators that the run asked, one entry for each server."""
+    started: str
+    """When the run was first started, in UTC."""
+    finished: str | None = None
+    """When its results were complete, in UTC."""
+    surroundings: Surroundings
+    """What the run was done with."""
+    plugins: tuple[Plugin, ...] = ()
+    """The plug-ins that the run used: package, version and the sha256 of their source."""
+    files: dict[str, str] = Field(default_factory=dict, description="The sha256 of every other file of the run.")
+
+    @classmethod
+    def migrated(cls, value: Any) -> Any:
+        """Return a manifest of layout 1 in this one: an evolution had one attack, or none."""
+        if not isinstance(value, Mapping) or not isinstance(value.get("config"), Mapping):
+            return value
+        audit = value["config"].get("evolve.audit", ())
+        listed = audit if isinstance(audit, Sequence) and not isinstance(audit, str) else [audit] if audit else []
+        return {**value, "config": {**value["config"], "evolve.audit": listed}}
+
+
+_WORDS: Final[dict[str, dict[str, str]]] = {
+    "audit": {
+        "noun": "run",
+        "begun": COMMITMENT,
+        "remedy": "Run the same `canarybank audit` command again: it makes a lost commitment.json or results.json "
+        "again, the same to the byte. Any other file must be restored from a copy.",
+        "otherwise": "; choose another folder, or go back to the old settings",
+    },
+    "evolution": {
+        "noun": "evolution",
+        "begun": EVOLUTION,
+        "remedy": "Restore it from a copy: what was released stays released, so it is not made again.",
+        "otherwise": ": what was released stays released under its own parameters. Go back to the old settings, or "
+        "choose another folder",
+    },
 }
+"""What messages say of each kind of run, and the file or folder without which a start came to nothing."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +231,7 @@ class Run:
         """Open the run in a folder, or say that there is none."""
         path = Path(folder)
         if not (path / MANIFEST).is_file():
-            left = [name for name in (RESULTS, COMMITMENT, EVOLUTION) if (path / name).exists()]
-            if left:
+            if left := [name for name in (RESULTS, COMMITMENT, EVOLUTION) if (path / name).exists()]:
                 raise StoreError(
                     f"The run in {str(path)!r} has its {left[0]} but no {MANIFEST}: it was altered, so restore it."
                 )
@@ -124,12 +242,11 @@ class Run:
     @contextlib.contextmanager
     def held(cls, resolved: Resolved, folder: Path, command: str, kind: Kind, **facts: Any) -> Iterator[Self]:
         """Hold a folder for one run: a new one, with facts for its manifest, or one under the same settings."""
-        begun = _WORDS[kind].begun
+        begun = _WORDS[kind]["begun"]
         refuse_foreign(folder, begun)
         with lock_folder(folder, f"running {command}".strip()):
             sweep_temporaries(folder, older_than=0)
-            lock = (folder / LOCK_NAME).stat()
-            is_new = not (folder / MANIFEST).exists()
+            is_new, lock = not (folder / MANIFEST).exists(), (folder / LOCK_NAME).stat()
             if is_new:
                 run = cls(folder, kind)
                 run.write_manifest(new_manifest(resolved, command, kind=kind, **facts))
@@ -150,7 +267,7 @@ class Run:
     @property
     def noun(self) -> str:
         """Return what messages call a run of this kind."""
-        return _WORDS[self.kind].noun
+        return _WORDS[self.kind]["noun"]
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -206,26 +323,27 @@ class Run:
         The files of the run itself were sealed when it finished, and are never sealed again.
         """
         with lock_folder(self.folder, "sealing"):
-            self.refuse_altered()
-            sealed = {name: digest for name, digest in self.manifest.files.items() if self.is_source(name)}
+            sealed = self.refuse_altered()
             made = hash_folder(self.folder, skip={MANIFEST, *sealed})
             return self.write_manifest(self.manifest.model_copy(update={"files": {**made, **sealed}}))
 
-    def refuse_altered(self) -> None:
-        """Refuse a finished run whose own files are not those that it was sealed with."""
+    def refuse_altered(self) -> dict[str, str]:
+        """Return the hashes that a finished run's own files were sealed with; refuse where the files are others."""
         if not self.is_finished:
             raise self._lacks(RESULTS)
         sealed = {name: digest for name, digest in self.manifest.files.items() if self.is_source(name)}
         found = [f"{name} is {what}" for name, what in altered_files(self.folder, sealed).items()]
-        if RESULTS not in sealed:
+        if RESULTS in sealed:
+            names = hash_folder(self.folder, skip={MANIFEST, *sealed})
+            found += [f"{name} was added" for name in names if self.is_source(name)]
+        else:
             found.append(f"{RESULTS} is not listed in {MANIFEST}")
-        names = hash_folder(self.folder, skip={MANIFEST, *sealed})
-        found += [f"{name} was added" for name in names if self.is_source(name) and RESULTS in sealed]
         if found:
             raise StoreError(
                 f"The {self.noun} in {str(self.folder)!r} is not as it was sealed: {'; '.join(found[:5])}. Restore it "
                 "from a copy, or start another one in a new folder."
             )
+        return sealed
 
     def require_folder(self) -> None:
         """Refuse to go on in a folder that was removed since the run was started; put a lost manifest back.
@@ -233,7 +351,11 @@ class Run:
         Files of a run would otherwise be written into a folder of the same name that lacks those before them.
         """
         if not self.is_ours():
-            self._remove_strays()
+            # What was written in the moment of the removal would keep the same command from starting anew.
+            if not any((self.folder / name).exists() for name in (LOCK_NAME, MANIFEST)):
+                with contextlib.suppress(OSError):
+                    (self.folder / TRIALS).unlink(missing_ok=True)
+                    self.folder.rmdir()
             raise StoreError(
                 f"The folder {str(self.folder)!r} was removed while its {self.noun} went on, so the {self.noun} ends "
                 "here and what it had done is lost. Run the same command again to start anew."
@@ -247,13 +369,6 @@ class Run:
             return os.path.samestat((self.folder / LOCK_NAME).stat(), self.__dict__["_lock"])
         except OSError:
             return False
-
-    def _remove_strays(self) -> None:
-        """Remove what was written in the moment of the removal: it would keep the same command from starting anew."""
-        if not any((self.folder / name).exists() for name in (LOCK_NAME, MANIFEST)):
-            with contextlib.suppress(OSError):
-                (self.folder / TRIALS).unlink(missing_ok=True)
-                self.folder.rmdir()
 
     def write_manifest(self, manifest: Manifest) -> str:
         """Replace the manifest, and return the sha256 of its file."""
@@ -272,7 +387,7 @@ class Run:
         if self.is_finished:
             return StoreError(
                 f"The {self.noun} in {str(self.folder)!r} is finished, but its {name} is missing. "
-                f"{_WORDS[self.kind].remedy}"
+                f"{_WORDS[self.kind]['remedy']}"
             )
         if (self.folder / name).exists():
             return IncompleteError(
@@ -317,12 +432,12 @@ def refuse_other_settings(run: Run, resolved: Resolved) -> None:
     changed = changed or changed_plugins(run.manifest, resolved)
     if not changed:
         return
-    more = run.kind == "audit" and any(line.startswith("audit.trials:") for line in changed)
-    trials = "; another number of trials is another run, with an alpha of its own" if more else ""
-    listed = "\n  ".join(changed)
+    otherwise, listed = _WORDS[run.kind]["otherwise"], "\n  ".join(changed)
+    if run.kind == "audit" and any(line.startswith("audit.trials:") for line in changed):
+        otherwise += "; another number of trials is another run, with an alpha of its own"
     raise ConfigError(
         f"The {run.noun} in {str(run.folder)!r} was started with other settings, so it cannot go on"
-        f"{_WORDS[run.kind].otherwise}{trials}. What differs:\n  {listed}"
+        f"{otherwise}. What differs:\n  {listed}"
     )
 
 
@@ -344,3 +459,91 @@ def read_document(path: Path, kind: type[Document]) -> Document:
     except (InputError, BudgetError) as error:  # of a value that checks itself
         what = str(error).rstrip(".")
     raise StoreError(f"{str(path)!r} is not what canarybank writes: {what}; it was altered, so restore it.")
+
+
+def new_manifest(resolved: Resolved, command: str, **facts: Any) -> Manifest:
+    """Return the manifest of a run that starts now, with further facts of it by their names."""
+    return Manifest(
+        **facts,
+        command=command,
+        config=resolved.values(),
+        plugins=plugins_of(resolved.config, evolving=facts.get("kind") == "evolution"),
+        origins=dict(resolved.origins),
+        started=now(),
+        surroundings=surroundings(),
+    )
+
+
+def changed_plugins(manifest: Manifest, resolved: Resolved) -> list[str]:
+    """Return a line for each plug-in that is not the one a run began with; an engine changes nothing that is found."""
+    before = {(each.kind, each.name): each for each in manifest.plugins}
+    after = plugins_of(resolved.config, evolving=manifest.kind == "evolution")
+    pairs = [(before.get((each.kind, each.name)), each) for each in after if each.kind != "engine"]
+    return [
+        f"the {new.kind} {new.name}: {_pinned(old)} -> {_pinned(new)}"
+        for old, new in pairs
+        if old is not None and old != new
+    ]
+
+
+def _pinned(plugin: Plugin) -> str:
+    return f"{plugin.package} with sha256 {plugin.sha256[:16] or 'unknown'}"
+
+
+def now() -> str:
+    """Return the time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def surroundings() -> Surroundings:
+    """Return what this process runs with."""
+    return Surroundings(
+        python=platform.python_version(),
+        platform=platform.platform(),
+        packages=_versions(),
+        commit=_commit(),
+        processor=_processor(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_gib=_memory(),
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _commit() -> str | None:
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(  # noqa: S603, a fixed command on our own checkout
+            ["git", "-C", str(root), "rev-parse", "HEAD"],  # noqa: S607, wherever git is
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _memory() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (AttributeError, OSError, ValueError):
+        return None

@@ -68,8 +68,12 @@ def _entry(place: Path) -> RunEntry:
 def _read(run: Run) -> RunEntry:
     trials = run.manifest.config.get("audit.trials")
     audits = run.kind == "audit" or bool(run.manifest.config.get("evolve.audit"))
-    known: dict[str, Any] = {"run": str(run.folder), "state": run.manifest.state, "started": run.manifest.started}
-    known["trials"] = (trials if isinstance(trials, int) else None) if audits else 0
+    known: dict[str, Any] = {
+        "run": str(run.folder),
+        "state": run.manifest.state,
+        "started": run.manifest.started,
+        "trials": (trials if isinstance(trials, int) else None) if audits else 0,
+    }
     if not run.is_finished:
         left = run.kind == "audit" and (run.folder / RESULTS).exists()
         why = f"{RESULTS} is there, but {MANIFEST} says that the run is not finished; run the same command again."
@@ -83,13 +87,12 @@ def _read(run: Run) -> RunEntry:
         found = compare(run, results.claim)
     except ConfigError as error:  # its method is a plug-in, which is not imported because a folder names it
         return RunEntry(**known, attacks=len(results.final), reason=str(error))
-    over = f", {results.rounds} rounds" if results.rounds > 1 else ""
     exceeded = exceeded_ledger(results)
     return RunEntry(
         **known,
         attacks=len(results.final),
         largest=LargestBound(
-            attack=f"{found.attack}{over}",
+            attack=found.attack if results.rounds == 1 else f"{found.attack}, {results.rounds} rounds",
             epsilon=found.epsilon,
             method=found.method,
             confidence=found.confidence,

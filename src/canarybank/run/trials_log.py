@@ -13,7 +13,7 @@ from canarybank.auditing import Counts, Place, Shard
 from canarybank.errors import StoreError
 from canarybank.store import Log
 
-__all__ = ["Played", "ShardLog", "read_shards"]
+__all__ = ["Played", "ShardLog"]
 
 
 class Played:
@@ -47,11 +47,6 @@ class Played:
         """Return a canary's counts over all of its finished shards, for the rule of so many rounds."""
         (tp, n1), (fp, n0) = (self._totals.get((place, here), [(0, 0)] * rounds)[rounds - 1] for here in (True, False))
         return Counts(tp, fp, n1, n0)
-
-
-def read_shards(path: Path) -> Played:
-    """Read a file of finished shards, or say how it was altered."""
-    return Played(path)
 
 
 class ShardLog(Played):

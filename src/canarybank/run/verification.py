@@ -19,14 +19,13 @@ from canarybank.auditing import AttackResult, CanaryResult, Settings, canary_bou
 from canarybank.auditing.rates import IMPOSSIBLE, chance_between, rate_epsilon
 from canarybank.config.loading import decisive
 from canarybank.errors import CanarybankError, ConfigError, StoreError
-from canarybank.evolution.archive import FolderArchive
+from canarybank.evolution import FolderArchive
 from canarybank.mechanism import epsilon
 from canarybank.registry import ATTACKS, METHODS
 from canarybank.run.commitment import Commitment, Record, Seal, finite
 from canarybank.run.folder import COMMITMENT, EVOLUTION, MANIFEST, RESULTS, SEALED, TRIALS, Run
-from canarybank.run.manifest import Manifest
 from canarybank.run.results import Results
-from canarybank.run.trials_log import read_shards
+from canarybank.run.trials_log import Played
 from canarybank.score import Interval
 from canarybank.store import altered_files, hash_file, hash_folder, hash_json
 
@@ -80,23 +79,37 @@ def refuse_unverified(run: Run, commitment_hash: str | None = None, *, rewritten
 def declared(results: Results) -> Settings:
     """Return the declaration that results were made under; a method that the user has not named is not imported."""
     audit = results.audit
-    method = METHODS.received(audit.method)
-    return Settings(trials=audit.trials, alpha=audit.alpha, method=method, seed=results.seed)
+    return Settings(trials=audit.trials, alpha=audit.alpha, method=METHODS.received(audit.method), seed=results.seed)
 
 
 def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) -> Verification:
     results, on_disk, notes = run.results, "", []
     present = hash_folder(run.folder, skip={MANIFEST})
-    checks = [_state(run), _files(run, results, present, written=written), _evolution(run, results)]
+    unfinished = (
+        f"{MANIFEST} says that the {run.noun} is not finished, though its {RESULTS} is there; if it was interrupted, "
+        "run the same command again."
+    )
+    other = f"{MANIFEST} says that this is an {run.kind}, and {RESULTS} is of another kind."
+    checks = [
+        _wrong(
+            (not run.is_finished, unfinished), ((run.kind == "evolution") != (results.evolution is not None), other)
+        ),
+        _files(run, results, present, written=written),
+        _evolution(run, results),
+    ]
     asked = bool(run.manifest.config.get("evolve.audit")) and results.rounds > 0
     if run.kind == "audit" or results.commitment is not None or results.attacks or asked:
         commitment, on_disk = run.commitment, run.commitment_hash
+        named, made = run.manifest.commitment, results.commitment
         sealed = run.sealed if commitment.recipe is not None else None
         checks += [
-            _hashes(run.manifest, results, on_disk),
+            _wrong(
+                (named != on_disk, f"{MANIFEST} names the commitment {named}, not the one on disk."),
+                (made != on_disk, f"{RESULTS} was made under the commitment {made}, not the one on disk."),
+            ),
             _settings(run, results, commitment),
             _rules(results, commitment, sealed),
-            _sealed(run, sealed, on_disk),
+            *([] if sealed is None else [_sealed(run, sealed, on_disk)]),
             _counts(run, results, on_disk if sealed is None else hash_file(run.folder / SEALED)),
             _ladders(results),
         ]
@@ -111,18 +124,18 @@ def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) ->
         none = f"There is no {COMMITMENT} here, so none with the published hash {given}."
         checks.insert(0, _wrong((given != on_disk, what if on_disk else none)))
     findings = [finding for check in checks for finding in _found(check)]
-    if on_disk and commitment_hash is None:
-        notes.append(
-            "Give the hash that was published before the trials: without it, the whole folder could have been made "
-            "anew."
-        )
-    if strange := sorted(set(present) - set(run.manifest.files)):
-        notes.append(f"Files that the run did not seal: {', '.join(strange)}.")
-    notes.append(
-        "To check the counts themselves, run the same command in an empty folder and compare results.json."
-        if on_disk
-        else "This run is not audited: its files are checked against its manifest and its rounds against each other."
-    )
+    strange = sorted(set(present) - set(run.manifest.files))
+    uncovered = {
+        "Give the hash that was published before the trials: without it, the whole folder could have been made anew.": (
+            on_disk and commitment_hash is None
+        ),
+        f"Files that the run did not seal: {', '.join(strange)}.": strange,
+        "To check the counts themselves, run the same command in an empty folder and compare results.json.": on_disk,
+        "This run is not audited: its files are checked against its manifest and its rounds against each other.": (
+            not on_disk
+        ),
+    }
+    notes += [note for note, holds in uncovered.items() if holds]
     return Verification(ok=not findings, findings=tuple(findings), notes=tuple(notes), commitment=on_disk)
 
 
@@ -142,17 +155,6 @@ def _found(check: Iterator[str]) -> list[str]:
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         found.append(f"A check could not be made, for the results hold what no run writes ({error}).")
     return found
-
-
-def _state(run: Run) -> Iterator[str]:
-    unfinished = (
-        f"{MANIFEST} says that the {run.noun} is not finished, though its {RESULTS} is there; if it was interrupted, "
-        "run the same command again."
-    )
-    other = f"{MANIFEST} says that this is an {run.kind}, and {RESULTS} is of another kind."
-    return _wrong(
-        (not run.is_finished, unfinished), ((run.kind == "evolution") != (run.results.evolution is not None), other)
-    )
 
 
 def _evolution(run: Run, results: Results) -> Iterator[str]:
@@ -202,14 +204,6 @@ def _unlike(section: str, values: Mapping[str, Any], config: Mapping[str, Any]) 
             (told != value, f"{section}.{name} of the results is {value}, but {told} was committed to.")
             for name, value, told in pairs
         )
-    )
-
-
-def _hashes(manifest: Manifest, results: Results, on_disk: str) -> Iterator[str]:
-    named, made = manifest.commitment, results.commitment
-    return _wrong(
-        (named != on_disk, f"{MANIFEST} names the commitment {named}, not the one on disk."),
-        (made != on_disk, f"{RESULTS} was made under the commitment {made}, not the one on disk."),
     )
 
 
@@ -298,14 +292,11 @@ def _rules(results: Results, commitment: Commitment, sealed: Seal | None) -> Ite
         )
 
 
-def _sealed(run: Run, sealed: Seal | None, on_disk: str) -> Iterator[str]:
+def _sealed(run: Run, sealed: Seal, on_disk: str) -> Iterator[str]:
     """Check that thresholds fitted after the commitment are bound to it, and were kept when the run finished."""
-    if sealed is None:
-        return
-    if sealed.commitment != on_disk:
-        yield f"{SEALED} was written under the commitment {sealed.commitment}, not the one on disk."
-    if SEALED not in run.manifest.files:
-        yield f"{MANIFEST} does not list {SEALED}; the run was not sealed, or the list was altered."
+    other = f"{SEALED} was written under the commitment {sealed.commitment}, not the one on disk."
+    unlisted = f"{MANIFEST} does not list {SEALED}; the run was not sealed, or the list was altered."
+    return _wrong((sealed.commitment != on_disk, other), (SEALED not in run.manifest.files, unlisted))
 
 
 def _named(record: AttackResult) -> str:
@@ -313,7 +304,7 @@ def _named(record: AttackResult) -> str:
 
 
 def _counts(run: Run, results: Results, rules: str) -> Iterator[str]:
-    played = read_shards(run.folder / TRIALS)
+    played = Played(run.folder / TRIALS)
     under = f"The trials in {TRIALS} were played under the commitment {played.commitment}, not the one on disk."
     yield from _wrong((played.commitment != rules, under))
     for record in results.attacks:
@@ -338,21 +329,25 @@ def _rates(results: Results) -> Iterator[str]:
         for index, canary in enumerate(record.canaries):
             if canary.absent_rate is None or canary.eligible_rate is None:
                 continue
-            counts, ends = canary.counts, {"fp": _ends(canary.absent_rate), "tp": _ends(canary.eligible_rate)}
+            (least, most), (low, high), counts = _ends(canary.absent_rate), _ends(canary.eligible_rate), canary.counts
             # The first count of a method may be about another rate than an eligible canary's.
-            ends["tp"] = tuple(
-                float(target.first_rate(tpr, fpr)) for tpr, fpr in zip(ends["tp"], ends["fp"][::-1], strict=True)
-            )
-            for name, number, trials in (("fp", counts.fp, counts.n0), ("tp", counts.tp, counts.n1)):
-                low, high = ends[name]
-                if chance_between(number, trials, low, high) < IMPOSSIBLE:
-                    yield (
-                        f"{number:,} of {trials:,} {name} of {_named(record)}, canary {index}, cannot come from the "
-                        f"exact rate {low:.4g} to {high:.4g} of its rule: counts or rates were altered."
+            low, high = (float(target.first_rate(tpr, fpr)) for tpr, fpr in ((low, most), (high, least)))
+            seen = (("fp", counts.fp, counts.n0, least, most), ("tp", counts.tp, counts.n1, low, high))
+            yield from _wrong(
+                *(
+                    (
+                        chance_between(number, trials, lowest, highest) < IMPOSSIBLE,
+                        (
+                            f"{number:,} of {trials:,} {name} of {_named(record)}, canary {index}, cannot come from "
+                            f"the exact rate {lowest:.4g} to {highest:.4g} of its rule: counts or rates were altered."
+                        ),
                     )
+                    for name, number, trials, lowest, highest in seen
+                )
+            )
 
 
-def _ends(interval: Interval) -> tuple[float, ...]:
+def _ends(interval: Interval) -> tuple[float, float]:
     return interval.lower * (1 - 1e-9), min(1.0, interval.upper * (1 + 1e-9))
 
 

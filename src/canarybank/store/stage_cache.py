@@ -7,7 +7,6 @@ used, and what does not fit is made again. Where the cache cannot be written, a 
 
 import contextlib
 import os
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,8 @@ __all__ = ["StageCache", "StageUsage", "stage_key"]
 
 Made = TypeVar("Made")
 Arrays = dict[str, NDArray[Any]]
+About = dict[str, str]
+"""The stage and the key of a piece, which its file repeats."""
 _FORMAT = 2
 
 
@@ -59,32 +60,13 @@ class StageCache:
 
     def document(self, stage: str, key: str, make: Callable[[], Any]) -> Any:
         """Return the JSON document under a key, making and keeping it where there is none."""
-        about = {"stage": stage, "key": key}
-
-        def read(path: Path) -> Any:
-            kept = read_checked(path)
-            value = kept.pop("value")
-            _check(path, kept, about)
-            return value
-
-        def write(path: Path, value: Any) -> None:
-            write_checked(path, {**about, "value": value}, indent=None, durable=False)
-
-        return self._kept(stage, key, "json", make, read, write)
+        return self._kept(stage, key, "json", make, _read_document, _write_document)
 
     def arrays(self, stage: str, key: str, make: Callable[[], Mapping[str, NDArray[Any]]]) -> Arrays:
         """Return the named arrays under a key, making and keeping them where there are none."""
-        about = {"stage": stage, "key": key}
-
-        def read(path: Path) -> Arrays:
-            segment = Segment(path)
-            _check(path, segment.meta, about)
-            return {name: segment[name] for name in segment.names}
-
-        def write(path: Path, value: Arrays) -> None:
-            write_segment(path, value, about)
-
-        return self._kept(stage, key, "arrays", lambda: {k: np.asarray(v) for k, v in make().items()}, read, write)
+        return self._kept(
+            stage, key, "arrays", lambda: {k: np.asarray(v) for k, v in make().items()}, _read_arrays, write_segment
+        )
 
     def packed(
         self,
@@ -98,17 +80,13 @@ class StageCache:
 
         They are checked before ``unpack`` sees them, so that no reader of a foreign format meets a broken file.
         """
-        about = {"stage": stage, "key": key}
 
-        def read(path: Path) -> Made:
-            segment = Segment(path)
-            _check(path, segment.meta, about)
-            return unpack(segment["bytes"].tobytes())
-
-        def write(path: Path, value: Made) -> None:
+        def write(path: Path, value: Made, about: About) -> None:
             write_segment(path, {"bytes": np.frombuffer(pack(value), dtype=np.uint8)}, about)
 
-        return self._kept(stage, key, "packed", make, read, write)
+        return self._kept(
+            stage, key, "packed", make, lambda path, about: unpack(_read_arrays(path, about)["bytes"].tobytes()), write
+        )
 
     def _kept(
         self,
@@ -116,13 +94,13 @@ class StageCache:
         key: str,
         suffix: str,
         make: Callable[[], Made],
-        read: Callable[[Path], Made],
-        write: Callable[[Path, Made], None],
+        read: Callable[[Path, About], Made],
+        write: Callable[[Path, Made, About], object],
     ) -> Made:
         """Return what stands in the file under a key, making and keeping it where there is none or it is broken."""
-        path = self.folder / stage / f"{key}.{suffix}"
+        path, about = self.folder / stage / f"{key}.{suffix}", {"stage": stage, "key": key}
         try:
-            value = read(path)
+            value = read(path, about)
         except Exception:  # noqa: BLE001, whatever is wrong with a kept piece, it is made again
             discard(path)
         else:
@@ -136,20 +114,23 @@ class StageCache:
         try:
             private_folder(self.folder)
             private_folder(path.parent)
-            write(path, made)
+            write(path, made, about)
         except StoreError:
             go_on_without(self.folder)
         return made
 
     def usage(self) -> tuple[StageUsage, ...]:
         """Return what the pieces of each stage take on disk, largest first."""
-        keys: defaultdict[str, set[str]] = defaultdict(set)
-        sizes: defaultdict[str, int] = defaultdict(int)
-        for file in stored_files(self.folder):
-            stage = file.path.parent.relative_to(self.folder).as_posix()
-            keys[stage].add(file.path.stem)
-            sizes[stage] += file.size
-        rows = [StageUsage(stage, len(found), sizes[stage]) for stage, found in keys.items()]
+        files = stored_files(self.folder)
+        stages = {file.path: file.path.parent.relative_to(self.folder).as_posix() for file in files}
+        rows = [
+            StageUsage(
+                stage,
+                len({path.stem for path, its_stage in stages.items() if its_stage == stage}),
+                sum(file.size for file in files if stages[file.path] == stage),
+            )
+            for stage in set(stages.values())
+        ]
         return tuple(sorted(rows, key=lambda row: (-row.bytes, row.stage)))
 
     def prune(self, *, max_bytes: int | None = None, unused_for: float | None = None) -> int:
@@ -162,7 +143,24 @@ class StageCache:
         return prune_files(stored_files(self.folder), max_bytes=max_bytes, unused_for=unused_for)
 
 
-def _check(path: Path, kept: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+def _read_document(path: Path, about: About) -> Any:
+    kept = read_checked(path)
+    value = kept.pop("value")
+    _check(path, kept, about)
+    return value
+
+
+def _write_document(path: Path, value: Any, about: About) -> None:
+    write_checked(path, {**about, "value": value}, indent=None, durable=False)
+
+
+def _read_arrays(path: Path, about: About) -> Arrays:
+    segment = Segment(path)
+    _check(path, segment.meta, about)
+    return {name: segment[name] for name in segment.names}
+
+
+def _check(path: Path, kept: Mapping[str, Any], about: About) -> None:
     """Refuse a whole piece that stands under the key of another."""
     if kept != about:
         raise StoreError(f"{str(path)!r} holds another piece than its name says; delete it, and it will be made again.")

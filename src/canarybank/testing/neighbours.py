@@ -412,7 +412,7 @@ def _ticking_clock() -> Iterator[None]:
     """
     ticks = count(0.0, 10.0)
     with (
-        patch("canarybank.run.manifest.now", lambda: "2000-01-01T00:00:00+00:00"),
+        patch("canarybank.run.folder.now", lambda: "2000-01-01T00:00:00+00:00"),
         patch("canarybank.run.folder.now", lambda: "2000-01-01T00:00:00+00:00"),
         patch("canarybank.progress.time", SimpleNamespace(monotonic=lambda: next(ticks))),
         patch("canarybank.evolution.loop.secrets", SimpleNamespace(token_hex=lambda size: "0" * 2 * size)),

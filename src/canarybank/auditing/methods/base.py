@@ -16,12 +16,12 @@ of the program asks the object and never its name. ``canarybank.testing.check_me
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import ClassVar, Final
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from canarybank.auditing.rates import Array, count_epsilons, ends, probability, whole_counts
+from canarybank.auditing.rates import Array, Branch, count_epsilons, ends, probability, whole_counts
 from canarybank.auditing.trials import Counts
 from canarybank.errors import ConfigError, InputError
 from canarybank.registry import METHODS
@@ -30,26 +30,22 @@ __all__ = [
     "CLOPPER_PEARSON",
     "FROZEN",
     "PAPER",
+    "POOLED",
+    "STRATIFIED",
     "Bound",
     "Branch",
     "Method",
     "epsilon_lower",
     "find_method",
     "own_method",
+    "pooled",
+    "stratified",
 ]
 
 FROZEN: Final = "independent trials within each hypothesis, the rule frozen before them"
 """The assumption that every method here shares."""
 FEW_EVENTS: Final = 10
 """Below this many events of a kind a bound says more about the number of trials than about the rate."""
-
-
-class Branch(StrEnum):
-    """Which direction of the definition gave the bound."""
-
-    FORWARD = "forward"
-    REVERSE = "reverse"
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -231,6 +227,82 @@ CLOPPER_PEARSON: Final = Method(
 """The paper's rule with two ends instead of four: by symmetry they serve both branches."""
 
 
+class _Pooled(Method):
+    pools = True
+    largest_alpha = 0.5
+    # A forward and a reverse rule cancel each other in the summed counts: all canaries aim at the same branch.
+    aims: ClassVar[tuple[Branch | None, ...]] = (Branch.FORWARD, Branch.REVERSE)
+
+    @property
+    def single(self) -> Method:
+        return CLOPPER_PEARSON
+
+    def ends(self, x: ArrayLike, n: ArrayLike, gamma: float) -> tuple[Array, Array]:
+        """Return the two one-sided bounds of the mean rate of n independent trials whose rates may all differ.
+
+        For X a sum of n independent Bernoulli variables with mean rate p: P(lower(X) > p) <= gamma and
+        P(upper(X) < p) <= gamma, for gamma <= 1/4. Such a sum is more concentrated than Bin(n, p) beyond its mean ± 1
+        (Hoeffding 1956), where every Clopper–Pearson cut-off lies but two: one success when less than one is expected,
+        and one failure likewise. There P(X >= 1) <= n p gives gamma / n.
+        """
+        lower, upper = ends(x, n, gamma)
+        x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
+        return np.where(x == 1, gamma / n, lower), np.where(x == n - 1, 1 - gamma / n, upper)
+
+    def bound(self, counts: Sequence[Counts], *, delta: float, alpha: float, q: float | None = None) -> Bound:
+        found = super().bound(counts, delta=delta, alpha=alpha, q=q)
+        n1, n0 = found.trials
+        for canary, each in enumerate(counts):
+            if each.n1 * n0 != each.n0 * n1:
+                raise InputError(
+                    f"Canary {canary} has {each.n1} of {n1} trials with it eligible, but {each.n0} of {n0} without it. "
+                    "Unequal shares mix canaries of different rates differently in the two sums, which alone can make "
+                    "the pooled rates violate what every canary meets (Simpson's paradox); give each canary equal "
+                    "shares."
+                )
+        return found
+
+
+POOLED = _Pooled(
+    "pooled",
+    f"{FROZEN}, also across canaries (no shared releases), and every canary with the same share of the trials of "
+    "both hypotheses; two ends at alpha/2 each on counts summed over canaries, valid for unequal canaries",
+)
+
+
+class _Stratified(Method):
+    included = True
+
+    def require(self, alpha: float, *, delta: float = 0.0, q: float | None = 1.0) -> None:
+        super().require(alpha, delta=delta)
+        if q is None or not 0 < q <= 1:
+            raise InputError(
+                f"A {self.name} bound needs q in (0, 1], the probability that an eligible canary takes part, not {q!r}."
+            )
+
+    def first_rate(self, tpr: Array, fpr: Array, q: float | None) -> Array:
+        q = q or 1.0
+        return np.clip((tpr - (1 - q) * fpr) / q, 0.0, 1.0)
+
+    def branches(
+        self, tp: ArrayLike, fp: ArrayLike, n1: float, n0: float, *, delta: float, alpha: float, q: float | None
+    ) -> tuple[Array, Array]:
+        """Return log((1-q) + (q TPR_L - delta)/FPR_U), each end at alpha/2; -inf where q TPR_L <= delta."""
+        q, gamma = q or 1.0, alpha / self.tails
+        spent, fpr = q * self.ends(tp, n1, gamma)[0] - delta, self.ends(fp, n0, gamma)[1]
+        with np.errstate(divide="ignore"):
+            forward = np.log(np.where(spent > 0, (1 - q) + spent / fpr, 0.0))
+        return forward, np.full_like(forward, -np.inf)
+
+
+STRATIFIED = _Stratified(
+    "stratified",
+    f"{FROZEN}; an eligible canary takes part with probability at least q and leaves no trace when it does not, "
+    "so it is blind to sampler bugs; two ends at alpha/2 each, forward only, since with an honest sampler the "
+    "reverse branch cannot exceed -log(1-q)",
+)
+
+
 def find_method(method: Method | str) -> Method:
     """Return a method by its name, or by ``module:name``; a method itself is returned as it is."""
     found = METHODS.find(method) if isinstance(method, str) else method
@@ -261,6 +333,31 @@ def epsilon_lower(
     return chosen.bound([Counts(tp, fp, n1, n0)], delta=delta, alpha=alpha)
 
 
+def pooled(tp: ArrayLike, fp: ArrayLike, n1: ArrayLike, n0: ArrayLike, *, delta: float, alpha: float) -> Bound:
+    """Return a lower bound on epsilon from the counts of several canaries together, one entry a canary.
+
+    P(bound.epsilon > epsilon) <= alpha for every epsilon at which all canaries' rates meet the definition, even
+    where those rates differ: with equal shares of the trials their means meet it too.
+    """
+    given = {"tp": tp, "fp": fp, "n1": n1, "n0": n0}
+    arrays = [np.atleast_1d(whole_counts(name, value)) for name, value in given.items()]
+    length = max(len(array) for array in arrays)
+    if any(array.ndim > 1 or len(array) not in {1, length} for array in arrays) or length == 0:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in zip(given, arrays, strict=True))
+        raise InputError(f"Counts and trials need one entry a canary, but the shapes are {shapes}.")
+    rows = zip(*(np.broadcast_to(array, length).tolist() for array in arrays), strict=True)
+    return POOLED.bound([Counts(*row) for row in rows], delta=delta, alpha=alpha)
+
+
+def stratified(tp_included: int, fp: int, n1: int, n0: int, *, q: float, delta: float, alpha: float) -> Bound:
+    """Return a lower bound on epsilon from trials in which the canary surely takes part, and trials without it.
+
+    P(bound.epsilon > epsilon) <= alpha, where an eligible canary takes part with probability at least q and a canary
+    that does not leaves the law of its absence: then TPR >= (1-q) FPR + q TPR_included.
+    """
+    return STRATIFIED.bound([Counts(tp_included, fp, n1, n0)], delta=delta, alpha=alpha, q=q)
+
+
 def _whole(counts: Counts) -> tuple[int, int, int, int]:
     """Return counts as whole numbers (tp, fp, n1, n0), or say what is wrong with them."""
     given = {name: whole_counts(name, getattr(counts, name)) for name in ("tp", "fp", "n1", "n0")}
@@ -280,9 +377,9 @@ def _whole(counts: Counts) -> tuple[int, int, int, int]:
 
 def _few_events(branch: Branch, counts: tuple[int, int], trials: tuple[int, int]) -> str | None:
     """Return a warning where a branch stands on fewer events of a kind than ``FEW_EVENTS``."""
-    positives = {"true positives": counts[0], "false positives": counts[1]}
-    negatives = {"false negatives": trials[0] - counts[0], "true negatives": trials[1] - counts[1]}
-    seen = negatives if branch is Branch.REVERSE else positives
+    seen = {"true positives": counts[0], "false positives": counts[1]}
+    if branch is Branch.REVERSE:
+        seen = {"false negatives": trials[0] - counts[0], "true negatives": trials[1] - counts[1]}
     few = [f"{number} {kind}" for kind, number in seen.items() if number < FEW_EVENTS]
     if not few:
         return None

@@ -33,10 +33,8 @@ EFFECTIVE_SHARE = 1 - NUISANCE_SHARE - SLACK_SHARE / 2
 STEP = 1e-5
 """How far below the exact bound the returned one may lie."""
 HALVINGS = 64
-FIRST_CELLS = 32
-MOST_CELLS = 2**17
+FIRST_CELLS, MOST_CELLS = 32, 2**17
 ROUNDING = 1e-9
-STEEP = 4
 
 
 def score_epsilon(tp: ArrayLike, fp: ArrayLike, n1: float, n0: float, *, delta: float, alpha: float) -> Array:
@@ -54,18 +52,16 @@ def score_epsilon(tp: ArrayLike, fp: ArrayLike, n1: float, n0: float, *, delta: 
         middle = (low + high) / 2
         below = _pull(middle, r1, r0, n1, n0, z2, delta)[0] < 0
         low, high = np.where(below, middle, low), np.where(below, high, middle)
-    ratio = _pull(high, r1, r0, n1, n0, z2, delta)[1]
+    _, ratio = _pull(high, r1, r0, n1, n0, z2, delta)
     return np.where(reachable, np.log(np.where(reachable, ratio, 1.0)), -np.inf)
 
 
 def _pull(p1: Array, r1: Array, r0: Array, n1: float, n0: float, z2: float, delta: float) -> tuple[Array, Array]:
     # The derivative of the log-likelihood along p1 = ratio p0 + delta, which the restricted estimate makes zero.
-    variance = np.maximum(p1 * (1 - p1), 1e-200)
-    p0 = _wilson_upper(r0, n0, np.maximum(z2 - n1 * (r1 - p1) ** 2 / variance, 0.0))
+    p0 = _wilson_upper(r0, n0, np.maximum(z2 - n1 * (r1 - p1) ** 2 / np.maximum(p1 * (1 - p1), 1e-200), 0.0))
     ratio = (p1 - delta) / np.maximum(p0, 1e-200)
     up = n1 * (r1 / np.maximum(p1, 1e-200) - (1 - r1) / np.maximum(1 - p1, 1e-200))
-    down = n0 * (p0 - r0) / np.maximum(p0 * (1 - p0), 1e-200)
-    return down - ratio * up, ratio
+    return n0 * (p0 - r0) / np.maximum(p0 * (1 - p0), 1e-200) - ratio * up, ratio
 
 
 def _wilson_upper(rate: Array, n: float, z2: ArrayLike) -> Array:
@@ -90,8 +86,8 @@ class _Tail:
             for inner, start1, mass1 in binomial_rows(Window.around(self.n1, p1[part]), p1[part]):
                 above = np.zeros((mass1.shape[0], mass1.shape[1] + 1))
                 above[:, :-1] = mass1[:, ::-1].cumsum(axis=1)[:, ::-1]
-                position = start0[inner][:, None] - self.window.low + np.arange(mass0.shape[1])
-                place = np.clip(self.cut[position] - start1[:, None], 0, mass1.shape[1])
+                cut = self.cut[start0[inner][:, None] - self.window.low + np.arange(mass0.shape[1])]
+                place = np.clip(cut - start1[:, None], 0, mass1.shape[1])
                 out[part][inner] = np.einsum("ij,ij->i", mass0[inner], np.take_along_axis(above, place, axis=1))
         return out
 
@@ -121,8 +117,7 @@ def joint_epsilon(tp: int, fp: int, n1: int, n0: int, *, delta: float, alpha: fl
         return 0.0
     lowest, highest = (float(end) for end in ends(fp, n0, NUISANCE_SHARE * alpha / 2))
     tail = _tail(tp, fp, n1, n0, delta, alpha, rank, np.array([lowest, highest]))
-    grid = np.linspace(math.asin(math.sqrt(lowest)), math.asin(math.sqrt(highest)), FIRST_CELLS + 1)
-    nodes = np.sin(grid) ** 2
+    nodes = np.sin(np.linspace(math.asin(math.sqrt(lowest)), math.asin(math.sqrt(highest)), FIRST_CELLS + 1)) ** 2
     limit = alpha * (1 - NUISANCE_SHARE - ROUNDING) - 2 * CUT
     return _largest(
         lambda epsilon: bool(tail.at(nodes, epsilon).max() <= limit),
@@ -133,17 +128,15 @@ def joint_epsilon(tp: int, fp: int, n1: int, n0: int, *, delta: float, alpha: fl
 
 def _tail(tp: int, fp: int, n1: int, n0: int, delta: float, alpha: float, rank: float, p0: Array) -> _Tail:
     window = Window.around(n0, p0)
-    x0 = np.arange(window.low, window.high + 1)
-    cut = _least_in(x0, n1, n0, math.exp(rank), delta, float(ndtri(alpha)) ** 2)
+    cut = _least_in(np.arange(window.low, window.high + 1), n1, n0, math.exp(rank), delta, float(ndtri(alpha)) ** 2)
     cut[fp - window.low] = min(tp, cut[fp - window.low])
     return _Tail(n1, n0, delta, window, np.minimum.accumulate(cut[::-1])[::-1])
 
 
 def _least_in(x0: NDArray[np.int64], n1: int, n0: int, ratio: float, delta: float, z2: float) -> NDArray[np.int64]:
     # Along the outcomes with this x0 the restricted estimate p0 grows with x1, and tells x1 and the statistic.
-    low, high = x0 / n0, np.full(len(x0), (1 - delta) / ratio)
-    inside = low < high
-    low = np.minimum(low, high)
+    high = np.full(len(x0), (1 - delta) / ratio)
+    low, inside = np.minimum(x0 / n0, high), x0 / n0 < high
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         x1, square = _on_curve(middle, x0, n1, n0, ratio, delta)
@@ -171,9 +164,8 @@ def _certify(tail: _Tail, nodes: Array, epsilon: float, limit: float, slack: flo
     Cells between nodes are halved until a bound on each is within the limit, or comes to a bound that is within the
     slack of a node and still is not.
     """
-    value = tail.at(nodes, epsilon)
+    value, seen = tail.at(nodes, epsilon), len(nodes)
     left, right, at_left, at_right = nodes[:-1], nodes[1:], value[:-1], value[1:]
-    seen = len(nodes)
     while max(at_left.max(), at_right.max()) <= limit:
         most = _most_within(tail, left, right, at_left, at_right, epsilon, limit)
         doubtful = most > limit
@@ -185,8 +177,7 @@ def _certify(tail: _Tail, nodes: Array, epsilon: float, limit: float, slack: flo
             return False
         middle = ((np.sqrt(left) + np.sqrt(right)) / 2) ** 2
         value = tail.at(middle, epsilon)
-        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
-        at_left, at_right = np.concatenate([at_left, value]), np.concatenate([value, at_right])
+        left, right, at_left, at_right = np.hstack([[left, middle, at_left, value], [middle, right, value, at_right]])
     return False
 
 
@@ -200,13 +191,12 @@ def _most_within(
     of the cell. Where the second term is the larger one, take p1 at its right end first: more true positives only help,
     and I loses that term. Where p0 or p1 reaches 0 or 1, take p0 at its left end as well.
     """
-    quarter = (right - left) ** 2 / 4
     by0, by1 = (
-        np.maximum(a, b) * quarter
+        np.maximum(a, b) * ((right - left) ** 2 / 4)
         for a, b in zip(tail.curvature(left, epsilon), tail.curvature(right, epsilon), strict=True)
     )
     most = np.maximum(at_left, at_right) + by0 + by1
-    again = (most > limit) & ((by1 > STEEP * by0) | ~np.isfinite(most))
+    again = (most > limit) & ((by1 > 4 * by0) | ~np.isfinite(most))
     if again.any():
         shifted = tail.probability(left[again], tail.eligible(right[again], epsilon))
         smooth = np.where(np.isfinite(by0[again]), np.maximum(shifted, at_right[again]) + by0[again], shifted)
