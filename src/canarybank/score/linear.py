@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from canarybank.errors import InputError
+from canarybank.score.fit import Covariance, fit_moments
 from canarybank.score.moments import Moments
 
 __all__ = ["LinearScore", "mixture", "unmix"]
@@ -39,6 +40,30 @@ class LinearScore:
             )
         canary.setflags(write=False)
         object.__setattr__(self, "canary", canary)
+
+    @classmethod
+    def fit(cls, absent: ArrayLike, eligible: ArrayLike, *, covariance: Covariance = "auto") -> "LinearScore":
+        """Learn a score from releases alone: n0 rows without the canary, n1 rows with an eligible one.
+
+        The canary's contribution is the difference of the two means, the covariance that within the two groups; see
+        `fit_moments` for its forms and for how ``"auto"`` chooses. Judge other runs than these with it: on its own runs
+        a fitted score, and its ``mu_eff``, look better than they are. A canary that takes part by a coin of q shifts
+        the mean by q times its contribution, which changes the scale of the score and not the order of releases.
+
+        Args:
+            absent: Releases without the canary, one a row; rounds and labels are joined as coordinates.
+            eligible: Releases with an eligible canary, on the same coordinates.
+            covariance: ``"full"``, ``"diagonal"``, ``"scalar"``, or ``"auto"`` to choose by the number of runs.
+
+        Example:
+            >>> rng = np.random.default_rng(0)
+            >>> shared = rng.normal(size=(100, 1))  # one scalar of noise for both coordinates
+            >>> score = LinearScore.fit(shared + [0.0, 0.0], shared[::-1] + [1.0, 0.0])
+            >>> bool(score.llr([5.0, 5.0]) < 0 < score.llr([6.0, 5.0]))
+            True
+        """
+        canary, moments = fit_moments(absent, eligible, covariance)
+        return cls(canary, moments)
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
