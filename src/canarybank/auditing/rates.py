@@ -89,12 +89,21 @@ def clopper_pearson(successes: Any, trials: Any, gamma: float) -> Any:
 
 def ends(x: ArrayLike, n: ArrayLike, gamma: float) -> tuple[Array, Array]:
     """Return what ``clopper_pearson`` returns, unchecked, and for expected counts too, which need not be whole."""
-    x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
-    some, short = x > 0, x < n
-    return (
-        np.where(some, betaincinv(np.where(some, x, 1.0), n - x + 1, gamma), 0.0),
-        np.where(short, betainccinv(x + 1, np.where(short, n - x, 1.0), gamma), 1.0),
-    )
+    return lower_end(x, n, gamma), upper_end(x, n, gamma)
+
+
+def lower_end(x: ArrayLike, n: ArrayLike, gamma: ArrayLike) -> Array:
+    """Return the lower one of the ends."""
+    x, n, gamma = (np.asarray(each, np.float64) for each in (x, n, gamma))
+    some = x > 0
+    return np.where(some, betaincinv(np.where(some, x, 1.0), n - x + 1, np.asarray(gamma, np.float64)), 0.0)
+
+
+def upper_end(x: ArrayLike, n: ArrayLike, gamma: ArrayLike) -> Array:
+    """Return the upper one of the ends."""
+    x, n, gamma = (np.asarray(each, np.float64) for each in (x, n, gamma))
+    short = x < n
+    return np.where(short, betainccinv(x + 1, np.where(short, n - x, 1.0), np.asarray(gamma, np.float64)), 1.0)
 
 
 def rate_epsilon(above: ArrayLike, below: ArrayLike, delta: float) -> Array:
