@@ -76,3 +76,10 @@ def test_a_claim_says_what_it_is_about():
     assert str(Claim(2.0, 1e-5, "replace", rounds=3)) == (
         "epsilon 2 at delta 1e-05 for replacing one user, over 3 releases"
     )
+
+
+def test_replacing_one_user_moves_a_release_by_the_square_root_of_two_clips():
+    mechanism = Mechanism(q=1.0)
+    assert Claim(6.5, 1e-5, "replace", mechanism).is_false
+    assert not Claim(6.6, 1e-5, "replace", mechanism).is_false
+    assert Claim(1.0, 1e-5, "replace", Mechanism(q=0.5)).attained is None

@@ -76,28 +76,43 @@ class Claim:
         return cls(epsilon(mechanism, rounds), mechanism.delta, neighbours, mechanism, rounds)
 
     @property
+    def q(self) -> float:
+        """Return each user's probability of taking part in a release: the mechanism's, or 1 where none is named."""
+        return 1.0 if self.mechanism is None else self.mechanism.q
+
+    @property
     def is_false(self) -> bool:
         """Return whether the mechanism's own exact epsilon exceeds the claim: then no trial is needed."""
-        if self.mechanism is None or self.neighbours != "add-remove":
-            return False
-        return attained_epsilon(self.mechanism, self.rounds) > self.epsilon
+        return self.attained is not None and self.attained > self.epsilon
+
+    @property
+    def attained(self) -> float | None:
+        """Return the exact epsilon that the mechanism attains for these neighbours, from below; None where unknown.
+
+        Two users whose votes share no entry differ by sqrt(2) times the norm of each. So replacing one is like adding
+        one to a release with less noise, where everybody takes part; at q < 1 no exact figure is known here.
+        """
+        if self.mechanism is None or (self.neighbours == "replace" and self.mechanism.q < 1):
+            return None
+        apart = math.sqrt(2) if self.neighbours == "replace" else 1.0
+        return attained_epsilon(replace(self.mechanism, sigma=self.mechanism.sigma / apart), self.rounds)
 
     @property
     def refutation(self) -> str | None:
         """Return the sentence that says why the claim is false without any trial, or None where it may be true."""
-        if self.mechanism is None or not self.is_false:
+        if not self.is_false:
             return None
         releases = "1 release" if self.rounds == 1 else f"{self.rounds} releases"
-        exact = attained_epsilon(self.mechanism, self.rounds)
         return (
             f"The claim is too small: {releases} of this mechanism {'has' if self.rounds == 1 else 'have'} an exact "
-            f"epsilon of {exact:.4g} at delta {self.delta:g}, not {self.epsilon:g}."
+            f"epsilon of {self.attained:.4g} at delta {self.delta:g}, not {self.epsilon:g}."
         )
 
     def __str__(self) -> str:
         pair = "adding or removing one user" if self.neighbours == "add-remove" else "replacing one user"
         over = "1 release" if self.rounds == 1 else f"{self.rounds} releases"
-        return f"epsilon {self.epsilon:.4g} at delta {self.delta:g} for {pair}, over {over}"
+        stated = f"{self.epsilon:.4g}" if math.isfinite(self.epsilon) else "∞"
+        return f"epsilon {stated} at delta {self.delta:g} for {pair}, over {over}"
 
 
 def attained_epsilon(mechanism: Mechanism, rounds: int = 1) -> float:
