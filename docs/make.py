@@ -63,7 +63,7 @@ def attacks() -> list[str]:
     from canarybank.attack import ATTACKS
 
     rows = [
-        f"| `{a.name}` | {a.canary.value} | {a.pool.value} | {a.selection.value} | {a.description} |"
+        f"| `{a.name}` | {a.canary.value} | {a.pool.value} | {a.selection} | {a.description} |"
         for a in ATTACKS.values()
     ]
     return [

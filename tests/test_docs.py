@@ -8,7 +8,7 @@ import pytest
 from canarybank.auditing import Branch, epsilon_lower, pooled, stratified
 from canarybank.registry import METHODS
 from canarybank.run import Commitment, Manifest, Results
-from canarybank.run.commitment import Seal
+from canarybank.run.plant import Plant, SealedRules, SystemResults
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,9 +40,16 @@ def test_the_architecture_names_files_that_exist_and_every_room():
 
 def test_the_stability_page_states_the_layouts_that_are_written():
     page = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
-    stated = dict(re.findall(r"^\| `(\w+\.json)` \| (\d+) \|", page, flags=re.MULTILINE))
-    kinds = {"manifest": Manifest, "commitment": Commitment, "sealed": Seal, "results": Results}
-    assert stated == {f"{name}.json": str(kind.model_fields["schema_version"].default) for name, kind in kinds.items()}
+    stated = dict(re.findall(r"^\| (`\w+\.json`[\w ]*) \| (\d+) \|", page, flags=re.MULTILINE))
+    kinds = {
+        "`manifest.json`": Manifest,
+        "`commitment.json`": Commitment,
+        "`results.json`": Results,
+        "`commitment.json` of a system": Plant,
+        "`sealed.json` of a system": SealedRules,
+        "`results.json` of a system": SystemResults,
+    }
+    assert stated == {name: str(kind.model_fields["schema_version"].default) for name, kind in kinds.items()}
 
 
 def test_no_page_names_a_machine():

@@ -46,7 +46,7 @@ def shell(tmp_path_factory):
 
 
 def test_every_block_is_of_a_kind_that_is_tested_here():
-    assert [kind for kind, _ in BLOCKS] == ["sh", "toml", "sh", "python", "sh"]
+    assert [kind for kind, _ in BLOCKS] == ["sh", "toml", "sh", "python", "python", "sh"]
 
 
 def test_the_two_commands_are_targets_that_do_what_the_readme_says():
@@ -99,6 +99,12 @@ def test_the_python_block_prints_one_result(shell):
     printed = run(f"{sys.executable} block.py")
     assert re.fullmatch(r"AuditResult\(ordinary: epsilon >= .* \| exact: epsilon >= .*\)\n", printed)
     assert len(printed.splitlines()) == 1
+
+
+def test_the_audit_of_a_foreign_system_prints_its_verdict(shell):
+    folder, run = shell
+    (folder / "foreign.py").write_text(blocks("python")[1])
+    assert run(f"{sys.executable} foreign.py") == "refuted\n"
 
 
 def test_the_picture_is_there():

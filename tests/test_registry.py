@@ -45,6 +45,7 @@ def test_the_keys_that_hold_names_are_known():
         "attack.names": "attack",
         "audit.method": "method",
         "audit.system": "system",
+        "system.attack": "attack",
         "evolve.audit": "attack",
         "run.engine": "engine",
     }
@@ -56,6 +57,7 @@ TYPOS = {
     "attack.names": ("nonce-nrom", "nonce-norm"),
     "audit.method": ("clopper_pearson", "clopper-pearson"),
     "audit.system": ("mechanisms", "mechanism"),
+    "system.attack": ("nonce-nrom", "nonce-norm"),
     "evolve.audit": ("exactly", "exact"),
     "run.engine": ("process", "processes"),
 }

@@ -13,7 +13,8 @@ The tree, each with the exit code that the command line gives it::
     ├── MissingError                3   a package, model or program that is not here, with what to install
     ├── GenerationError             4   a generator that failed; what it wrote before stays in the cache
     ├── StoreError                  4   a file that cannot be written, is locked, or was altered
-    └── IncompleteError             4   a run that is not finished; the same command resumes it
+    ├── IncompleteError             4   a run that is not finished; the same command resumes it
+    └── DependenceError             5   evidence that is not independent, so that nothing can be said from it
 
 Messages are whole sentences: what is wrong, with the offending value; why; and the fix.
 """
@@ -28,6 +29,7 @@ __all__ = [
     "ConfigError",
     "ConformanceError",
     "DataError",
+    "DependenceError",
     "GenerationError",
     "IncompleteError",
     "InputError",
@@ -99,3 +101,9 @@ class IncompleteError(CanarybankError):
     """Report a run that is not finished."""
 
     exit_code = 4
+
+
+class DependenceError(CanarybankError):
+    """Refuse to say anything from runs that depend on each other."""
+
+    exit_code = 5

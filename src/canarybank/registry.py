@@ -1,4 +1,4 @@
-"""Register things by name: attacks, encoders, generators, methods, systems and engines.
+"""Register things by name: attacks, selection rules, encoders, generators, methods, systems and engines.
 
 An entry is an object of canarybank's own, an entry point of somebody else's package in the registry's group, or
 ``module:name``, which imports that object. Built-in entries are named here as ``module:name`` too, so that names are
@@ -31,6 +31,7 @@ __all__ = [
     "GENERATORS",
     "METHODS",
     "REGISTRIES",
+    "SELECTIONS",
     "SYSTEMS",
     "Plugin",
     "Registry",
@@ -251,6 +252,17 @@ ATTACKS = _registry(
     },
 )
 """Entries are ``Attack`` values."""
+SELECTIONS = _registry(
+    "selection",
+    {
+        "all": "attack.selection:take_all",
+        "spread": "attack.selection:spread",
+        "uniform": "attack.selection:uniform",
+        "greedy-norm": "attack.selection:greedy_norm",
+        "greedy-mueff": "attack.selection:greedy_mueff",
+    },
+)
+"""Entries take a ``SelectionContext`` and return pool indices, the first for the first place. Attacks name them."""
 ENCODERS = _registry(
     "encoder",
     {
@@ -298,6 +310,6 @@ ENGINES = _registry(
 )
 """Entries return an ``Engine``; they are given the number of workers where they take it."""
 REGISTRIES: Mapping[str, Registry[Any]] = MappingProxyType(
-    {registry.kind: registry for registry in (ATTACKS, ENCODERS, GENERATORS, METHODS, SYSTEMS, ENGINES)}
+    {registry.kind: registry for registry in (ATTACKS, SELECTIONS, ENCODERS, GENERATORS, METHODS, SYSTEMS, ENGINES)}
 )
 """Every registry by the kind of its entries."""

@@ -1,8 +1,9 @@
 import pytest
 
 from canarybank import attack
-from canarybank.attack import ATTACKS, Attack, CanaryKind, Objective, PoolKind, Selection
-from canarybank.errors import InputError
+from canarybank.attack import ATTACKS, Attack, CanaryKind, PoolKind, Selection
+from canarybank.errors import ConfigError, InputError
+from canarybank.registry import SELECTIONS
 
 
 def test_the_eight_stand_in_the_order_of_the_paper() -> None:
@@ -27,10 +28,19 @@ def test_the_mapping_cannot_be_changed() -> None:
         ATTACKS["ordinary"] = ATTACKS["exact"]  # type: ignore[index]
 
 
-def test_greedy_selections_know_their_objective() -> None:
-    assert Selection.GREEDY_NORM.objective is Objective.NORM
-    assert Selection.GREEDY_MUEFF.objective is Objective.MUEFF
-    assert Selection.UNIFORM.objective is None
+def test_the_selections_are_the_built_in_rules() -> None:
+    assert [each.value for each in Selection if each is not Selection.NONE] == list(SELECTIONS.places)
+    assert all(a.pin_selection() is None for a in ATTACKS.values())
+
+
+def test_a_rule_is_a_member_a_name_or_a_place() -> None:
+    member = Attack("odd", CanaryKind.REAL, PoolKind.NONCES, Selection.UNIFORM)
+    assert member == Attack("odd", CanaryKind.REAL, PoolKind.NONCES, "uniform")
+    assert Attack("odd", CanaryKind.REAL, PoolKind.NONCES, "no_module:rule").selection == "no_module:rule"
+    with pytest.raises(ConfigError, match=r"There is no selection 'unifrom'; did you mean 'uniform'\?"):
+        Attack("odd", CanaryKind.REAL, PoolKind.NONCES, "unifrom")
+    with pytest.raises(InputError, match="is a builtin_function_or_method; give the name of a registered rule"):
+        Attack("odd", CanaryKind.REAL, PoolKind.NONCES, sorted)  # type: ignore[arg-type]
 
 
 def test_a_recipe_that_cannot_run_is_refused() -> None:

@@ -203,7 +203,7 @@ def test_designs_that_cannot_be_are_refused(world: Any) -> None:
 
 
 def test_positions_must_be_reserved_and_suffice_for_the_records(world: Any) -> None:
-    for count, message in ((0, "reserves no positions"), (7, "8 records but the bank reserves 7")):
+    for count, message in ((0, "reserves no positions"), (7, "8 candidates and the bank reserves 7")):
         bank = Bank(world.bank.vectors).reserve(count, seed=5)
         routed = Routed.build(world.routed.cohort, bank, 3)
         with pytest.raises(InputError, match=message):

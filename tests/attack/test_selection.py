@@ -3,9 +3,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from canarybank.attack import Canary, Pool
-from canarybank.attack.selection import spread, uniform
-from canarybank.errors import InputError
+from canarybank.attack import Canary, Pool, SelectionContext
+from canarybank.attack.selection import checked_indices, select, spread, take_all, uniform
+from canarybank.errors import ConfigError, InputError
+from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable
+from canarybank.registry import SELECTIONS
+from canarybank.users import Auxiliary, Users
+
+BANK = Bank(np.eye(2, dtype=np.float32))
+AUXILIARY = Routed.build(Auxiliary(Users.from_vectors({"a": np.eye(2), "b": np.eye(2)})), BANK, 1)
 
 
 def pool_of(sources: list[int]) -> Pool:
@@ -14,6 +20,11 @@ def pool_of(sources: list[int]) -> Pool:
 
 def canary_of(records: int, name: str = "c") -> Canary:
     return Canary(np.zeros((records, 2)), id=name)
+
+
+def seen(pool: Pool, canary: Canary, count: int, seed: int) -> SelectionContext:
+    table = RouteTable.build(canary.vectors, BANK, 1)
+    return SelectionContext(canary, pool, BANK, tuple(range(count)), table, AUXILIARY, Mechanism(k=1), 2, seed)
 
 
 def naive_spread(sources: list[int], order: list[int], count: int) -> list[int]:
@@ -31,10 +42,10 @@ def test_spread_lets_records_take_turns(case: int) -> None:
     rng = np.random.default_rng(case)
     records = int(rng.integers(1, 7))
     sources = [int(i) for i in rng.integers(records, size=int(rng.integers(1, 25)))]
-    everything = spread(pool_of(sources), canary_of(records), len(sources), case)
+    everything = spread(seen(pool_of(sources), canary_of(records), len(sources), case))
     order = sorted(range(records), key=lambda i: [sources[j] for j in everything].index(i) if i in sources else 99)
     for count in range(1, len(sources) + 1):
-        found = spread(pool_of(sources), canary_of(records), count, case)
+        found = spread(seen(pool_of(sources), canary_of(records), count, case))
         assert found == everything[:count]
         votes, supply = Counter(sources[j] for j in found), Counter(sources)
         unfinished = [votes[i] for i in range(records) if votes[i] < supply[i]]
@@ -45,9 +56,11 @@ def test_spread_lets_records_take_turns(case: int) -> None:
 
 def test_spread_divides_evenly_and_leaves_the_remainder_to_the_seed() -> None:
     sources = [i % 5 for i in range(40)]
-    assert set(Counter(sources[j] for j in spread(pool_of(sources), canary_of(5), 20, 1)).values()) == {4}
+    assert set(Counter(sources[j] for j in spread(seen(pool_of(sources), canary_of(5), 20, 1))).values()) == {4}
     extra = {
-        max(Counter(sources[j] for j in spread(pool_of(sources), canary_of(5), 21, s)).items(), key=lambda x: x[1])[0]
+        max(
+            Counter(sources[j] for j in spread(seen(pool_of(sources), canary_of(5), 21, s))).items(), key=lambda x: x[1]
+        )[0]
         for s in range(60)
     }
     # Chance that 60 fair draws of one of five miss any of them: at most 5 * 0.8^60 = 8e-6.
@@ -56,20 +69,58 @@ def test_spread_divides_evenly_and_leaves_the_remainder_to_the_seed() -> None:
 
 def test_uniform_draws_without_replacement_and_evenly() -> None:
     pool = Pool(np.zeros((10, 2)))
-    draws = [uniform(pool, canary_of(1), 4, seed) for seed in range(2000)]
+    draws = [uniform(seen(pool, canary_of(1), 4, seed)) for seed in range(2000)]
     assert all(len(set(draw)) == 4 for draw in draws)
     counts = Counter(j for draw in draws for j in draw)
     # Binomial(2000, 0.4): sd 21.9; six of them over ten entries is a false alarm below 2e-8.
     assert all(abs(counts[j] - 800) < 6 * 21.9 for j in range(10))
-    assert uniform(pool, canary_of(1), 4, 7) == draws[7]
-    assert uniform(pool, canary_of(1, "other"), 10, 7) != uniform(pool, canary_of(1), 10, 7)
+    assert uniform(seen(pool, canary_of(1), 4, 7)) == draws[7]
+    assert uniform(seen(pool, canary_of(1, "other"), 10, 7)) != uniform(seen(pool, canary_of(1), 10, 7))
 
 
 def test_what_cannot_be_selected_is_refused() -> None:
     for rule in (spread, uniform):
         with pytest.raises(InputError, match="3 probes were asked for from a pool of 2"):
-            rule(pool_of([0, 0]), canary_of(1), 3, 0)
+            rule(seen(pool_of([0, 0]), canary_of(1), 3, 0))
     with pytest.raises(InputError, match="no sources"):
-        spread(Pool(np.zeros((3, 2))), canary_of(1), 2, 0)
+        spread(seen(Pool(np.zeros((3, 2))), canary_of(1), 2, 0))
     with pytest.raises(InputError, match="rewrites record 4, but the canary has 2"):
-        spread(pool_of([0, 4]), canary_of(2), 2, 0)
+        spread(seen(pool_of([0, 4]), canary_of(2), 2, 0))
+
+
+def test_all_is_the_whole_pool_and_needs_a_place_for_each() -> None:
+    assert take_all(seen(pool_of([0, 0, 1]), canary_of(2), 5, 0)) == [0, 1, 2]
+    with pytest.raises(InputError, match="3 candidates and the bank reserves 2 positions"):
+        take_all(seen(pool_of([0, 0, 1]), canary_of(2), 2, 0))
+
+
+@pytest.mark.parametrize(
+    ("returned", "wrong"),
+    [
+        ([0], "returned 1 pool indices for 2 places and a pool of 4"),
+        ([0, 1, 2], "returned 3 pool indices for 2 places"),
+        ([1, 1], "a pool index twice"),
+        ([0, 4], "the pool index 4, but the pool has 4 candidates"),
+        ([-1, 0], "the pool index -1"),
+        ([0.0, 1.0], "whole numbers"),
+        (None, "returned None; a rule returns pool indices"),
+    ],
+)
+def test_what_a_rule_returns_is_checked(returned: object, wrong: str) -> None:
+    with pytest.raises(InputError, match=wrong):
+        checked_indices("mine", returned, seen(pool_of([0, 0, 0, 0]), canary_of(1), 2, 0))
+
+
+def test_a_rule_may_return_an_array_and_the_whole_of_a_small_pool() -> None:
+    small = seen(pool_of([0, 0, 0]), canary_of(1), 5, 0)
+    assert checked_indices("mine", np.array([2, 0, 1]), small) == [2, 0, 1]
+    with pytest.raises(InputError, match="or the whole pool where it is smaller"):
+        checked_indices("mine", [2, 0], small)
+
+
+def test_a_rule_is_found_by_its_name_or_its_place() -> None:
+    context = seen(Pool(np.zeros((10, 2))), canary_of(1), 4, 7)
+    assert select("uniform", context) == uniform(context) == select("canarybank.attack.selection:uniform", context)
+    assert SELECTIONS.find("uniform") is uniform
+    with pytest.raises(ConfigError, match="'numpy:pi' is of type float; make it a function of a SelectionContext"):
+        select("numpy:pi", context)

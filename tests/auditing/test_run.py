@@ -129,7 +129,7 @@ BAD = {
     "pool smaller than r": ({"attack": "nonce", "pool_size": 5}, "5"),
     "too few users": ({"sizes": CohortSizes(50, 50, 50, 2)}, "60 users"),
     "empty cohort": ({"sizes": (0, 1, 1, 1)}, "at least one user"),
-    "more probes than positions": ({"bank": "tiny", "attack": "exact"}, "12 records but the bank reserves 3"),
+    "more probes than positions": ({"bank": "tiny", "attack": "exact"}, "12 candidates and the bank reserves 3"),
     "k larger than the bank": ({"bank": "two"}, "k"),
     "dimensions": ({"bank": "wide"}, "dimension"),
     "NaN in the bank": ({"bank": "nan"}, "NaN"),

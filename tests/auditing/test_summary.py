@@ -15,7 +15,6 @@ from canarybank.auditing import (
     Settings,
     Shard,
     audit,
-    audit_system,
     epsilon_lower,
     pooled,
 )
@@ -113,15 +112,13 @@ def test_an_attack_shares_its_alpha_wherever_its_canaries_stand():
     assert exact.ledger.spent == nonce.ledger.spent == pytest.approx(0.05)
 
 
-class Silent:
-    """A system of one coordinate without a law."""
-
-    def release(self, eligible, size, rng):
-        return SYSTEM.release(eligible, size, rng)
+def hidden(contributions, canary, mechanism):
+    """Make our mechanism into a system without a law."""
+    return CallableSystem(BankSystem(contributions, canary, mechanism).release, len(canary))
 
 
-def test_a_system_without_a_law_has_no_exact_figures_and_three_rungs():
-    found = audit_system(Silent(), SCORE, CLAIM, replace(SETTINGS, threshold="calibrated", trials=5_000))
+def test_a_system_without_a_law_has_no_exact_figures_and_three_rungs(people, bank, mechanism, sizes):
+    found = audit(people, bank, mechanism, "exact", system=hidden, trials=5_000, sizes=sizes, canaries=1)
     (canary,) = found.canaries
     exact = (canary.supremum, canary.rule, canary.absent_rate, canary.eligible_rate, canary.exact)
     assert exact == (None,) * 5
@@ -136,10 +133,6 @@ def test_a_system_without_a_law_has_no_exact_figures_and_three_rungs():
 
 
 def test_an_audit_of_users_through_a_system_without_a_law(people, bank, mechanism, sizes):
-    def hidden(contributions, canary, mechanism):
-        inner = BankSystem(contributions, canary, mechanism)
-        return CallableSystem(inner.release, len(canary))
-
     options = {"trials": 5_000, "sizes": sizes, "canaries": 1}
     found = audit(people, bank, mechanism, "exact", system=hidden, threshold="analytic", **options)
     own = audit(people, bank, mechanism, "exact", trial_engine="literal", **options)
@@ -153,13 +146,13 @@ class Pretending(BankSystem):
     """A system that states the law of its claim and releases with a quarter of the noise."""
 
     def release(self, eligible, size, rng):
-        return BankSystem(self.contributions, self.canary, replace(CLAIM, sigma=0.25)).release(eligible, size, rng)
+        quieter = replace(self.mechanism, sigma=self.mechanism.sigma / 4)
+        return BankSystem(self.contributions, self.canary, quieter).release(eligible, size, rng)
 
 
-def test_trials_are_what_a_system_releases_whatever_law_it_states():
-    lying = Pretending(SYSTEM.contributions, SYSTEM.canary, CLAIM)
-    found = audit_system(lying, SCORE, CLAIM, Settings(trials=50_000))
-    assert found.violation
+def test_trials_are_what_a_system_releases_whatever_law_it_states(people, bank, mechanism, sizes):
+    found = audit(people, bank, mechanism, "exact", system=Pretending, trials=50_000, sizes=sizes, canaries=1)
+    assert found.headline.epsilon > epsilon(mechanism)
     assert found.canaries[0].supremum is None  # its counts cannot come from the law, so the law counts for nothing
     assert "does not release as its law states" in found.only.notes[-1]
 
@@ -177,13 +170,15 @@ def test_trials_in_which_the_canary_surely_takes_part_are_refused_before_any_tri
         audit(people, bank, mechanism, "exact", method="stratified", system=Pretending, sizes=sizes, trials=10**12)
 
 
-def test_the_exact_figure_of_a_broken_system_is_not_cut_off_at_its_claim():
-    broken = replace(SYSTEM, mechanism=replace(CLAIM, sigma=0.5))
-    found = audit_system(broken, SCORE, CLAIM, SETTINGS)
-    assert found.canaries[0].supremum.midpoint == pytest.approx(epsilon(broken.mechanism), abs=1e-3)
-    assert found.canaries[0].exact > found.allowed
-    honest = audit_system(SYSTEM, SCORE, CLAIM, SETTINGS)
-    assert honest.canaries[0].supremum.upper <= honest.allowed
+def test_the_exact_figure_of_a_broken_system_is_not_cut_off_at_its_claim(people, bank, mechanism, sizes):
+    def quieter(contributions, canary, mechanism):
+        return BankSystem(contributions, canary, replace(mechanism, sigma=mechanism.sigma / 4))
+
+    options = {"trials": 1_000, "sizes": sizes, "canaries": 1}
+    found = audit(people, bank, mechanism, "exact", system=quieter, **options)
+    assert found.canaries[0].exact > epsilon(mechanism)
+    honest = audit(people, bank, mechanism, "exact", **options)
+    assert honest.canaries[0].supremum.upper <= epsilon(mechanism)
 
 
 @pytest.fixture(scope="module")

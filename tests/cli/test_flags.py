@@ -15,6 +15,13 @@ def test_every_key_is_a_flag(cli, key):
     values = {bool: None, int: "7", float: "0.25"}
     given = {
         "attack.names": "exact,nonce",
+        "system.neighbours": "replace",
+        "system.attack": "nonce",
+        "system.runs": "77",
+        "system.inspect": "bank",
+        "system.apart": "33",
+        "system.scores": "fitted,length",
+        "system.evidence": "bound,betting",
         "audit.accounted": "1.5",
         "audit.engine": "literal",
         "audit.method": "joint",

@@ -1,4 +1,4 @@
-"""Broken systems that an audit by trials must catch, beside the correct one that it must not.
+"""Our mechanism behind the door that somebody else's system would use, whole or with one thing wrong.
 
 Every system claims the same mechanism, gets a score designed for that claim, and is audited through its releases
 alone. The canary is concentrated: all of its records vote for the same five probes, so its normalised histogram has
@@ -46,14 +46,6 @@ def system(canary=CANARY, mechanism=CLAIM, participation=None):
     return CallableSystem(inner.release, PROBES)
 
 
-def per_label(labels):
-    """Normalise and clip for each label apart, and release them side by side: sqrt(labels) times the norm."""
-    canary = np.tile(CANARY[INSPECTED], labels)
-    inner = BankSystem(csr_array((1, PROBES * labels)), canary, CLAIM)
-    score = LinearScore(canary, Moments(np.zeros(len(canary)), CLAIM.noise**2 * np.eye(len(canary))))
-    return CallableSystem(inner.release, len(canary)), score
-
-
 class SameNoise:
     """Draw the noise once and use it in every release."""
 
@@ -66,14 +58,3 @@ class SameNoise:
         if eligible:
             releases[rng.random(size) < CLAIM.q] += CANARY[INSPECTED]
         return releases
-
-
-ZOO = {
-    "nothing is clipped": system(canary=NORMALISED),
-    "sigma is halved": system(mechanism=replace(CLAIM, sigma=CLAIM.sigma / 2)),
-    "q is ignored": system(participation=1.0),
-    "the clip factor is applied to the raw votes": system(
-        canary=histogram() * min(1.0, CLAIM.clip / np.linalg.norm(NORMALISED))
-    ),
-    "the same noise in every trial": CallableSystem(SameNoise(), PROBES),
-}

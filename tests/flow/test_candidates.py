@@ -4,7 +4,7 @@ import pytest
 
 from canarybank.config.model import BankConfig, UsersConfig
 from canarybank.errors import CanarybankError, ConfigError, DataError
-from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates, read_texts
+from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates, read_bank, read_texts
 from canarybank.generate import CandidateBank, ScriptedGenerator
 from canarybank.store.stage_cache import StageCache
 
@@ -43,6 +43,19 @@ def test_another_column_may_be_named(tmp_path):
     (tmp_path / "a.csv").write_text("body\nhello\n")
     pl.DataFrame({"body": ["hello", None, "hello"]}).write_parquet(tmp_path / "a.parquet")
     assert read_texts(tmp_path / "a.csv", "body") == read_texts(tmp_path / "a.parquet", "body") == ("hello",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "label,text\nwarm,one\ncold,two\n,three\n"),
+        ("a.jsonl", '{"text":"one","label":"warm"}\n{"text":"two","label":"cold"}\n{"text":"three"}\n'),
+    ],
+)
+def test_a_bank_file_has_the_labels_that_it_gives(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    bank, _ = read_bank(tmp_path / name)
+    assert dict(zip(bank.texts, bank.labels, strict=True)) == {"one": "warm", "two": "cold", "three": ""}
 
 
 @pytest.mark.parametrize(

@@ -188,9 +188,9 @@ def test_voters_reference_and_canaries_are_apart(audited_run):
 
 
 def test_a_folder_of_the_other_kind_is_refused(resolved, audited_run, finished, evolving, tmp_path):
-    with pytest.raises(InputError, match="is an audit, not an evolution"):
+    with pytest.raises(InputError, match="is of the kind audit, not evolution"):
         run_evolution(resolve(flags=evolving), shutil.copytree(finished.folder, tmp_path / "other"))
-    with pytest.raises(InputError, match="is an evolution, not an audit"):
+    with pytest.raises(InputError, match="is of the kind evolution, not audit"):
         run_audit(resolved, audited_run.folder)
 
 

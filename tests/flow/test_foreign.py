@@ -1,31 +1,32 @@
-"""Audit a system that is not ours in a folder: commitment, seal, trials, results; killed, resumed, verified, gated."""
+"""Audit a system that is not ours from Python, in a folder: killed, resumed, verified, gated, and given nonsense."""
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from broken_systems import CLAIM, PROBES, SCORE, ZOO, system
+from broken_systems import CANARY, CLAIM, INSPECTED, PROBES, SCORE, SameNoise, system
 
 import canarybank
 from canarybank.auditing import Settings
 from canarybank.cli import main
 from canarybank.errors import CanarybankError, ConfigError, InputError, StoreError
-from canarybank.mechanism import Claim
-from canarybank.systems import CallableSystem
+from canarybank.mechanism import Claim, Mechanism
+from canarybank.systems import Hypothesis
 
-# A true claim fails in fewer than 1 of 100,000 runs; what is broken is far enough off to be caught all the same.
-SETTINGS = Settings(trials=20_000, alpha=1e-5, method="clopper-pearson", seed=3)
+SETTINGS = Settings(trials=60, seed=3)
 DOUBLES = str(Path(__file__).parents[1] / "doubles")
-FILES = ("commitment.json", "sealed.json", "trials.log", "results.json")
+FILES = ("commitment.json", "sealed.json", "results.json")
 
 
-def audited(folder, made=None, claim=CLAIM, **options):
-    given = {"name": "the zoo's", **options}
-    return canarybank.audit_system(made or system(), SCORE, claim, SETTINGS, folder=folder, **given)
+def audited(folder=None, made=None, claim=CLAIM, **options):
+    given = {"name": "the zoo's", "apart": 20, "batch": 40, "settings": SETTINGS, **options}
+    return canarybank.audit_system(made or system(), SCORE, claim, folder=folder, **given)
 
 
 @pytest.fixture(scope="module")
@@ -35,104 +36,90 @@ def correct(tmp_path_factory):
     return folder
 
 
-def altered(folder, name, change):
-    """Change a document and enter its new hash wherever the folder could, as a forger without the trials would."""
-    path = folder / name
-    value = json.loads(path.read_text())
-    change(value)
-    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
-
-
-def copied(folder, to):
-    to.mkdir()
-    for path in folder.iterdir():
-        if path.is_file():
-            (to / path.name).write_bytes(path.read_bytes())
-    return to
-
-
 def test_the_correct_system_stands(correct):
-    result = audited(correct)
-    assert not result.violation
-    assert 0.0 < result.bound.epsilon < 1.68
+    found = audited(correct)
+    assert (str(found.verdict), found.refuted) == ("stands", False)
     assert canarybank.verify(correct).ok
     assert main(["gate", str(correct), "--claimed-eps", "1.69"]) == 0
 
 
-@pytest.mark.parametrize("broken", ZOO.values(), ids=ZOO.keys())
-def test_a_broken_system_is_caught_and_the_gate_fails(broken, tmp_path, capsys):
-    # Half the noise is the smallest violation here, and takes more trials than the others.
-    trials = 120_000
-    done = canarybank.audit_system(broken, SCORE, CLAIM, replace(SETTINGS, trials=trials), folder=tmp_path / "run")
-    assert done.violation
+def test_a_broken_system_is_refuted_and_the_gate_fails(tmp_path):
+    broken = system(canary=20 * CANARY, participation=1.0)
+    found = audited(tmp_path / "run", broken)
+    assert found.refuted
     assert canarybank.verify(tmp_path / "run").ok
     assert main(["gate", str(tmp_path / "run"), "--claimed-eps", "1.69"]) == 1
-    assert "Violation: the bound" in capsys.readouterr().out
 
 
 def test_the_folder_and_memory_show_the_same(correct):
-    memory = canarybank.audit_system(system(), SCORE, CLAIM, SETTINGS)
-    kept = canarybank.open_run(correct).results
-    assert (memory.canaries, memory.headline) == (kept.attacks[0].canaries, kept.attacks[0].headline)
+    assert audited() == canarybank.open_run(correct).system_results.found
 
 
-def test_everything_that_decides_is_on_disk_before_the_system_is_called(tmp_path):
-    """The commitment comes before the first call; the seal comes after calibration and before the first trial."""
-    folder, seen, told = tmp_path / "run", [], []
+def test_everything_that_decides_is_on_disk_before_the_runs_that_it_decides_about(tmp_path):
+    """The commitment comes before the first run; the rules are sealed before the first judged one."""
+    folder, seen, told, inner = tmp_path / "run", [], [], system()
+
+    class Watched:
+        def play(self, trials, rng):
+            there = tuple(name for name in FILES if (folder / name).exists())
+            seen.append((str(trials[0].split), there, len(told)))
+            arms = [trial.hypothesis is Hypothesis.ELIGIBLE for trial in trials]
+            return [inner.release(each, 1, rng)[0] for each in arms]
+
+    audited(folder, Watched(), committed=told.append)
+    assert list(dict.fromkeys(seen)) == [("fit", FILES[:1], 1), ("judge", FILES[:2], 1)]
+    run = canarybank.open_run(folder)
+    assert told == [run.commitment_hash] == [run.sealed_rules.commitment] == [run.system_results.commitment]
+
+
+def test_the_judged_runs_have_no_say_in_the_rules(correct, tmp_path):
     inner = system()
 
-    def watched(eligible, size, rng):
-        seen.append((tuple(name for name in FILES if (folder / name).exists()), len(told)))
-        return inner.release(eligible, size, rng)
+    class Turning:
+        """Release as the correct system does while runs are set apart, and nonsense afterwards."""
 
-    audited(folder, CallableSystem(watched, PROBES), committed=told.append)
-    assert list(dict.fromkeys(seen)) == [(("commitment.json",), 1), (FILES[:3], 1)]
-    run = canarybank.open_run(folder)
-    assert told == [run.commitment_hash]
-    assert run.commitment.recipe.startswith("threshold calibrated: play 20,000 trials")
-    assert run.commitment.attacks[0].canaries[0].threshold is None
-    assert run.sealed.commitment == run.commitment_hash
-    assert run.sealed.thresholds["system"][0][0] == run.results.attacks[0].canaries[0].threshold
+        def play(self, trials, rng):
+            released = canarybank.systems.playing(inner).play(trials, rng)
+            return released if trials[0].split == "fit" else [(rng.normal(size=PROBES),) for _ in trials]
+
+    audited(tmp_path / "run", Turning())
+    assert (tmp_path / "run" / "sealed.json").read_bytes() == (correct / "sealed.json").read_bytes()
 
 
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, {doubles!r})
-from broken_systems import CLAIM, PROBES, SCORE, system
+from broken_systems import CLAIM, SCORE, system
 import canarybank
-from canarybank.systems import CallableSystem
 calls, inner = [0], system()
 def release(eligible, size, rng):
     calls[0] += 1
     if calls[0] == {at}:
         os.kill(os.getpid(), signal.SIGKILL)
     return inner.release(eligible, size, rng)
-settings = canarybank.Settings(trials=20_000, alpha=1e-5, method="clopper-pearson", seed=3)
-canarybank.audit_system(CallableSystem(release, PROBES), SCORE, CLAIM, settings, folder={folder!r}, name="the zoo's")
+settings = canarybank.Settings(trials=60, seed=3)
+canarybank.audit_system(
+    release, SCORE, CLAIM, settings, folder={folder!r}, name="the zoo's", apart=20, batch=40
+)
 """
 
 
-@pytest.mark.parametrize(
-    ("at", "left"),
-    # 20,000 trials are 5 calls a hypothesis: 10 calls calibrate, then 10 calls count.
-    [(1, FILES[:1]), (7, FILES[:1]), (11, FILES[:3]), (18, FILES[:3])],
-)
-def test_a_killed_audit_ends_with_the_same_bytes(at, left, correct, tmp_path):
-    folder = tmp_path / "run"
+@pytest.mark.parametrize(("at", "left", "calls"), [(1, 1, 8), (3, 2, 6), (7, 2, 2)])
+def test_a_killed_audit_ends_with_the_same_bytes(at, left, calls, correct, tmp_path):
+    """40 runs set apart are one batch, and 120 judged ones three; each batch is a call for each hypothesis."""
+    folder, inner, made = tmp_path / "run", system(), []
     code = KILLED.format(doubles=DOUBLES, at=at, folder=str(folder))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert done.returncode == -9, done.stderr
-    assert tuple(name for name in FILES if (folder / name).exists()) == left
-    calls = []
-    inner = system()
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert [name for name in FILES if (folder / name).exists()] == list(FILES[:left])
 
     def counted(eligible, size, rng):
-        calls.append(size)
+        made.append(size)
         return inner.release(eligible, size, rng)
 
-    audited(folder, CallableSystem(counted, PROBES))
-    assert len(calls) == {1: 20, 7: 20, 11: 10, 18: 5}[at]  # a sealed threshold is not fitted again, nor a shard played
-    for name in FILES:
+    audited(folder, counted)
+    assert len(made) == calls
+    for name in (*FILES, *(f"releases/{path.name}" for path in (correct / "releases").iterdir())):
         assert (folder / name).read_bytes() == (correct / name).read_bytes(), name
     assert canarybank.verify(folder, canarybank.open_run(correct).commitment_hash).ok
 
@@ -141,78 +128,109 @@ def test_a_finished_audit_calls_the_system_no_more(correct):
     def never(*_):
         raise AssertionError
 
-    assert audited(correct, CallableSystem(never, PROBES)).bound == audited(correct).bound
+    assert audited(correct, never) == audited(correct)
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "finding"),
+    ("broken", "said"),
     [
-        ("sealed.json", lambda v: v["thresholds"]["system"][0][0].update(value=1.0), "thresholds of system are not"),
-        ("sealed.json", lambda v: v.update(commitment="0" * 64), "written under the commitment 000"),
-        ("sealed.json", lambda v: v["thresholds"].clear(), "holds no threshold of system"),
-        ("commitment.json", lambda v: v.update(recipe="as I like"), "names the commitment"),
-        ("results.json", lambda v: v["attacks"][0]["canaries"][0]["threshold"].update(value=9.0), "thresholds of sys"),
+        (lambda _eligible, size, _rng: np.full((size, PROBES), np.nan), "NaN or an infinite value"),
+        (lambda _eligible, size, _rng: np.zeros((size - 1, PROBES)), "releases for 20"),
+        (lambda _eligible, size, _rng: [["a"] * PROBES] * size, "not a number"),
+        (lambda _eligible, size, _rng: np.zeros((size, 2, 2, 2)), "one vector a round"),
+        (lambda _eligible, size, _rng: np.zeros((size, 0)), "the designed score reads"),
+        (lambda _eligible, size, _rng: np.zeros((size, PROBES + 1)), "the designed score reads"),
+        (
+            lambda eligible, size, rng: [None if eligible else rng.normal(size=PROBES) for _ in range(size)],
+            "0 eligible",
+        ),
     ],
 )
-def test_what_was_altered_is_found(name, change, finding, correct, tmp_path):
-    folder = copied(correct, tmp_path / "run")
-    altered(folder, name, change)
-    found = canarybank.verify(folder)
-    assert not found.ok
-    assert any(finding in each for each in found.findings), found.findings
-    with pytest.raises(StoreError, match="does not verify"):
-        canarybank.gate(canarybank.open_run(folder), 1.69)
+def test_nonsense_is_said_in_a_sentence(broken, said):
+    with pytest.raises(CanarybankError, match=said):
+        audited(None, broken)
 
 
-def test_trials_belong_to_the_threshold_that_was_sealed(correct, tmp_path):
-    """Another threshold, entered consistently everywhere, still contradicts the hash that begins the trials."""
-    folder = copied(correct, tmp_path / "run")
-    altered(folder, "sealed.json", lambda v: v["thresholds"]["system"][0][0].update(value=1.0))
-    altered(folder, "results.json", lambda v: v["attacks"][0]["canaries"][0]["threshold"].update(value=1.0))
-    assert any("trials.log were played under" in each for each in canarybank.verify(folder).findings)
+def test_what_is_no_system_is_said():
+    for given, said in ((object(), "is no system"), (dict, "give an instance")):
+        with pytest.raises(InputError, match=said):
+            audited(None, given, name="nothing")
+    with pytest.raises(InputError, match="is not told which one"):
+        audited(None, canaries=("a", "b"))
+    with pytest.raises(InputError, match="Say what the system claims"):
+        canarybank.audit_system(system())
 
 
-def test_a_lost_seal_is_not_fitted_again_over_trials(tmp_path):
-    folder, calls = tmp_path / "run", [0]
-    inner = system()
+def test_a_system_that_raises_midway_is_gone_on_with_after_it_was_mended(correct, tmp_path):
+    folder, calls, inner = tmp_path / "run", [0], system()
 
-    def stopping(eligible, size, rng):
+    def failing(eligible, size, rng):
         calls[0] += 1
-        if calls[0] == 18:
-            raise KeyboardInterrupt
+        if calls[0] == 5:
+            raise RuntimeError("the database is away")
         return inner.release(eligible, size, rng)
 
-    with pytest.raises(KeyboardInterrupt):
-        audited(folder, CallableSystem(stopping, PROBES))
-    (folder / "sealed.json").unlink()
-    with pytest.raises(StoreError, match="its threshold is lost, and it is not fitted again"):
-        audited(folder)
-
-
-@pytest.mark.parametrize("lost", ["commitment.json", "results.json"])
-def test_a_lost_document_is_made_again_the_same_to_the_byte(lost, correct, tmp_path):
-    folder = copied(correct, tmp_path / "run")
-    (folder / lost).unlink()
+    with pytest.raises(RuntimeError, match="the database is away"):
+        audited(folder, failing)
+    assert len(list((folder / "releases").iterdir())) == 2
     audited(folder)
-    assert (folder / lost).read_bytes() == (correct / lost).read_bytes()
+    assert (folder / "results.json").read_bytes() == (correct / "results.json").read_bytes()
 
 
-def test_a_lost_seal_of_a_finished_run_is_not_made_again(correct, tmp_path):
-    folder = copied(correct, tmp_path / "run")
-    (folder / "sealed.json").unlink()
-    with pytest.raises(StoreError, match=r"its sealed.json is missing.*restored from a copy"):
-        audited(folder)
+def test_rows_of_other_lengths_are_a_leak_and_no_error():
+    """The canary makes a release one value longer: no noise hides that."""
+
+    def ragged(eligible, size, rng):
+        return [rng.normal(0.0, 10.0, PROBES + eligible) for _ in range(size)]
+
+    claim = Mechanism(q=1.0, sigma=1.0)
+    found = canarybank.audit_system(ragged, claim=claim, settings=SETTINGS)
+    assert {str(each.score) for each in found.shown if each.refuted} == {"length"}
+    assert found.leaks[0].is_certain
 
 
-def test_other_settings_or_another_score_are_refused(correct):
-    with pytest.raises(ConfigError, match=r"audit.trials: 20000 -> 30000"):
-        canarybank.audit_system(
-            system(), SCORE, CLAIM, replace(SETTINGS, trials=30_000), folder=correct, name="the zoo's"
-        )
-    with pytest.raises(ConfigError, match=r"audit.system: \"the zoo's\" -> 'another'"):
+def test_an_audit_from_python_stops_when_the_bets_refute(tmp_path):
+    broken, played = system(canary=20 * CANARY, participation=1.0), []
+
+    def counted(eligible, size, rng):
+        played.append(size)
+        return broken.release(eligible, size, rng)
+
+    settings = Settings(trials=600, seed=3)
+    options = {"evidence": ("bound", "betting"), "settings": settings, "stop_when_refuted": True}
+    found = audited(tmp_path / "run", counted, **options)
+    assert found.refuted
+    assert {str(each.evidence) for each in found.shown} == {"betting"}  # a bound from fewer runs is another claim
+    assert found.judged * 2 + 40 == sum(played) < 600
+    assert canarybank.verify(tmp_path / "run").ok
+
+
+def test_dependent_runs_have_no_bound_and_the_gate_gives_5(tmp_path):
+    table = np.random.default_rng(0).normal(size=(10, PROBES))
+
+    def restarted(_eligible, size, _rng):
+        return np.resize(table, (size, PROBES))
+
+    found = audited(tmp_path / "run", restarted)
+    assert (str(found.verdict), found.shown, found.epsilon) == ("dependent", (), None)
+    assert main(["gate", str(tmp_path / "run"), "--claimed-eps", "1.69"]) == 5
+
+
+def test_other_settings_are_refused(correct):
+    with pytest.raises(ConfigError, match=r"system.runs: 60 -> 80"):
+        audited(correct, settings=Settings(trials=80, seed=3))
+    with pytest.raises(ConfigError, match=r"system.name: \"the zoo's\" -> 'another'"):
         audited(correct, name="another")
-    with pytest.raises(ConfigError, match=r"audit.accounted: left out -> 1.5"):
-        audited(correct, claim=Claim(1.5, CLAIM.delta, mechanism=CLAIM))
+    with pytest.raises(ConfigError, match=r"audit.accounted: "):
+        audited(correct, claim=Claim(1.7, CLAIM.delta, mechanism=CLAIM))
+
+
+def test_a_lost_document_of_a_finished_audit_is_said(correct, tmp_path):
+    for name in FILES:
+        folder = shutil.copytree(correct, tmp_path / name)
+        (folder / name).unlink()
+        with pytest.raises(StoreError, match=name):
+            audited(folder)
 
 
 @pytest.mark.parametrize("name", ["mechanism", "os:getcwd"])
@@ -222,37 +240,18 @@ def test_a_foreign_system_takes_no_registered_name(name, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_claim_is_committed_to_and_a_false_one_fails_the_gate(tmp_path):
-    folder = tmp_path / "run"
-    audited(folder, claim=Claim(1.5, CLAIM.delta, mechanism=CLAIM))
-    run = canarybank.open_run(folder)
-    assert run.commitment.claimed == run.results.claim == 1.5
-    assert main(["gate", str(folder), "--claimed-eps", "1.5"]) == 1
-
-
-def test_a_page_says_that_the_system_is_not_ours_and_computes_nothing_exactly(correct, tmp_path):
-    assert main(["report", str(correct), "--out", str(tmp_path / "page")]) == 0
-    page = (tmp_path / "page" / "report.html").read_text()
-    for said in (
-        "the system states no law of its releases",
-        "the zoo&#39;s",
-        "sealed.json",
-        "not canarybank&#39;s own",
-    ):
-        assert said in page
-    assert "simulated by this program" not in page
-    assert "0 eligible" not in page
-
-
 def test_reading_a_folder_imports_nothing_that_it_names(tmp_path):
     """The system's own module could be imported, and is not."""
-    audited(tmp_path / "run", ZOO["the same noise in every trial"], name=None)
-    assert canarybank.open_run(tmp_path / "run").results.audit.system == "broken_systems.SameNoise"
+    audited(tmp_path / "run", SameNoise(), name=None)
+    assert canarybank.open_run(tmp_path / "run").plant.system == "broken_systems.SameNoise"
     code = (
         "import sys, canarybank\n"
         "run = canarybank.open_run(sys.argv[1])\n"
         "canarybank.verify(run.folder)\n"
-        "canarybank.gate(run, 1.69)\n"
+        "try:\n"
+        "    canarybank.gate(run, 1.69)\n"
+        "except canarybank.errors.DependenceError:\n"
+        "    print('its noise is the same in every run')\n"
         "canarybank.write_report(run)\n"
         "assert 'broken_systems' not in sys.modules\n"
         "import broken_systems\n"
@@ -261,8 +260,8 @@ def test_reading_a_folder_imports_nothing_that_it_names(tmp_path):
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "run")], check=True, env=path)
 
 
-def test_a_system_that_releases_nonsense_leaves_a_folder_that_the_mended_one_goes_on_with(tmp_path):
-    broken = CallableSystem(lambda _eligible, size, _rng: [[float("nan")] * PROBES] * size, PROBES)
-    with pytest.raises(CanarybankError, match="NaN or infinite"):
-        audited(tmp_path / "run", broken)
-    assert not audited(tmp_path / "run").violation
+def test_the_documents_hold_no_release_but_what_was_inspected(correct):
+    plant = json.loads((correct / "commitment.json").read_text())
+    assert plant["kind"] == "system"
+    assert set(plant["designed"]) == {"canary"}
+    assert len(plant["designed"]["canary"][0]["canary"]) == len(CANARY[INSPECTED])

@@ -12,7 +12,7 @@ OTHER_FILES = ("users.source", "encoder.name", "generator.model", "evolve.accoun
 NO_FILES = (
     *("users.user", "users.text", "users.label", "users.member", "users.encoding", "users.quote", "bank.text"),
     *("encoder.device", "generator.device", "generator.base_url", "generator.api_key_env", "generator.revision"),
-    *("evolve.kind", "generator.kind", "audit.method", "audit.system", "run.engine"),
+    *("evolve.kind", "generator.kind", "audit.method", "audit.system", "run.engine", "system.attack", "system.name"),
 )
 
 

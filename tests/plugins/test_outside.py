@@ -1,4 +1,4 @@
-"""A package outside src/ brings an attack, an encoder, a method, a system and an engine; an audit runs with them."""
+"""A package outside src/ brings an entry of every kind but a generator; an audit runs with them."""
 
 import json
 import subprocess
@@ -14,9 +14,16 @@ from canarybank.errors import ConfigError, MissingError
 from canarybank.flow import run_audit
 from canarybank.flow.inputs import chosen_attacks
 from canarybank.run import verify
-from canarybank.testing import check_attack, check_encoder, check_engine, check_system
+from canarybank.testing import check_attack, check_encoder, check_engine, check_selection, check_system
 
-NAMES = {"attack": "planted", "encoder": "letters", "method": "thirds", "system": "rounded", "engine": "backwards"}
+NAMES = {
+    "attack": "planted",
+    "selection": "last-first",
+    "encoder": "letters",
+    "method": "thirds",
+    "system": "rounded",
+    "engine": "backwards",
+}
 OURS = {
     "attack.names": "ordinary,planted",
     "encoder.name": "letters",
@@ -59,6 +66,7 @@ def test_a_plugin_is_registered_beside_our_own(kind):
 
 def test_its_author_can_check_it():
     check_attack(registry.ATTACKS.find("planted"))
+    check_selection(registry.SELECTIONS.find("last-first"))
     check_encoder(registry.ENCODERS.find("letters"))
     check_system(registry.SYSTEMS.find("rounded"))
     check_engine(registry.ENGINES.find("backwards"))
@@ -75,7 +83,10 @@ def test_an_audit_runs_with_them_from_python(small, settings, tmp_path):
     assert verify(run.folder).ok
     pins = {(each.kind, each.package) for each in run.manifest.plugins}
     package = "outside-bank 1.2" if settings is OURS else "outside_bank"
-    assert pins == {(kind, package) for kind in ("attack", "encoder", "engine", "method")}
+    assert pins == {
+        ("selection", "outside-bank 1.2"),
+        *((kind, package) for kind in ("attack", "encoder", "engine", "method")),
+    }
     assert attack.headline.method == "thirds"
     assert all(len(each.sha256) == 64 for each in run.manifest.plugins)
 
@@ -89,7 +100,7 @@ def test_the_same_audit_by_the_command_line_gives_the_same_results(small, tmp_pa
     assert "Nonce canaries are no people" in (tmp_path / "other" / "report.html").read_text()
 
 
-def test_an_audit_runs_with_all_five(small, tmp_path):
+def test_an_audit_runs_with_all_six(small, tmp_path):
     run = run_audit(resolve(flags={**small, **ALL}), tmp_path / "run")
     assert sys.modules["outside_bank.system"].asked
     assert {each.kind for each in run.manifest.plugins} == set(NAMES)
@@ -143,6 +154,29 @@ def test_a_plugin_that_changed_is_not_resumed(small, tmp_path, importing_from):
         with pytest.raises(ConfigError, match=r"the attack changing:PLANTED: changing with sha256") as refused:
             run_audit(resolve(flags=told), tmp_path / "run")
         assert before[:16] in str(refused.value)
+
+
+RULED = """
+from canarybank.attack import Attack, CanaryKind, PoolKind
+ONE, OTHER = (Attack(each, CanaryKind.NONCE, PoolKind.RECORDS, "ruling:rule", "by a rule") for each in ("one", "other"))
+"""
+
+
+def test_a_rule_that_changed_is_neither_resumed_nor_taken_from_the_cache(small, tmp_path, importing_from):
+    (tmp_path / "ruled.py").write_text(RULED)
+    (tmp_path / "ruling.py").write_text("def rule(context): return range(len(context.pool))\n")
+    told = resolve(flags={**small, "attack.names": "ruled:ONE,ruled:OTHER"})
+    with importing_from(tmp_path):
+        before = run_audit(told, tmp_path / "run")
+        pins = [(each.kind, each.name) for each in before.manifest.plugins]
+        assert pins == [("attack", "ruled:ONE"), ("attack", "ruled:OTHER"), ("selection", "ruling:rule")]
+        (tmp_path / "ruling.py").write_text("def rule(context): return list(range(len(context.pool)))[::-1]\n")
+        del sys.modules["ruling"]
+        with pytest.raises(ConfigError, match=r"the selection ruling:rule: ruling with sha256"):
+            run_audit(told, tmp_path / "run")
+        after = run_audit(told, tmp_path / "other")
+    banks = [[rule.bank_hash for rule in run.commitment.attacks[0].canaries] for run in (before, after)]
+    assert all(old != new for old, new in zip(*banks, strict=True))
 
 
 @pytest.mark.parametrize(

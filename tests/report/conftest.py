@@ -6,8 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from canarybank.auditing import Settings
 from canarybank.config import resolve
 from canarybank.flow import run_audit, run_evolution
+from canarybank.flow.foreign import audit_system
+from canarybank.mechanism import Claim, Mechanism
 from canarybank.paper import Cell, PaperValue, Piece, Span
 from canarybank.report import summarise_run
 from canarybank.run import Run
@@ -220,3 +223,57 @@ def rounds():
 def every(table, curves, sweep, rounds):
     """Return a piece of every shape."""
     return (table, curves, sweep, rounds)
+
+
+class Noisy:
+    """A system in which a canary moves three values by the clip; it may lose runs, leave values out, or restart."""
+
+    def __init__(self, factor=1.0, *, q=1.0, rounds=1, lost=0.0, ragged=False, restarts=False):
+        self.noise, self.q, self.rounds = 0.1 / factor, q, rounds
+        self.lost, self.ragged, self.restarts = lost, ragged, restarts
+
+    def play(self, trials, rng):
+        for number, trial in enumerate(trials):
+            own = np.random.default_rng(number % 50) if self.restarts else rng
+            yield None if rng.random() < self.lost else tuple(self.release(trial, own) for _ in range(self.rounds))
+
+    def release(self, trial, rng):
+        takes_part = trial.hypothesis == "eligible" and rng.random() < self.q
+        values = rng.normal(0.0, self.noise, 3) + takes_part * np.array([0.1, 0.0, 0.0])
+        return values[: 3 if takes_part else 2] if self.ragged else values
+
+
+SURE = Mechanism(q=1.0)
+SYSTEMS = {
+    "violated": (Noisy(2.5), Claim(1.5, 1e-5), 600, {"evidence": ("bound", "betting")}),
+    "other": (Noisy(2.0), Claim.of(SURE), 300, {"evidence": ("bound", "curve", "betting")}),
+    "stands": (Noisy(), Claim.of(SURE), 200, {}),
+    "dependent": (Noisy(restarts=True), Claim.of(SURE), 200, {}),
+    "several": (
+        Noisy(q=0.5),
+        Claim.of(Mechanism(q=0.5)),
+        150,
+        {"canaries": ("one", "two", f"three {SCRIPT}")},
+    ),
+    "rounds": (Noisy(q=0.1, rounds=3), Claim.of(Mechanism(), rounds=3), 300, {}),
+    "early": (
+        Noisy(4.0, lost=0.05),
+        Claim(1.0, 1e-5),
+        1000,
+        {"evidence": ("bound", "betting"), "batch": 100, "stop_when_refuted": True},
+    ),
+    "leak": (Noisy(ragged=True), Claim.of(SURE), 150, {}),
+    "false": (Noisy(), Claim(1.0, 1e-5, mechanism=SURE), 60, {}),
+    "replace": (Noisy(), Claim(6.0, 1e-5, neighbours="replace", mechanism=Mechanism(q=0.5)), 60, {}),
+}
+
+
+@pytest.fixture(scope="session")
+def systems(tmp_path_factory):
+    """Return small audits of systems, by what they show; their names are hostile."""
+    folder, runs = tmp_path_factory.mktemp("systems"), {}
+    for name, (system, claim, trials, more) in SYSTEMS.items():
+        settings = Settings(trials=trials, seed=5)
+        audit_system(system, None, claim, settings, folder=folder / name, name=f"{name} {HOSTILE}", **more)
+        runs[name] = Run.open(folder / name)
+    return runs

@@ -250,3 +250,40 @@ def test_the_page_of_the_paper_opens_in_silence_on_a_telephone(opened, table, ro
     page = opened(write_pieces((table, rounds), tmp_path), viewport={"width": 400, "height": 800})
     shows_on_a_telephone(page, table.title, rounds.title)
     assert page.eval_on_selector_all("img", "all => all.every(one => one.naturalWidth > 0)")
+
+
+SYSTEM = ["What was audited", "Independence", "What it stands on", "Provenance"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["violated", "stands", "dependent", "several", "rounds"])
+def test_the_page_of_a_system_opens_in_silence_on_a_telephone(opened, systems, tmp_path, name, scheme):
+    page = opened(write_report(systems[name], tmp_path)[0], viewport={"width": 400, "height": 800}, color_scheme=scheme)
+    between = [] if name == "dependent" else ["Evidence", "The gap ladder"]
+    shows_on_a_telephone(page, SYSTEM[0], *between, *SYSTEM[1:])
+    assert paper(page) == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}[scheme]
+
+
+@pytest.mark.parametrize("font", ["Widest", "serif"])
+@pytest.mark.parametrize("name", ["violated", "other", "several", "leak", "replace"])
+def test_text_stays_in_the_figures_of_a_system(opened, systems, tmp_path, name, font):
+    assert misplaced(opened(write_report(systems[name], tmp_path)[0], bypass_csp=True), font) == []
+
+
+def test_the_marks_of_a_system_take_the_colour_of_their_score(opened, systems, tmp_path):
+    """A mark without a colour of its own would be black on the dark page."""
+    for scheme in ("light", "dark"):
+        page = opened(write_report(systems["other"], tmp_path)[0], color_scheme=scheme)
+        fill = "all => [...new Set(all.map(one => getComputedStyle(one).fill))]"
+        bound = page.eval_on_selector_all("#figure-rates .mark-bound.mark-fitted", fill)
+        edge = page.eval_on_selector_all("#figure-rates .box-fitted", fill.replace(".fill", ".stroke"))
+        assert bound == edge
+        assert bound != ["rgb(0, 0, 0)"]
+
+
+def test_without_script_the_page_of_a_system_holds_everything(browser, systems, tmp_path):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(write_report(systems["other"], tmp_path)[0].as_uri())
+    assert all(page.is_visible(f"#{place}") for place in ("figure-rates", "figure-small", "figure-ladder", "shown"))
+    context.close()

@@ -5,7 +5,18 @@ from dataclasses import replace
 import pytest
 
 from canarybank.cli.runner import attack_rows
-from canarybank.report import latex_tables, render_html, summarise_run, summary_markdown, verdict, write_report
+from canarybank.report import (
+    gate_markdown,
+    junit,
+    latex_tables,
+    render_html,
+    summarise_run,
+    summary_markdown,
+    verdict,
+    write_report,
+)
+from canarybank.report.tables import exact_text
+from canarybank.run.gating import compare
 
 
 @pytest.fixture
@@ -48,3 +59,12 @@ def test_the_ladder_has_three_rungs_and_no_form_shows_what_nobody_computed(lawle
 
 def test_the_terminal_shows_a_dash_for_it(lawless):
     assert {cell for row in attack_rows(lawless.results) for cell in row[1:4]} == {"-"}
+
+
+def test_a_gate_shows_a_dash_for_it_and_never_zero(lawless):
+    outcome = compare(lawless, 50.0)
+    assert [each.is_exact_known for each in outcome.attacks] == [False] * 3
+    assert gate_markdown(outcome).count("| - |") == 3
+    assert "exact epsilon of the attack not known" in junit(outcome)
+    assert [exact_text(each) for each in outcome.attacks] == ["-"] * 3
+    assert "at least 0.000" not in gate_markdown(outcome) + junit(outcome)

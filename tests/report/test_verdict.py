@@ -4,10 +4,12 @@ from dataclasses import replace
 import pytest
 
 from canarybank.cli.runner import attack_rows
+from canarybank.mechanism import Claim
 from canarybank.report import latex_tables, render_summary, summarise_run, summary_markdown
 from canarybank.report.summary import Tone, strongest, verdict
 from canarybank.report.text import epsilon
 from canarybank.run import gate
+from canarybank.run.gating import compare
 
 CLAIMS = ("is private", "is safe", "passed the audit", "guarantees privacy", "passed")
 
@@ -109,3 +111,14 @@ def test_no_verdict_claims_privacy(counted, counts):
     found = verdict(counted(*counts))
     said = " ".join([found.sentence, *found.beside]).lower()
     assert not any(claim in said for claim in CLAIMS)
+
+
+def test_page_summary_and_tables_speak_of_the_claim_in_its_own_words(run):
+    claim = str(Claim(1.695, 1e-5, mechanism=run.results.mechanism))
+    assert claim == "epsilon 1.695 at delta 1e-05 for adding or removing one user, over 1 release"
+    summary = summarise_run(run)
+    assert dict(summary["facts"])["Claim"] == claim
+    assert f"From what was claimed, {claim}, to what was measured" in render_summary(summary)
+    assert f"The claim is {claim}." in summary_markdown(summary)
+    assert f"The claim: {claim}." in compare(run, 1.695).statement
+    assert f"The claim: {claim.replace('1.695', '0.1')}." in compare(run, 0.1).statement

@@ -11,9 +11,16 @@ from canarybank.config.model import GeneratorConfig
 from canarybank.encode import HashingEncoder
 from canarybank.errors import InputError, MissingError
 from canarybank.generate import ScriptedGenerator
-from canarybank.registry import ENCODERS, ENGINES, GENERATORS, SYSTEMS
+from canarybank.registry import ENCODERS, ENGINES, GENERATORS, SELECTIONS, SYSTEMS
 from canarybank.systems import BankSystem
-from canarybank.testing import check_attack, check_encoder, check_engine, check_generator, check_system
+from canarybank.testing import (
+    check_attack,
+    check_encoder,
+    check_engine,
+    check_generator,
+    check_selection,
+    check_system,
+)
 
 GOOD = Attack("mine", CanaryKind.REAL, PoolKind.PARAPHRASES, Selection.UNIFORM, "plant paraphrases at random")
 SECTION = GeneratorConfig()
@@ -39,6 +46,41 @@ def test_good_attacks_pass(attack):
 def test_broken_attacks_are_refused_in_words(attack, wrong):
     with pytest.raises(InputError, match=wrong):
         check_attack(attack)
+
+
+USES = {*((a.selection, a.pool) for a in ATTACKS.values() if a.active), ("uniform", PoolKind.RECORDS)}
+
+
+@pytest.mark.parametrize(("name", "pool"), sorted(USES))
+def test_good_selections_pass(name, pool):
+    check_selection(SELECTIONS.find(name), pool)
+
+
+def forgetful(context):
+    """A rule that draws from no seed: it remembers what it took, and takes another first candidate each time."""
+    forgetful.calls += 1
+    return [(forgetful.calls + i) % len(context.pool) for i in range(len(context.places))]
+
+
+forgetful.calls = 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "wrong"),
+    [
+        ("uniform", "function of a SelectionContext, not a str"),
+        (lambda context: range(len(context.pool)), "16 pool indices for 3 places"),
+        (lambda _: range(3), "3 pool indices for 8 places"),
+        (lambda context: [0] * len(context.places), "a pool index twice"),
+        (lambda context: range(1000, 1000 + len(context.places)), "the pool index 1000"),
+        (lambda context: context.pool.vectors[: len(context.places)], "whole numbers"),
+        (forgetful, "'forgetful' chose .* draw from its seed alone"),
+        (SELECTIONS.find("all"), "cannot be used: The whole pool is to be planted"),
+    ],
+)
+def test_broken_selections_are_refused_in_words(rule, wrong):
+    with pytest.raises(InputError, match=wrong):
+        check_selection(rule)
 
 
 class Letters:

@@ -9,6 +9,7 @@ from canarybank.attack.greedy import select_probes
 from canarybank.attack.nonce import NONCE_ALPHABET, NONCE_LENGTH, Encode, nonce_canary, nonce_pool, nonces
 from canarybank.attack.objective import Objective
 from canarybank.attack.pool import Pool, PoolFacts, PoolSource, Similarity
+from canarybank.attack.selection import SelectionContext, SelectionRule
 from canarybank.attack.simulated import simulated_nonces, simulated_paraphrases
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "PoolKind",
     "PoolSource",
     "Selection",
+    "SelectionContext",
+    "SelectionRule",
     "Similarity",
     "canary_contribution",
     "design",

@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 from canarybank import registry
 from canarybank.attack.canary import CanaryKind
-from canarybank.attack.objective import Objective
 from canarybank.errors import ConfigError, InputError
 
 __all__ = ["ATTACKS", "Attack", "PoolKind", "Selection", "find_attack"]
@@ -23,7 +22,7 @@ class PoolKind(StrEnum):
 
 
 class Selection(StrEnum):
-    """How an attack takes its probes from its pool."""
+    """The built-in rules by which an attack takes its probes from its pool; ``NONE`` is for an attack without one."""
 
     NONE = "none"
     ALL = "all"
@@ -32,27 +31,31 @@ class Selection(StrEnum):
     GREEDY_NORM = "greedy-norm"
     GREEDY_MUEFF = "greedy-mueff"
 
-    @property
-    def objective(self) -> Objective | None:
-        """Return what the greedy algorithm maximises, if that is the rule."""
-        return {Selection.GREEDY_NORM: Objective.NORM, Selection.GREEDY_MUEFF: Objective.MUEFF}.get(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """A recipe: the kind of canary, the pool of candidate probes, and the rule that selects among them."""
+    """A recipe: the kind of canary, the pool of candidate probes, and the rule that selects among them.
+
+    The rule is a ``Selection``, the name that a plug-in registers it by, or ``module:name``. It is imported when an
+    attack is designed, not before.
+    """
 
     name: str
     canary: CanaryKind
     pool: PoolKind
-    selection: Selection
+    selection: Selection | str
     description: str = ""
 
     def __post_init__(self) -> None:
-        passive = self.pool is PoolKind.NONE
-        if passive != (self.selection is Selection.NONE):
+        if not isinstance(self.selection, str):
             raise InputError(
-                f"The attack {self.name!r} joins pool {self.pool.value!r} to selection {self.selection.value!r}; "
+                f"The selection of the attack {self.name!r} is a {type(self.selection).__name__}; give the name of a "
+                "registered rule, or module:name."
+            )
+        registry.SELECTIONS.check(self.selection, (Selection.NONE.value,))
+        if self.active == (self.selection == Selection.NONE):
+            raise InputError(
+                f"The attack {self.name!r} joins pool {self.pool.value!r} to selection {str(self.selection)!r}; "
                 f"an attack without a pool selects nothing, and one with a pool must select."
             )
 
@@ -60,6 +63,10 @@ class Attack:
     def active(self) -> bool:
         """Say whether the attack plants probes."""
         return self.pool is not PoolKind.NONE
+
+    def pin_selection(self) -> registry.Plugin | None:
+        """Return what pins the rule in a manifest, imported; None for one of canarybank's own."""
+        return registry.SELECTIONS.pin(self.selection) if self.active else None
 
 
 ORDINARY = Attack(

@@ -13,14 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from canarybank.attack.attacks import Attack, PoolKind, Selection
+from canarybank.attack.attacks import Attack, PoolKind
 from canarybank.attack.canary import Canary
 from canarybank.attack.contribution import canary_contribution
-from canarybank.attack.covariance import pool_covariance, require_auxiliary
-from canarybank.attack.greedy import select_routed
-from canarybank.attack.objective import Objective
+from canarybank.attack.covariance import require_auxiliary
 from canarybank.attack.pool import Pool, PoolSource
-from canarybank.attack.selection import spread, uniform
+from canarybank.attack.selection import SelectionContext, select
 from canarybank.errors import CohortError, InputError
 from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable
 from canarybank.score import LinearScore, Moments
@@ -102,7 +100,12 @@ def design(
     frozen, selected = bank, list[int]()
     if candidates is not None:
         places = bank.reserved[:probes]
-        selected = _select(attack, canary, bank, places, own, routed, mechanism, eligible, candidates, seed)
+        if not places:
+            raise InputError(
+                f"The attack {attack.name!r} plants probes, but the bank reserves no positions; call reserve()."
+            )
+        context = SelectionContext(canary, candidates, bank, places, own, routed, mechanism, eligible, seed)
+        selected = select(attack.selection, context)
         frozen = _planted(bank, candidates, selected)
     probed = np.array(bank.reserved[: len(selected)], dtype=np.int64) if attack.active else None
     inspected, votes, score = _scored(own, frozen, routed, mechanism, eligible, probed)
@@ -183,52 +186,6 @@ def _pool(attack: Attack, canary: Canary, pool: Pool | PoolSource | None, size: 
     if not isinstance(made, Pool):
         raise InputError(f"The source of the pool returned a {type(made).__name__}; it must return a Pool.")
     return made
-
-
-def _select(
-    attack: Attack,
-    canary: Canary,
-    bank: Bank,
-    places: tuple[int, ...],
-    table: RouteTable,
-    routed: Routed[Auxiliary],
-    mechanism: Mechanism,
-    eligible: int,
-    pool: Pool,
-    seed: int,
-) -> list[int]:
-    """Return the pool indices that go to the attack's places, first to first."""
-    count = len(places)
-    if not count:
-        raise InputError(
-            f"The attack {attack.name!r} plants probes, but the bank reserves no positions; call reserve()."
-        )
-    match attack.selection:
-        case Selection.ALL:
-            return _all(canary, count)
-        case Selection.SPREAD:
-            return spread(pool, canary, count, seed)
-        case Selection.UNIFORM:
-            return uniform(pool, canary, count, seed)
-    objective = attack.selection.objective or Objective.NORM
-    covariance = pool_covariance(pool, routed, bank, mechanism, eligible) if objective is Objective.MUEFF else None
-    return select_routed(
-        canary.vectors,
-        table.distances[:, : mechanism.k],
-        table.positions[:, : mechanism.k],
-        pool.vectors,
-        places,
-        objective=objective,
-        covariance=covariance,
-    )
-
-
-def _all(canary: Canary, count: int) -> list[int]:
-    if len(canary) > count:
-        raise InputError(
-            f"The canary has {len(canary)} records but the bank reserves {count} positions; reserve one a record."
-        )
-    return list(range(len(canary)))
 
 
 def _planted(bank: Bank, pool: Pool, selected: list[int]) -> Bank:

@@ -36,7 +36,7 @@ from canarybank.auditing.ports import (
 )
 from canarybank.auditing.rates import Supremum, at_most, clopper_pearson, epsilon_at, rate_epsilon, supremum
 from canarybank.auditing.result import AttackResult, AuditResult, CanaryResult, Ladder, Rung
-from canarybank.auditing.run import SystemAudit, SystemResult, audit, audit_system
+from canarybank.auditing.run import audit
 from canarybank.auditing.settings import (
     AlphaLedger,
     Settings,
@@ -66,7 +66,7 @@ from canarybank.auditing.trials import (
     draw,
     plan,
 )
-from canarybank.systems.mechanism import BankSystem, CallableSystem, System, SystemFactory
+from canarybank.systems.mechanism import BankSystem, CallableSystem, ReleaseSystem, SystemFactory
 
 __all__ = [
     "NOWHERE",
@@ -91,16 +91,14 @@ __all__ = [
     "Method",
     "Place",
     "Projected",
+    "ReleaseSystem",
     "Routes",
     "Rung",
     "Settings",
     "Shard",
     "Summed",
     "Supremum",
-    "System",
-    "SystemAudit",
     "SystemFactory",
-    "SystemResult",
     "Systems",
     "Tally",
     "Target",
@@ -112,7 +110,6 @@ __all__ = [
     "at_most",
     "attack_bound",
     "audit",
-    "audit_system",
     "best_threshold",
     "calibrated",
     "canary_bound",

@@ -46,7 +46,7 @@ from canarybank.mechanism import Bank, Mechanism, RouteTable, epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw, mixture
 from canarybank.store import hash_array, stage_key
-from canarybank.systems.mechanism import BankSystem, System, SystemFactory
+from canarybank.systems.mechanism import BankSystem, ReleaseSystem, SystemFactory
 from canarybank.users import Evaluation
 
 __all__ = ["Auditor", "claim_names", "transcript_scores"]
@@ -107,10 +107,11 @@ class Auditor:
         )
         if self.memo is NOWHERE or not (pool is None or isinstance(pool, Pool)):
             return make()
+        plugin = attack.pin_selection()
         key = stage_key(
             "design",
             ties="by position",
-            attack=[attack.canary, attack.pool, attack.selection],
+            attack=[attack.canary, attack.pool, attack.selection, *([] if plugin is None else [str(plugin)])],
             canary=[canary.id, hash_array(canary.vectors)],
             pool=None if pool is None else [hash_array(pool.vectors), pool.sources, pool.texts],
             bank=bank.hash,
@@ -136,7 +137,7 @@ class Auditor:
     def calibration(self, routes: Sequence[Routes]) -> Systems:
         """Return the systems on which thresholds are frozen: the calibration users stand for the eligible ones."""
 
-        def systems(case: Case) -> Sequence[System]:
+        def systems(case: Case) -> Sequence[ReleaseSystem]:
             return self._systems(
                 case,
                 [
@@ -156,7 +157,7 @@ class Auditor:
                 raise CohortError(f"Rules are judged on the evaluation cohort, not on {type(cohort).__name__}.")
 
         @cache
-        def systems(case: Case) -> Sequence[System]:
+        def systems(case: Case) -> Sequence[ReleaseSystem]:
             if not case.thresholds:
                 raise CohortError(f"{case.attack.name} canary {case.index} has no frozen rule yet; freeze it first.")
             if any(case.canary in over.evaluation.cohort.users.ids for over in routes):
@@ -168,7 +169,7 @@ class Auditor:
 
         return systems
 
-    def _systems(self, case: Case, tables: Sequence[Any]) -> Sequence[System]:
+    def _systems(self, case: Case, tables: Sequence[Any]) -> Sequence[ReleaseSystem]:
         return [
             self.system(each.restrict(table), each.contribution, self.mechanism)
             for each, table in zip(case.designs, tables, strict=True)
@@ -230,7 +231,7 @@ class Auditor:
             for prefix in kept
         ]
 
-    def _aimed(self, case: Case, systems: Sequence[System], canaries: int, rounds: int) -> list[Threshold]:
+    def _aimed(self, case: Case, systems: Sequence[ReleaseSystem], canaries: int, rounds: int) -> list[Threshold]:
         """Return the threshold of so many rounds under each aim of the method."""
         target, aims = self._declared(len(case.scores)).target(self.mechanism, canaries), self.settings.method.aims
         analytically = self.settings.threshold is ThresholdMode.ANALYTIC and all(type(s) is BankSystem for s in systems)
@@ -332,7 +333,7 @@ class Auditor:
         each = self.claims is Claims.EACH
         return self.settings if each else replace(self.settings, alpha=self.settings.alpha / rounds)
 
-    def _source(self, case: Case, systems: Sequence[System], *, counted: bool = False) -> Trials:
+    def _source(self, case: Case, systems: Sequence[ReleaseSystem], *, counted: bool = False) -> Trials:
         """Return where a case's scores come from; those that are counted are the kind that the method needs."""
         rounds: list[Trials] = []
         for system, score in zip(systems, case.scores, strict=False):
@@ -343,7 +344,7 @@ class Auditor:
             rounds.append(source.included() if counted and self.settings.method.included else source)
         return Summed(rounds, self.mechanism.q) if case.summed else rounds[0]
 
-    def law(self, case: Case, systems: Sequence[System], rounds: int = 1) -> Law | None:
+    def law(self, case: Case, systems: Sequence[ReleaseSystem], rounds: int = 1) -> Law | None:
         """Return the exact law of a case's score over so many rounds, where the systems have one."""
         pairs = zip(systems[:rounds], case.scores, strict=False)
         laws = [law for system, score in pairs if (law := _law_of(system, score)) is not None]
@@ -352,7 +353,7 @@ class Auditor:
         return SummedLaw(laws, self.step) if case.summed else laws[0]
 
     def _is_contradicted(
-        self, case: Case, systems: Sequence[System], law: Law | None, tally: Tally, rounds: int
+        self, case: Case, systems: Sequence[ReleaseSystem], law: Law | None, tally: Tally, rounds: int
     ) -> bool:
         """Say whether a system that is not our own releases otherwise than the law that it states."""
         if law is None or all(type(each) is BankSystem for each in systems):
@@ -367,7 +368,7 @@ class Auditor:
     def _judged(
         self,
         case: Case,
-        systems: Sequence[System],
+        systems: Sequence[ReleaseSystem],
         law: Law | None,
         tally: Tally,
         canaries: int,
@@ -528,7 +529,7 @@ def _by_attack(cases: Sequence[Case]) -> list[tuple[Attack, list[Case]]]:
     return [(group[0].attack, group) for group in groups]
 
 
-def _law_of(system: System, score: LinearScore) -> RoundLaw | None:
+def _law_of(system: ReleaseSystem, score: LinearScore) -> RoundLaw | None:
     law = getattr(system, "law", None)
     return None if law is None else law(score)
 

@@ -15,7 +15,7 @@ from canarybank.mechanism import Bank, Routed, RouteTable
 from canarybank.progress import SILENT, Progress
 from canarybank.score import LinearScore
 from canarybank.store import hash_array, hash_json, stage_key
-from canarybank.systems.mechanism import System
+from canarybank.systems.mechanism import ReleaseSystem
 from canarybank.users import Auxiliary, Calibration, Cohort, Cohorts, Evaluation
 
 __all__ = [
@@ -135,7 +135,7 @@ class Case:
         return self.attack.name, self.index
 
 
-Systems = Callable[[Case], Sequence[System]]
+Systems = Callable[[Case], Sequence[ReleaseSystem]]
 """A case to the systems that release in each of its rounds, on the coordinates that its scores inspect."""
 
 

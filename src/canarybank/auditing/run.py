@@ -1,8 +1,8 @@
-"""Audit in memory: users' vectors, or any system, in; a result out."""
+"""Audit in memory: users' vectors in, a result out."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,28 +15,26 @@ from canarybank.attack import (
     Pool,
     PoolKind,
     PoolSource,
-    Selection,
     find_attack,
     nonce_canary,
     nonce_pool,
     simulated_nonces,
     simulated_paraphrases,
 )
-from canarybank.auditing.methods import Bound, Method, find_method
+from canarybank.auditing.methods import Method, find_method
 from canarybank.auditing.pipeline import Auditor
-from canarybank.auditing.ports import Case, MemoryTally, Tally, route_cohorts
+from canarybank.auditing.ports import Case, MemoryTally, route_cohorts
 from canarybank.auditing.result import AttackResult, AuditResult
 from canarybank.auditing.settings import Settings, ThresholdMode, TrialEngine, one_of
-from canarybank.engine import Engine, Serial, Threads
+from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, InputError
-from canarybank.mechanism import Bank, Claim, Mechanism
+from canarybank.mechanism import Bank, Mechanism
 from canarybank.progress import SILENT, Progress
 from canarybank.registry import ENGINES, SYSTEMS
-from canarybank.score import LinearScore
-from canarybank.systems.mechanism import BankSystem, System, SystemFactory
+from canarybank.systems.mechanism import BankSystem, SystemFactory
 from canarybank.users import Cohorts, CohortSizes, Users, draw_cohorts
 
-__all__ = ["SystemAudit", "SystemResult", "audit", "audit_system"]
+__all__ = ["audit"]
 
 Source = Pool | PoolSource
 
@@ -144,127 +142,6 @@ def audit(
         found += auditor.judge(frozen, evaluation, tally, accounted=lambda _: stated)
         notes |= dict.fromkeys(said)
     return AuditResult(tuple(found), mechanism, eligible, settings.trials, seed, tuple(notes))
-
-
-class SystemResult(AuditResult):
-    """What trials showed of a system, beside what its mechanism allows."""
-
-    __slots__ = ()
-
-    @property
-    def allowed(self) -> float:
-        """Return the epsilon that is claimed: the stated one, or what the declared mechanism allows."""
-        return self.ladder.accounted.epsilon
-
-    @property
-    def bound(self) -> Bound:
-        """Return the bound that the trials gave."""
-        return self.headline
-
-    @property
-    def violation(self) -> bool:
-        """Say whether the bound exceeds the claim: where the claim is true, by chance at most as often as alpha."""
-        return self.headline.epsilon > self.allowed
-
-    def __repr__(self) -> str:
-        verdict = "exceeds" if self.violation else "does not exceed"
-        return f"SystemResult({self.headline}; {verdict} the {self.allowed:.3f} that is claimed)"
-
-
-@dataclass(frozen=True)
-class SystemAudit:
-    """The audit of one canary of a system, step by step: freeze the rule, then play and judge it.
-
-    A claim names its mechanism, for the score is designed for it; a mechanism alone claims its exact epsilon.
-    """
-
-    system: System
-    score: LinearScore
-    claim: Claim | Mechanism
-    settings: Settings
-    address: tuple[str | int, ...] = ("system",)
-    engine: Engine = field(default_factory=Serial)
-    progress: Progress = SILENT
-
-    def __post_init__(self) -> None:
-        self.settings.method.require_alone()
-        claim = self.claim
-        if isinstance(claim, Claim) and (claim.mechanism, claim.rounds, claim.neighbours) != (
-            self.mechanism,
-            1,
-            "add-remove",
-        ):
-            raise InputError(
-                f"The claim is {claim}. Trials of a system test one release, for adding or removing one user; use "
-                "Claim(epsilon, delta, mechanism=...) or a Mechanism."
-            )
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """Return the mechanism that the system claims to run."""
-        if isinstance(self.claim, Mechanism):
-            return self.claim
-        if self.claim.mechanism is None:
-            raise InputError(
-                "The claim names no mechanism, and the score is designed for one; use Claim(epsilon, delta, "
-                "mechanism=...)."
-            )
-        return self.claim.mechanism
-
-    @property
-    def stated(self) -> float | None:
-        """Return the epsilon that the claim states beside its mechanism, if any."""
-        return self.claim.epsilon if isinstance(self.claim, Claim) else None
-
-    @property
-    def auditor(self) -> Auditor:
-        """Return what the audit is declared with, and its ports."""
-        return Auditor(self.mechanism, self.settings, 0, engine=self.engine, progress=self.progress)
-
-    @property
-    def case(self) -> Case:
-        """Return the one case; its threshold is still to be frozen."""
-        return Case(SYSTEM, 0, "canary", (self.score,), address=self.address)
-
-    def freeze(self) -> tuple[Case, ...]:
-        """Return the case with its threshold, from trials of the system itself that are then thrown away."""
-        return self.auditor.freeze([self.case], self._systems)
-
-    def finish(self, frozen: Sequence[Case], tally: Tally) -> SystemResult:
-        """Play the trials that the tally lacks, and judge them."""
-        auditor = self.auditor
-        auditor.play(frozen, self._systems, tally)
-        claimed = None if self.stated is None else (self.stated, "the operator's claim")
-        found = auditor.judge(frozen, self._systems, tally, accounted=lambda _: claimed)
-        return SystemResult(found, self.mechanism, 0, self.settings.trials, self.settings.seed)
-
-    def _systems(self, _: Case) -> Sequence[System]:
-        return (self.system,)
-
-
-def audit_system(
-    system: System,
-    score: LinearScore,
-    claim: Claim | Mechanism,
-    settings: Settings,
-    *,
-    address: tuple[str | int, ...] = ("system",),
-    engine: Engine | None = None,
-    progress: Progress = SILENT,
-) -> SystemResult:
-    """Audit one canary of a system by trials, with a score designed for the mechanism that the system claims to run.
-
-    Nothing is assumed of the system but that it gives releases with the canary absent or eligible, independently from
-    call to call. The threshold comes from trials of the system itself that are then thrown away; the counts come from
-    fresh ones. Where the system has no law, there are no exact figures. Without an engine the system is called once at
-    a time: somebody else's may hold state that threads would race for. ``canarybank.audit_system`` does the same in a
-    folder too.
-    """
-    work = SystemAudit(system, score, claim, settings, address, engine or Serial(), progress)
-    return work.finish(work.freeze(), MemoryTally())
-
-
-SYSTEM = Attack("system", CanaryKind.REAL, PoolKind.NONE, Selection.NONE, "score the releases of a system")
 
 
 def _reserved(bank: Bank | ArrayLike, probes: int, seed: int) -> Bank:

@@ -20,7 +20,7 @@ from canarybank.auditing.rates import Array, Law, rate_epsilon, whole_counts
 from canarybank.auditing.trials import Counts, Trials, draw
 from canarybank.engine import Engine
 from canarybank.errors import BudgetError, CohortError, InputError
-from canarybank.mechanism import Bank, Mechanism, Routed
+from canarybank.mechanism import Bank, Claim, Mechanism, Routed
 from canarybank.progress import SILENT, Progress
 from canarybank.users import Calibration
 
@@ -165,7 +165,7 @@ class Settings:
         """Return the level of each bound: all of alpha where canaries are pooled, an even share of it elsewhere."""
         return self.method.share(self.alpha, canaries)
 
-    def target(self, mechanism: Mechanism, canaries: int) -> Target:
+    def target(self, mechanism: Mechanism | Claim, canaries: int) -> Target:
         """Return what the threshold is chosen for."""
         return Target(self.trials, mechanism.delta, self.share(canaries), self.method, canaries, mechanism.q)
 
@@ -271,7 +271,7 @@ def calibrated(
     return Threshold(float(candidates[best]), ThresholdMode.CALIBRATED, max(0.0, float(bounds[best])))
 
 
-def attack_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Settings) -> Bound:
+def attack_bound(counts: Sequence[Counts], mechanism: Mechanism | Claim, settings: Settings) -> Bound:
     """Return an attack's headline from its canaries' counts.
 
     With probability at least 1 - alpha it does not exceed the epsilon of the mechanism that gave the counts.
@@ -280,12 +280,12 @@ def attack_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Setti
     return headline(bounds, pooled_bound(counts, mechanism, settings), settings)
 
 
-def canary_bound(counts: Counts, mechanism: Mechanism, settings: Settings, canaries: int) -> Bound:
+def canary_bound(counts: Counts, mechanism: Mechanism | Claim, settings: Settings, canaries: int) -> Bound:
     """Return one canary's bound at its share of alpha: by the declared method, or what it shows of a canary alone."""
     return settings.method.single.bound([counts], delta=mechanism.delta, alpha=settings.alpha / canaries, q=mechanism.q)
 
 
-def pooled_bound(counts: Sequence[Counts], mechanism: Mechanism, settings: Settings) -> Bound | None:
+def pooled_bound(counts: Sequence[Counts], mechanism: Mechanism | Claim, settings: Settings) -> Bound | None:
     """Return the bound over all canaries at all of alpha; none of included canaries' counts, or beyond its proof."""
     method = settings.method if settings.method.pools else POOLED
     if not settings.method.pools and (settings.method.included or settings.alpha > method.largest_alpha):

@@ -27,7 +27,7 @@ from canarybank.engine import Engine, Threads
 from canarybank.errors import InputError
 from canarybank.progress import SILENT, Progress
 from canarybank.score import LinearScore, RoundLaw, mixture
-from canarybank.systems.mechanism import BankSystem, System, checked_releases
+from canarybank.systems.mechanism import BankSystem, ReleaseSystem, checked_releases
 
 __all__ = [
     "SHARD",
@@ -56,7 +56,7 @@ Outcome = TypeVar("Outcome")
 class Trials(Protocol):
     """A source of trial scores."""
 
-    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as System.release
+    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as ReleaseSystem.release
         """Return the scores of ``size`` independent trials with the canary absent or eligible."""
 
 
@@ -64,7 +64,7 @@ class Trials(Protocol):
 class Literal:
     """Draw whole releases from a system and score each."""
 
-    system: System
+    system: ReleaseSystem
     score: LinearScore
 
     def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol

@@ -21,6 +21,11 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("reproduce", "Make a table or figure of the paper, beside its own numbers."),
         ("bank", "Make a bank with a generator, or look at one."),
     ),
+    "Audit somebody else's system": (
+        ("design", "Write what to plant in a system, committed before it runs."),
+        ("score", "Judge what its recorded releases show, against its claim."),
+        ("zoo", "Show broken systems, and what it takes to catch each."),
+    ),
     "Before a run": (
         ("config", "Show, start or describe a configuration."),
         ("plan", "Say what a run would do, cost and could typically certify."),
@@ -43,7 +48,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
 """The commands by group, each with its one line of help; a command lives in the module of its name."""
 
 GLOBAL_FLAGS = ("--json", "--quiet", "--traceback")
-RESUMABLE = ("audit", "bank", "demo", "evolve", "reproduce", "sweep")
+RESUMABLE = ("audit", "bank", "demo", "evolve", "reproduce", "score", "sweep")
 """The commands whose work is kept when they are interrupted."""
 
 

@@ -9,6 +9,8 @@ from canarybank.cli.output import Output, facts, paragraph, table
 from canarybank.cli.verify import Trust
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from canarybank.run import GateOutcome
 
 __all__ = ["command"]
@@ -36,14 +38,14 @@ def command(
     """Verify a run, then compare it with a claimed epsilon: exit with 1 when the claim fails, with 0 when it stands.
 
     A claim fails when it is below the mechanism's exact epsilon, below the certified exact epsilon of an attack, or
-    below a bound from the trials by the one method declared, with alpha split over the attacks. "No violation detected"
-    means none of a size that this run could have seen; that size is printed. A run that does not verify gives 4. The
-    files for a CI system hold an error until the comparison has ended, so that an old outcome never stays in them.
+    below a bound from the trials by the one method declared, with alpha split over the attacks. That of a system fails
+    too when the curve shows that it is not the mechanism claimed. "No violation detected" means none of a size that
+    this run could have seen; that size is printed. A run that does not verify gives 4, runs that depend on each other
+    5. The files for a CI system hold an error until the comparison has ended, so that no old outcome stays in them.
     """
     from canarybank.errors import CanarybankError
     from canarybank.report import GateFiles
     from canarybank.run import Run, gate
-    from canarybank.run.gating import shown_epsilon
 
     files = GateFiles(junit, markdown)
     files.refuse("The gate has not ended: it was stopped, or it is still at work.")
@@ -53,29 +55,43 @@ def command(
         files.refuse(str(error))
         raise
     files.write(outcome)
-    rows = [
-        [each.attack, f"{each.bound.epsilon:.3f}", f"{each.alpha:g}", shown_epsilon(each.exact)]
-        for each in outcome.attacks
-    ]
     output.result(
         "gate",
         {"run": str(run), **outcome.model_dump(mode="json")},
         paragraph(outcome.statement, "bold"),
-        table(["attack", "bound", "alpha", "exact, at least"], rows),
+        _table(outcome),
         facts(_facts(outcome)),
     )
     return 0 if outcome.ok else FAILED
 
 
+def _table(outcome: "GateOutcome") -> "RenderableType":
+    from canarybank.report.tables import GATE_COLUMNS, exact_text, gate_rows
+
+    if not outcome.attacks:
+        return table(GATE_COLUMNS, gate_rows(outcome), text=3)
+    rows = [[each.attack, f"{each.bound.epsilon:.3f}", f"{each.alpha:g}", exact_text(each)] for each in outcome.attacks]
+    return table(["attack", "bound", "alpha", "exact, at least"], rows)
+
+
 def _facts(outcome: "GateOutcome") -> dict[str, str]:
     from canarybank.run.gating import shown_epsilon
 
-    first = outcome.attacks[0].bound
-    return {
-        "method": f"{outcome.method}, {100 * outcome.confidence:g}% confidence over all attacks, delta {first.delta:g}",
-        "assumption": first.assumption,
-        "exact epsilon": f"{shown_epsilon(outcome.exact)} of the mechanism, computed without trials",
+    level = f"{100 * outcome.confidence:g}% confidence over all"
+    exact = shown_epsilon(outcome.exact) if outcome.is_exact_known else "-"
+    after = {
+        "exact epsilon": f"{exact} of the mechanism, computed without trials" if outcome.is_exact_known else exact,
         "compared": "with exact figures as printed, to four significant digits or more; with bounds as they are",
         "trials": f"{outcome.trials:,} of each hypothesis of each canary",
         "commitment": outcome.commitment,
+    }
+    if not outcome.attacks:
+        assumed = {f"{each.evidence} assumes": each.assumption for each in outcome.evidence}
+        return {"claim": outcome.claim, "method": f"{outcome.method}, {level} evidence", **assumed, **after}
+    first = outcome.attacks[0].bound
+    return {
+        "claim": outcome.claim,
+        "method": f"{outcome.method}, {level} attacks, delta {first.delta:g}",
+        "assumption": first.assumption,
+        **after,
     }

@@ -37,6 +37,7 @@ def command(
     written, unless you make it shareable.
     """
     from canarybank.cli.runner import open_page, print_run, published
+    from canarybank.cli.score import print_system
     from canarybank.errors import ConfigError
     from canarybank.report import write_report
     from canarybank.run import Run
@@ -48,6 +49,9 @@ def command(
     opened = Run.open(run)
     refuse_unverified(opened, rewritten=True)
     page = published(opened) if out is None else write_report(opened, out, shareable=shareable)[0]
-    print_run("report", opened, page, output)
+    if opened.kind == "system":
+        print_system("report", opened, page, output)
+    else:
+        print_run("report", opened, page, output)
     if show:
         open_page(page)

@@ -72,5 +72,5 @@ def _claim(entry: "RunEntry") -> str:
     from canarybank.run.gating import shown_epsilon
 
     if entry.ok is None:
-        return "-"
+        return "-" if entry.claimed is None else f"{shown_epsilon(entry.claimed)}: not judged"
     return f"{shown_epsilon(entry.claimed)}: {'no violation detected' if entry.ok else 'FAILS'}"

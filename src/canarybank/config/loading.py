@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from canarybank.config.model import FREE, Config, Registered
 from canarybank.config.presets import PRESETS
 from canarybank.errors import ConfigError, DataError
-from canarybank.registry import ENCODERS, REGISTRIES, Plugin
+from canarybank.registry import ATTACKS, ENCODERS, REGISTRIES, Plugin
 
 __all__ = [
     "Resolved",
@@ -209,24 +209,27 @@ def flatten(config: Config) -> dict[str, Any]:
     }
 
 
-def decisive(values: Mapping[str, Any], *, evolving: bool = False) -> dict[str, Any]:
-    """Return the values that decide what a run finds, leaving out how it is done.
+def decisive(values: Mapping[str, Any], kind: str = "audit") -> dict[str, Any]:
+    """Return the values that decide what a run of a kind finds, leaving out how it is done.
 
-    The section evolve decides nothing in an audit; ``evolving`` says that the run is an evolution.
+    The section evolve decides nothing but in an evolution, and system nothing but in the audit of a system.
     """
     free = {key for key, field in fields().items() if field.json_schema_extra == FREE}
+    others = {"evolve": "evolution", "system": "system"}
     return {
-        key: value for key, value in values.items() if key not in free and (evolving or not key.startswith("evolve."))
+        key: value
+        for key, value in values.items()
+        if key not in free and others.get(key.partition(".")[0], kind) == kind
     }
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any], *, evolving: bool = False) -> list[str]:
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], kind: str = "audit") -> list[str]:
     """Return a line for each decisive key whose values differ: key: old -> new.
 
     Two paths of a budget account do not differ here: the rounds compare the account's opening, however it is spelled.
     """
     # A run of an earlier version has no value of a setting that came later: it had what is the default now.
-    before, after = (decisive({**flatten(Config()), **each}, evolving=evolving) for each in (old, new))
+    before, after = (decisive({**flatten(Config()), **each}, kind) for each in (old, new))
     if before.get(ACCOUNT) is not None and after.get(ACCOUNT) is not None:
         before[ACCOUNT] = after[ACCOUNT]
     pairs = {key: (before.get(key), after.get(key)) for key in {**fields(), **before, **after}}
@@ -330,12 +333,13 @@ def _sentence(problem: Any, origins: Mapping[str, str]) -> str:
 def plugins_of(config: Config, *, evolving: bool = False) -> tuple[Plugin, ...]:
     """Return every plug-in that a run of this configuration uses, imported and pinned; ``evolving`` for an evolution.
 
+    The selection rule that an attack names is one of them.
     What a run does not use is not imported: an evolution without an audit has no attack, method or system.
     """
     unused = {"evolve.audit"}
     if evolving:
         unused = {"attack.names"} if config.evolve.audit else {"attack.names", "audit.method", "audit.system"}
-    pins = []
+    pins: list[Plugin | None] = []
     for key, field_info in fields().items():
         mark = registered(field_info)
         if mark is None or key in unused:
@@ -343,8 +347,13 @@ def plugins_of(config: Config, *, evolving: bool = False) -> tuple[Plugin, ...]:
         section, _, name = key.partition(".")
         value, registry = getattr(getattr(config, section), name), REGISTRIES[mark.kind]
         names = value if isinstance(value, tuple) else (value,)
-        pins += [registry.pin(each) for each in names if each not in mark.words and registry.has(each)]
-    return tuple(pin for pin in pins if pin is not None)
+        found = [registry.pin(each) for each in names if each not in mark.words and registry.has(each)]
+        pins += found
+        if registry is ATTACKS and any(found):
+            from canarybank.attack import find_attack  # it loads numpy, as above
+
+            pins += [find_attack(pin.name).pin_selection() for pin in found if pin is not None]
+    return tuple(dict.fromkeys(pin for pin in pins if pin is not None))
 
 
 def starter(preset: str | None = None) -> str:

@@ -31,6 +31,7 @@ __all__ = [
     "MechanismConfig",
     "Registered",
     "RunConfig",
+    "SystemConfig",
     "UsersConfig",
 ]
 
@@ -366,6 +367,56 @@ class AuditConfig(_Section):
     )
 
 
+class SystemConfig(_Section):
+    """Somebody else's system: what it claims, and the runs that test it."""
+
+    name: str = Field(default="a system", min_length=1, description="What the system is called.")
+    mechanism: bool = Field(
+        default=True,
+        description="Whether the section mechanism says what the system claims to run; its whole curve is tested then. "
+        "If not, the claim is audit.accounted alone.",
+    )
+    neighbours: Literal["add-remove", "replace"] = Field(
+        default="add-remove",
+        description="What the claim is about: adding or removing one user, or replacing one by another.",
+    )
+    rounds: Count = Field(default=1, description="The releases of one run.")
+    attack: AttackName = Field(default="nonce-mueff", description="The attack whose canaries and probes are planted.")
+    eligible: Count | None = Field(
+        default=None, description="The system's eligible users; left out, as many as the evaluation cohort."
+    )
+    by_label: bool = Field(
+        default=False,
+        description="Whether each label has a bank and a histogram of its own, in which its records vote.",
+    )
+    inspect: Literal["probes", "bank"] = Field(
+        default="probes",
+        description="The positions whose releases are recorded: those of the probes, or the whole bank, where a fitted "
+        "score can also find what a canary does to the votes of others.",
+    )
+    canaries: Count = Field(default=1, description="The canaries that are tested; each has probes of its own.")
+    runs: Annotated[int, Field(ge=8)] = Field(
+        default=500, description="The judged runs of each hypothesis of each canary."
+    )
+    apart: Annotated[int, Field(ge=8)] | None = Field(
+        default=None,
+        description="The runs of each hypothesis of each canary that are set apart to fit on; left out, half as many "
+        "as are judged.",
+    )
+    batch: Count | None = Field(
+        default=None, description="The runs that a program is asked for at once; left out, about 1,000."
+    )
+    scores: Annotated[tuple[Literal["designed", "fitted", "length"], ...], BeforeValidator(_listed)] = Field(
+        default=("designed", "fitted"),
+        min_length=1,
+        description="What runs are scored by: designed for the claim, fitted to releases, or the length of a release.",
+    )
+    evidence: Annotated[tuple[Literal["bound", "curve", "betting"], ...], BeforeValidator(_listed)] = Field(
+        default=(),
+        description="How counts become statements; left out, bound, and curve where the claim names a mechanism.",
+    )
+
+
 class EvolveConfig(_Section):
     """Private Evolution itself: its rounds, what stays after each, and who is asked for more."""
 
@@ -479,4 +530,5 @@ class Config(_Section):
     attack: AttackConfig = Field(default=AttackConfig(), description="What the auditor does to the bank.")
     audit: AuditConfig = Field(default=AuditConfig(), description="What is declared before the evaluation.")
     evolve: EvolveConfig = Field(default=EvolveConfig(), description="Private Evolution itself, many rounds.")
+    system: SystemConfig = Field(default=SystemConfig(), description="Somebody else's system.")
     run: RunConfig = Field(default=RunConfig(), description="How the run is done.")

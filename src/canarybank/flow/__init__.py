@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from canarybank.flow.inputs import Inputs, gather
     from canarybank.flow.planning import Plan, plan
     from canarybank.flow.selftests import Check, SelfTest, selftest
+    from canarybank.flow.zoo import ZooTable, measure_zoo, recorded_zoo
 
 __all__ = [
     "Axis",
@@ -22,12 +23,15 @@ __all__ = [
     "Plan",
     "Point",
     "SelfTest",
+    "ZooTable",
     "audit_system",
     "gather",
     "grid",
+    "measure_zoo",
     "mechanism_of",
     "plan",
     "read_axis",
+    "recorded_zoo",
     "run_audit",
     "run_evolution",
     "run_sweep",
@@ -62,6 +66,11 @@ __getattr__, __dir__ = exporter(
             "Check",
             "SelfTest",
             "selftest",
+        ),
+        "zoo": (
+            "ZooTable",
+            "measure_zoo",
+            "recorded_zoo",
         ),
     },
 )

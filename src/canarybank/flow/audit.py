@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from canarybank.attack import Attack, Canary, CanaryKind, follow
 from canarybank.auditing import (
@@ -37,6 +37,7 @@ from canarybank.progress import SILENT, Progress
 from canarybank.registry import SYSTEMS
 from canarybank.run.commitment import Commitment, commit, finite
 from canarybank.run.folder import COMMITMENT, RESULTS, TRIALS, Run
+from canarybank.run.plant import Plant
 from canarybank.run.results import Results, Setup
 from canarybank.run.trials_log import ShardLog
 from canarybank.run.verification import refuse_unverified
@@ -60,6 +61,7 @@ __all__ = [
 ]
 
 Told = Callable[[str], None]
+Made = TypeVar("Made", Commitment, Plant)
 _LONGEST = 80
 _NONCES = "The canaries are made of nonces, not people: this shows what the mechanism allows, not what users risk."
 
@@ -271,7 +273,7 @@ class AuditWork:
     def commitment(self) -> Commitment:
         """Return the commitment to the frozen rules."""
         config, bank, exact = self.inputs.config, self.designs.bank, epsilon(self.designs.mechanism, self.rounds)
-        values = decisive(flatten(config), evolving=self.inputs.evolving)
+        values = decisive(flatten(config), "evolution" if self.inputs.evolving else "audit")
         return commit(
             self.auditor,
             self.cases,
@@ -351,12 +353,12 @@ class AuditWork:
         )
 
 
-def hold_to(run: Run, made: Commitment, committed: Told | None = None) -> Commitment:
+def hold_to(run: Run, made: Made, committed: Told | None = None) -> Made:
     """Put the commitment on disk, or hold the run to the one that is there."""
     path = run.folder / COMMITMENT
     if not path.exists():
         run.write(COMMITMENT, made)
-    elif (kept := run.commitment) != made:
+    elif (kept := run.plant if isinstance(made, Plant) else run.commitment) != made:
         keys = list(differences(kept.model_dump(mode="json"), made.model_dump(mode="json")))
         raise StoreError(
             f"What this command would commit to is not what {str(path)!r} says; it differs at {', '.join(keys[:5])}. "

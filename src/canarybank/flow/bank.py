@@ -11,6 +11,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import resources
@@ -54,6 +55,7 @@ __all__ = [
 
 GENERATED_SIZE = 8192
 BANK_FILE = "bank.jsonl.gz"
+LABEL = "label"
 POOL_FILE = "paraphrases.jsonl.gz"
 FACTS_FILE = "embedded.json"
 _FOLDER = resources.files("canarybank.flow") / "data"
@@ -163,7 +165,7 @@ def read_texts(path: Path, column: str = "text") -> tuple[str, ...]:
 def read_bank(path: Path, column: str = "text") -> tuple[CandidateBank, tuple[str, ...]]:
     """Return a file's different texts in its order as a bank, and notes on entries that were skipped.
 
-    A file that `canarybank bank make` wrote has labels and provenance too.
+    Labels come from a column ``label`` where there is one; a file that `canarybank bank make` wrote has provenance too.
     """
     require_file(path, "file of texts")
     labels: Sequence[str] = ()
@@ -181,8 +183,11 @@ def read_bank(path: Path, column: str = "text") -> tuple[CandidateBank, tuple[st
                 texts = csv_column(_lines(path), str(path), column)
             except ColumnError as error:
                 raise DataError(f"{error.what} Set bank.text.") from None
+            with suppress(ColumnError):
+                labels = csv_column(_lines(path), str(path), LABEL)
         case ".jsonl":
-            texts = list(_jsonl(path, column))
+            rows = list(_jsonl(path, column))
+            texts, labels = [text for text, _ in rows], [label for _, label in rows]
         case ".txt":
             texts = [line.removesuffix("\n") for line in _lines(path)]
         case _:
@@ -200,12 +205,14 @@ def read_bank(path: Path, column: str = "text") -> tuple[CandidateBank, tuple[st
     return CandidateBank(tuple(kept), tuple(kept.values()), provenance=provenance), notes
 
 
-def _jsonl(path: Path, column: str) -> Iterator[str]:
+def _jsonl(path: Path, column: str) -> Iterator[tuple[str, str]]:
+    """Yield the text and the label of each line; the label is empty where there is none."""
     for number, line in enumerate(_lines(path), start=1):
         row = parse_json(line, f"{path}, line {number}", given=True) if line.strip() else {column: ""}
         if not isinstance(row, dict) or not isinstance(row.get(column), str):
             raise DataError(f"Line {number} of {path} holds no text under {column!r}; set bank.text.")
-        yield row[column]
+        label = row.get(LABEL, "")
+        yield row[column], "" if label is None else str(label)
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -21,7 +21,9 @@ __all__ = [
     "CAUSES",
     "allowed",
     "canary_figure",
+    "change_of",
     "density_figure",
+    "draw_ladder",
     "epsilon_figure",
     "ladder_figure",
     "map_figure",
@@ -79,17 +81,7 @@ def ladder_figure(attack: dict[str, Any]) -> Drawn:
     claimed = rungs[0]["epsilon"] != rungs[1]["epsilon"]
     pairs = list(zip([None, *rungs[:-1]], rungs, strict=True))
     steps = [_step(above, rung, claimed=claimed) for above, rung in pairs]
-    right = _WIDE - max(text_width(step, "rung-note") for step in steps) - 18.0
-    bottom = _LADDER_TOP + _RUNG * len(rungs)
-    canvas = Canvas("ladder", _WIDE, bottom + _BELOW, f"The gap ladder of {attack['name']}", _ladder_words(rungs))
-    x = linear(0.0, top_of(rungs) * 1.04, _LADDER_LEFT, right)
-    canvas.axes((_LADDER_LEFT, _LADDER_TOP, right, bottom), x, "epsilon")
-    for index, ((above, rung), step) in enumerate(zip(pairs, steps, strict=True)):
-        middle = _LADDER_TOP + _RUNG * (index + 0.5)
-        _draw_rung(canvas, x, above, rung, middle)
-        if math.isfinite(rung["epsilon"]):
-            canvas.text((right + 16, middle - 3), rung_text(rung), "value")
-            canvas.text((right + 16, middle + 14), step, "rung-note")
+    canvas = draw_ladder(f"The gap ladder of {attack['name']}", _ladder_words(rungs), pairs, steps)
     middle_rungs = (
         "The upper four are computed; the whisker of the fifth holds 90% of the bounds that trials would give; the "
         "last is what they gave."
@@ -106,12 +98,30 @@ def ladder_figure(attack: dict[str, Any]) -> Drawn:
                 rung_text(rung),
                 epsilon(rung["low"]),
                 epsilon(rung["high"]),
-                decimal(_change(above, rung), "+"),
+                decimal(change_of(above, rung), "+"),
                 rung["source"],
             )
             for above, rung in pairs
         ],
     )
+
+
+def draw_ladder(
+    title: str, words: str, pairs: Sequence[tuple[dict[str, Any] | None, dict[str, Any]]], steps: Sequence[str]
+) -> Canvas:
+    """Draw rungs, each after the one that it is compared with, and in words what lies between the two."""
+    right = _WIDE - max(text_width(step, "rung-note") for step in steps) - 18.0
+    bottom = _LADDER_TOP + _RUNG * len(pairs)
+    canvas = Canvas("ladder", _WIDE, bottom + _BELOW, title, words)
+    x = linear(0.0, top_of(rung for _, rung in pairs) * 1.04, _LADDER_LEFT, right)
+    canvas.axes((_LADDER_LEFT, _LADDER_TOP, right, bottom), x, "epsilon")
+    for index, ((above, rung), step) in enumerate(zip(pairs, steps, strict=True)):
+        middle = _LADDER_TOP + _RUNG * (index + 0.5)
+        _draw_rung(canvas, x, above, rung, middle)
+        if math.isfinite(rung["epsilon"]):
+            canvas.text((right + 16, middle - 3), rung_text(rung), "value")
+            canvas.text((right + 16, middle + 14), step, "rung-note")
+    return canvas
 
 
 def top_of(rungs: Iterable[dict[str, Any]]) -> float:
@@ -120,7 +130,7 @@ def top_of(rungs: Iterable[dict[str, Any]]) -> float:
     return max([value for value in values if math.isfinite(value)] or [1.0]) or 1.0
 
 
-def _change(above: dict[str, Any] | None, rung: dict[str, Any]) -> float | None:
+def change_of(above: dict[str, Any] | None, rung: dict[str, Any]) -> float | None:
     """Return how far a rung lies above the one before it; None where either is infinite, or there is none."""
     if above is None or not math.isfinite(above["epsilon"]) or not math.isfinite(rung["epsilon"]):
         return None
@@ -128,21 +138,21 @@ def _change(above: dict[str, Any] | None, rung: dict[str, Any]) -> float | None:
 
 
 def _draw_rung(canvas: Canvas, x: Scale, above: dict[str, Any] | None, rung: dict[str, Any], middle: float) -> None:
-    name, value, change = rung["name"], rung["epsilon"], _change(above, rung)
+    name, value, change = rung["name"], rung["epsilon"], change_of(above, rung)
     canvas.text((_LADDER_LEFT - 14, middle - 3), name, "rung-name", anchor="end")
-    canvas.text((_LADDER_LEFT - 14, middle + 14), _NAMES[name], "rung-note", anchor="end")
+    canvas.text((_LADDER_LEFT - 14, middle + 14), rung.get("note") or _NAMES[name], "rung-note", anchor="end")
     if math.isinf(value):
         canvas.text((_LADDER_LEFT + 8, middle + 5), "unbounded", "value")
         return
     if change is not None and change < 0:
         canvas.rect((x(value), middle - 11), x(value - change) - x(value), 22, "bar-lost")
-    canvas.rect((_LADDER_LEFT, middle - 11), x(value) - _LADDER_LEFT, 22, f"bar bar-{name}", 2)
+    canvas.rect((_LADDER_LEFT, middle - 11), x(value) - _LADDER_LEFT, 22, f"bar bar-{rung.get('css', name)}", 2)
     if name == "expected" and rung["high"] - rung["low"] > _CERTAIN:
         canvas.whisker((x(rung["low"]), middle), (x(rung["high"]), middle), (0, 6), "whisker")
 
 
 def _step(above: dict[str, Any] | None, rung: dict[str, Any], *, claimed: bool) -> str:
-    change = _change(above, rung)
+    change = change_of(above, rung)
     if above is None or change is None:
         return CAUSES["accounted"] if claimed else "none was given: the exact one"
     if rung["name"] == "mechanism" and not claimed:
@@ -161,7 +171,7 @@ def _ladder_words(rungs: list[dict[str, Any]]) -> str:
         f"{rung['name']} {rung_text(rung)}" + (f" ({interval_text(rung)})" if rung["name"] == "expected" else "")
         for rung in rungs
     ]
-    largest, cause = max((-(_change(above, rung) or 0.0), _cause(above, rung)) for above, rung in pairwise(rungs))
+    largest, cause = max((-(change_of(above, rung) or 0.0), _cause(above, rung)) for above, rung in pairwise(rungs))
     said = f" The largest step down, {largest:.3f}, is {cause}." if largest > 0 else ""
     return f"Epsilons from claim to measurement: {', '.join(parts)}.{said}"
 

@@ -24,6 +24,17 @@ from canarybank.report.figures import (
     vote_figure,
 )
 from canarybank.report.summary import round_rows, summarise_run
+from canarybank.report.system import (
+    BETTING_COLUMNS,
+    EVIDENCE_COLUMNS,
+    PLANTED_COLUMNS,
+    POWER_COLUMNS,
+    counted_rules,
+    summarise_system,
+    system_markdown,
+    system_rows,
+)
+from canarybank.report.system_figures import rates_figures, system_ladder
 from canarybank.report.tables import (
     ATTACK_COLUMNS,
     PREFIX_COLUMNS,
@@ -47,6 +58,8 @@ if TYPE_CHECKING:
 __all__ = ["PAGE", "page_of", "render_html", "render_summary", "write_report"]
 
 PAGE = "report.html"
+Forms = tuple[dict[str, str], dict[str, list[dict[str, Any]]]]
+"""Texts and tables, by the names of their files."""
 _NUMERIC = re.compile(r"[+−-]?[\d.,]+(e[+-]?\d+)?%?( to [\d.,]+)?|∞|—")
 
 
@@ -60,13 +73,7 @@ def write_report(
     """
     run, mode = run if isinstance(run, Run) else Run.open(run), SHAREABLE if shareable else PRIVATE
     target = run.folder if folder is None else Path(folder)
-    summary, tables = summarise_run(run), {}
-    texts = {PAGE: render_summary(summary)}
-    if summary["verdict"]:
-        texts |= {"summary.md": summary_markdown(summary), "results.tex": latex_tables(summary)}
-        tables["results"] = result_rows(run.results)
-    if summary["evolution"] and summary["evolution"]["rounds"]:
-        tables["rounds"] = round_rows(run.results)
+    texts, tables = _system_forms(run) if run.kind == "system" else _audit_forms(run)
     for name, text in texts.items():
         write_atomic(target / name, text, mode=mode)
     for name, rows in tables.items():
@@ -77,8 +84,44 @@ def write_report(
     )
 
 
+def _audit_forms(run: Run) -> Forms:
+    """Return the texts and the tables of an audit or an evolution, by their names."""
+    summary, tables = summarise_run(run), {}
+    texts = {PAGE: render_summary(summary)}
+    if summary["verdict"]:
+        texts |= {"summary.md": summary_markdown(summary), "results.tex": latex_tables(summary)}
+        tables["results"] = result_rows(run.results)
+    if summary["evolution"] and summary["evolution"]["rounds"]:
+        tables["rounds"] = round_rows(run.results)
+    return texts, tables
+
+
+def _system_forms(run: Run) -> Forms:
+    """Return the texts and the tables of a system's audit; without a table where nothing is stated of its runs."""
+    summary, rows = summarise_system(run), system_rows(run)
+    texts = {PAGE: _system_page(run, summary), "summary.md": system_markdown(summary)}
+    return texts, {"results": rows} if rows else {}
+
+
+def _system_page(run: Run, summary: dict[str, Any]) -> str:
+    claim, rules, parts = run.system_results.found.claim, counted_rules(run), dict[str, Any]()
+    if summary["rungs"]:
+        parts = {
+            "evidence": known_columns(EVIDENCE_COLUMNS, summary["evidence"]),
+            "powers": (POWER_COLUMNS, summary["powers"]),
+            "betting": (BETTING_COLUMNS, summary["betting"]),
+            "rates": rates_figures(rules, claim, summary["rules"]) if rules else (),
+            "ladder": system_ladder(summary["rungs"], summary["system"]),
+        }
+    planted = known_columns(PLANTED_COLUMNS, summary["planted"]["rows"])
+    given = {"version": summary["version"], "summary": summary, "planted": planted, "evidence": None}
+    return page_of("system.html", **given | parts)
+
+
 def render_html(run: Run) -> str:
     """Return the page of a finished run."""
+    if run.kind == "system":
+        return _system_page(run, summarise_system(run))
     return render_summary(summarise_run(run))
 
 

@@ -30,7 +30,7 @@ from canarybank.mechanism.account import left_text
 from canarybank.report.text import UNKNOWN, clean, confidence, epsilon, label, percent, reach_text
 from canarybank.run.commitment import finite
 from canarybank.run.folder import COMMITMENT, RESULTS, SEALED, GeneratorRecord, Manifest, Run
-from canarybank.run.gating import GateOutcome, compare, exceeded_ledger, power_text, shown_epsilon
+from canarybank.run.gating import GateOutcome, claim_of, compare, exceeded_ledger, power_text, shown_epsilon
 from canarybank.run.results import EvolutionFacts, Results
 from canarybank.score import Interval
 from canarybank.store import hash_file
@@ -43,6 +43,7 @@ __all__ = [
     "evolution_headline",
     "generator_line",
     "limits",
+    "provenance",
     "round_rows",
     "rule_upper",
     "strongest",
@@ -90,7 +91,7 @@ def summarise_run(run: Run) -> dict[str, Any]:
         "facts": list(_facts(run).items()),
         "notes": [clean(note, _LONG) for note in results.notes],
         "statement": results.statement,
-        "provenance": _provenance(run),
+        "provenance": provenance(run.manifest, _hashes(run), results.seed),
         "epsilon": results.epsilon,
         "attacks": [
             {
@@ -118,6 +119,7 @@ def summarise_run(run: Run) -> dict[str, Any]:
         "verdict": {"tone": found.tone.value, "sentence": found.sentence, "beside": list(found.beside)},
         "strongest": strongest(results),
         "accounted": results.claim,
+        "claim": str(claim_of(results, results.claim)),
         "claimed": results.audit.accounted is not None,
         "audit": results.audit.model_dump(),
         "gate": _ledger(run.commitment.gate),
@@ -243,6 +245,7 @@ def _facts(run: Run) -> dict[str, str]:
     if results.attacks:
         facts |= {
             "Trials": f"{audit.trials:,} of each hypothesis of each canary",
+            "Claim": str(claim_of(results, results.claim)),
             "Method": f"{audit.method}, alpha {audit.alpha:g} an attack, threshold {audit.threshold}",
         }
     asked = generator_line(manifest)
@@ -359,9 +362,8 @@ def _evidence(evidence: dict[str, Any]) -> dict[str, Any]:
     return evidence | {"canary": label(str(evidence["canary"])), "votes": evidence["votes"] | {"entries": entries}}
 
 
-def _provenance(run: Run) -> dict[str, Any]:
-    manifest, results, sealed = run.manifest, run.results, run.folder / SEALED
-    around, setup = manifest.surroundings, results.setup
+def _hashes(run: Run) -> list[tuple[str, str]]:
+    results, sealed, setup = run.results, run.folder / SEALED, run.results.setup
     hashes = [
         *([] if results.commitment is None else [(COMMITMENT, run.commitment_hash)]),
         *([(SEALED, hash_file(sealed))] if sealed.exists() else []),
@@ -375,10 +377,16 @@ def _provenance(run: Run) -> dict[str, Any]:
         ]
     if results.evolution is not None:
         hashes += [(f"bank of round {each.round}", each.bank) for each in results.evolution.rounds]
+    return hashes
+
+
+def provenance(manifest: Manifest, hashes: list[tuple[str, str]], seed: int) -> dict[str, Any]:
+    """Return where figures come from: command, versions, hardware, settings, and the hashes of files."""
+    around = manifest.surroundings
     return {
         "command": clean(manifest.command, _COMMAND) or "(run from Python)",
         "started": manifest.started,
-        "seed": results.seed,
+        "seed": seed,
         "versions": [
             ("canarybank", manifest.canarybank),
             ("commit", around.commit or "not run from a checkout"),

@@ -16,20 +16,23 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from canarybank.report.summary import rule_upper
 from canarybank.report.text import UNKNOWN, clean, confidence, epsilon, interval_text, label, rate, rung_text
 from canarybank.run.commitment import finite
-from canarybank.run.gating import GateOutcome, Power, Shown, shown_epsilon
+from canarybank.run.gating import AttackGate, GateOutcome, Power, Shown, shown_epsilon
 from canarybank.run.results import Results
 from canarybank.store import PRIVATE, inert_cell, write_atomic
 
 __all__ = [
     "ATTACK_COLUMNS",
     "CANARY_COLUMNS",
+    "GATE_COLUMNS",
     "PACKAGES",
     "PREFIX_COLUMNS",
     "GateFiles",
     "attack_rows",
     "bounds_stand_on",
     "canary_rows",
+    "exact_text",
     "gate_markdown",
+    "gate_rows",
     "junit",
     "known_columns",
     "latex",
@@ -80,6 +83,9 @@ PREFIX_COLUMNS = (
     "false positives",
 )
 PACKAGES = "% Needs \\usepackage{booktabs} and \\usepackage{textcomp}. Made by canarybank; not differentially private."
+GATE_COLUMNS = ("score", "evidence", "outcome", "epsilon at least", "share of alpha")
+_SHOWN = {"trials", "betting", "curve"}
+"""The causes that runs show; the others are computed."""
 _CAPTION = 1600
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~$&@:#]|(?<=[wW]{3})\.)")
 """Markdown's own characters, and those that hosts turn into mentions, links, entities or mathematics."""
@@ -170,7 +176,7 @@ def known_columns(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tupl
 
 def bounds_stand_on(summary: dict[str, Any]) -> str:
     """Say what the bounds of a run stand on, and what they are held against."""
-    audit, claim = summary["audit"], f"The claim is {epsilon(summary['accounted'])}"
+    audit, claim = summary["audit"], f"The claim is {summary['claim']}"
     against = f"{claim}, the exact epsilon of this mechanism" if not summary["claimed"] else claim
     return (
         f"Bounds are lower bounds on epsilon by the method {audit['method']} at {confidence(1 - audit['alpha'])} "
@@ -344,13 +350,21 @@ class GateFiles:
 
 def gate_markdown(outcome: GateOutcome) -> str:
     """Return a gate's outcome as Markdown, for a pull request."""
-    first, title = outcome.attacks[0].bound, "no violation detected at this power"
-    if not outcome.ok:
-        is_shown = any(cause.kind == "trials" for cause in outcome.causes)
-        title = "violation detected" if is_shown else "the claim is too small"
+    title, kinds = "no violation detected at this power", {cause.kind for cause in outcome.causes}
+    if kinds:
+        title = "violation detected" if kinds & _SHOWN else "the claim is too small"
     parts = [
         f"### Privacy audit gate: {title}",
         outcome.statement,
+        *(_attack_parts(outcome) if outcome.attacks else _evidence_parts(outcome)),
+        f"Commitment: `{outcome.commitment}`",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _attack_parts(outcome: GateOutcome) -> list[str]:
+    first = outcome.attacks[0].bound
+    return [
         markdown_table(
             ["attack", "bound", "share of alpha", "true positives", "false positives", "exact, at least"],
             [
@@ -360,20 +374,55 @@ def gate_markdown(outcome: GateOutcome) -> str:
                     f"{each.alpha:.4g}",
                     f"{each.bound.counts[0]:,} of {each.bound.trials[0]:,}",
                     f"{each.bound.counts[1]:,} of {each.bound.trials[1]:,}",
-                    shown_epsilon(each.exact),
+                    exact_text(each),
                 )
                 for each in outcome.attacks
             ],
         ),
         (
-            f"Claimed epsilon {outcome.claimed:g} at delta {first.delta:g}; exact epsilon of the mechanism "
-            f"{shown_epsilon(outcome.attained)}, computed without trials; method {outcome.method}, declared "
-            f"beforehand, {confidence(outcome.confidence)} confidence over all attacks, {outcome.trials:,} trials of "
-            f"each hypothesis of each canary. It assumes {first.assumption}."
+            f"Claimed: {outcome.claim}; exact epsilon of the mechanism {shown_epsilon(outcome.attained)}, computed "
+            f"without trials; method {outcome.method}, declared beforehand, {confidence(outcome.confidence)} "
+            f"confidence over all attacks, {outcome.trials:,} trials of each hypothesis of each canary. It assumes "
+            f"{first.assumption}."
         ),
-        f"Commitment: `{outcome.commitment}`",
     ]
-    return "\n\n".join(parts) + "\n"
+
+
+def _evidence_parts(outcome: GateOutcome) -> list[str]:
+    exact = shown_epsilon(outcome.attained) if outcome.is_exact_known else "not known"
+    return [
+        markdown_table(GATE_COLUMNS, gate_rows(outcome)),
+        "\n".join(
+            f"- {name}: it assumes {plain(assumption)}. {plain(power)}"
+            for name, assumption, power in dict.fromkeys(
+                (each.evidence, each.assumption, each.power) for each in outcome.evidence
+            )
+        ),
+        (
+            f"Claimed: {outcome.claim}; exact epsilon of the claimed mechanism {exact}; "
+            f"{confidence(outcome.confidence)} confidence over all evidence, {outcome.trials:,} judged runs of each "
+            "hypothesis of each canary."
+        ),
+    ]
+
+
+def gate_rows(outcome: GateOutcome) -> list[Row]:
+    """Return a row for each kind of evidence on each score of a system, as shown."""
+    return [
+        (
+            each.score,
+            each.evidence,
+            "the claim fails" if each.fails else "no violation detected",
+            "-" if each.epsilon is None else epsilon(each.epsilon),
+            f"{each.alpha:.4g}",
+        )
+        for each in outcome.evidence
+    ]
+
+
+def exact_text(attack: AttackGate) -> str:
+    """Return an attack's exact epsilon, of which it is the lower end; a dash where nothing is known."""
+    return shown_epsilon(attack.exact) if attack.is_exact_known else "-"
 
 
 def junit(outcome: GateOutcome) -> str:
@@ -382,34 +431,51 @@ def junit(outcome: GateOutcome) -> str:
     Whatever exceeds the claim, computed or measured, is a failure. There is at least one exactly where the gate fails.
     """
     failures = len({cause.attack for cause in outcome.causes})
-    root, suite = _suite(tests=len(outcome.attacks) + 1, failures=failures)
+    tests = len(outcome.attacks) + len(outcome.evidence) + outcome.is_exact_known
+    root, suite = _suite(tests=tests, failures=failures)
     properties, own = SubElement(suite, "properties"), outcome.frozen_power
     stated = {
+        "claim": outcome.claim,
         "claimed epsilon": f"{outcome.claimed:g}",
-        "exact epsilon of the mechanism": shown_epsilon(outcome.attained),
+        "exact epsilon of the mechanism": shown_epsilon(outcome.attained) if outcome.is_exact_known else "not known",
         "exceeded by": ", ".join(dict.fromkeys(cause.kind for cause in outcome.causes)) or "nothing",
         "largest bound": epsilon(outcome.epsilon),
         "method": outcome.method,
         "confidence": f"{outcome.confidence:g}",
         "trials": str(outcome.trials),
-        "smallest true epsilon that would typically have been seen": _seen(outcome.power),
-        "the same at this run's own thresholds, by too little noise": _seen(None if own is None else own.noise),
-        "the same at this run's own thresholds, by a contribution above the clip": _seen(
-            None if own is None else own.contribution
-        ),
         "commitment": outcome.commitment,
     }
+    if outcome.attacks:
+        stated |= {
+            "smallest true epsilon that would typically have been seen": _seen(outcome.power),
+            "the same at this run's own thresholds, by too little noise": _seen(None if own is None else own.noise),
+            "the same at this run's own thresholds, by a contribution above the clip": _seen(
+                None if own is None else own.contribution
+            ),
+        }
     for name, value in stated.items():
         SubElement(properties, "property", {"name": name, "value": clean(value)})
     for each in outcome.attacks:
+        exact = f"at least {exact_text(each)}, computed without trials" if each.is_exact_known else "not known"
         said = (
             f"epsilon >= {epsilon(each.bound.epsilon)} at its share of alpha, {each.alpha:.4g}; claimed "
             f"{outcome.claimed:g}; {each.bound.method}, assumes {each.bound.assumption}; exact epsilon of the attack "
-            f"at least {shown_epsilon(each.exact)}, computed without trials"
+            f"{exact}"
         )
         _case(suite, each.attack, each.attack, said, outcome)
-    said = f"exact epsilon {shown_epsilon(outcome.attained)}, computed without trials; claimed {outcome.claimed:g}"
-    _case(suite, "mechanism", None, said, outcome)
+    for shown in outcome.evidence:
+        name = f"{shown.score} score, {shown.evidence}"
+        found = (
+            shown.statement
+            if shown.epsilon is None
+            else f"epsilon >= {epsilon(shown.epsilon)} at its share of alpha, {shown.alpha:.4g}; claimed "
+            f"{outcome.claimed:g}."
+        )
+        said = f"{found} It assumes {shown.assumption}. {shown.power}"
+        _case(suite, name, name, said, outcome)
+    if outcome.is_exact_known:
+        said = f"exact epsilon {shown_epsilon(outcome.attained)}, computed without trials; claimed {outcome.claimed:g}"
+        _case(suite, "mechanism", None, said, outcome)
     SubElement(suite, "system-out").text = clean(outcome.statement, 2000)
     return _document(root)
 
@@ -429,7 +495,7 @@ def _case(suite: Element, name: str, attack: str | None, said: str, outcome: Gat
     case = SubElement(suite, "testcase", {"classname": "canarybank.gate", "name": clean(name, 80)})
     kinds = [cause.kind for cause in outcome.causes if cause.attack == attack]
     if kinds:
-        kind = "violation" if "trials" in kinds else "claim"
+        kind = "violation" if _SHOWN & set(kinds) else "claim"
         failure = SubElement(case, "failure", {"type": kind, "message": clean(outcome.statement, 2000)})
         failure.text = clean(said, 2000)
     else:

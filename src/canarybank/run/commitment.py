@@ -8,7 +8,7 @@ seed and level were not chosen in their light. ``docs/commitment.md`` says what 
 import math
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from functools import cache
 from importlib import metadata
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -16,9 +16,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
 
 from canarybank import __version__
-from canarybank.auditing import AlphaLedger, Auditor, Case, Threshold, claim_names
+from canarybank.auditing import AlphaLedger, Auditor, Case, claim_names
 from canarybank.auditing.trials import SHARD
-from canarybank.errors import StoreError
 from canarybank.mechanism import Mechanism
 from canarybank.store import canonical_json, hash_array, hash_bytes, hash_json
 from canarybank.users import Cohorts
@@ -31,7 +30,6 @@ __all__ = [
     "Epsilon",
     "Figure",
     "Record",
-    "Seal",
     "commit",
     "finite",
 ]
@@ -123,7 +121,7 @@ class CanaryCommitment(Record):
     score_hash: str
     """The sha256 of the score's weights and offset."""
     threshold: float | None = None
-    """The rule says present when the score exceeds this; left out where it is fitted later, by ``recipe``."""
+    """The rule says present when the score exceeds this."""
     canary_hash: str | None = None
     """The sha256 of the canary's record vectors and of its contribution on the inspected positions; null in layout
     1."""
@@ -181,9 +179,6 @@ class Commitment(Record):
     """The frozen rules, one entry for each attack and number of rounds."""
     gate: AlphaLedger
     """How a gate splits alpha over the attacks it reads."""
-    recipe: str | None = None
-    """How thresholds are fitted on a system's own calibration trials, which come after the commitment and before the
-    evaluation; sealed.json then holds them. Left out where the thresholds stand here."""
     exact: Figure = None
     """The exact epsilon of all releases, as the results will state it; null where it is infinite, and in layout 1."""
     claimed: Figure = None
@@ -199,50 +194,6 @@ class Commitment(Record):
         # A commitment that is read has the hash that was published, so it gets no field that its layout lacks.
         later: Any = {"system": True, "attacks": {"__all__": {"rounds"}}} if self.schema_version < SCHEMA else None
         return canonical_json(self.model_dump(mode="json", exclude_none=True, exclude=later), indent=2) + "\n"
-
-
-class Seal(Record):
-    """The thresholds that were fitted on a system's own calibration trials, before its first evaluation trial."""
-
-    schema_version: int = 1
-    """The version of this file's layout."""
-    commitment: str
-    """The sha256 of the commitment, which holds the recipe of the fit."""
-    thresholds: dict[str, tuple[tuple[Threshold, ...], ...]]
-    """The thresholds of each attack's canaries, in their order, one for each number of rounds."""
-
-    @classmethod
-    def of(cls, commitment: Commitment, cases: Sequence[Case]) -> "Seal":
-        """Return the seal of frozen cases."""
-        found = {name: tuple(case.thresholds for case in group) for name, group in _by_attack(cases).items()}
-        return cls(commitment=commitment.hash, thresholds=found)
-
-    def applied(self, case: Case) -> Case:
-        """Return a case with the threshold that is sealed for it."""
-        return replace(case, thresholds=self._of(case.attack.name, case.index))
-
-    def filled(self, commitment: Commitment) -> Commitment:
-        """Return the commitment with the sealed thresholds in their places."""
-        attacks = tuple(
-            each.model_copy(
-                update={
-                    "canaries": tuple(
-                        rule.model_copy(update={"threshold": self._of(each.attack, index)[each.rounds - 1].value})
-                        for index, rule in enumerate(each.canaries)
-                    )
-                }
-            )
-            for each in commitment.attacks
-        )
-        return commitment.model_copy(update={"attacks": attacks})
-
-    def _of(self, attack: str, canary: int) -> tuple[Threshold, ...]:
-        found = self.thresholds.get(attack, ())
-        if canary >= len(found) or not found[canary]:
-            raise StoreError(
-                f"The seal holds no threshold of {attack}, canary {canary}; it was altered, so restore it."
-            )
-        return found[canary]
 
 
 def commit(auditor: Auditor, cases: Sequence[Case], cohorts: Cohorts | None, **facts: Any) -> Commitment:

@@ -32,7 +32,8 @@ from canarybank.config.loading import Resolved, differences, plugins_of
 from canarybank.config.model import RECEIVED
 from canarybank.errors import BudgetError, ConfigError, IncompleteError, InputError, MissingError, StoreError
 from canarybank.registry import Plugin
-from canarybank.run.commitment import Commitment, Record, Seal
+from canarybank.run.commitment import Commitment, Record
+from canarybank.run.plant import PLANTED, RELEASES, Plant, SealedRules, SystemResults, runs_so_far
 from canarybank.run.results import NOT_PRIVATE, Results
 from canarybank.store import (
     altered_files,
@@ -80,7 +81,7 @@ SCHEMA: Final = 2
 SOURCES: Final = (COMMITMENT, SEALED, TRIALS, RESULTS)
 
 Document = TypeVar("Document", bound=Record)
-Kind = Literal["audit", "evolution"]
+Kind = Literal["audit", "evolution", "system"]
 _PACKAGES = (
     "chitchat-dataset",
     "dp-accounting",
@@ -208,6 +209,12 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
         "again, the same to the byte. Any other file must be restored from a copy.",
         "otherwise": "; choose another folder, or go back to the old settings",
     },
+    "system": {
+        "noun": "audit of a system",
+        "begun": COMMITMENT,
+        "remedy": "Restore it from a copy: runs that were judged are not judged again.",
+        "otherwise": "; choose another folder, or go back to the old settings",
+    },
     "evolution": {
         "noun": "evolution",
         "begun": EVOLUTION,
@@ -253,7 +260,9 @@ class Run:
             else:
                 run = cls.open(folder)
                 if run.kind != kind:
-                    raise InputError(f"The run in {str(folder)!r} is an {run.kind}, not an {kind}; check the path.")
+                    raise InputError(
+                        f"The run in {str(folder)!r} is of the kind {run.kind}, not {kind}; check the path."
+                    )
                 refuse_other_settings(run, resolved)
             run.__dict__["_lock"] = lock
             try:
@@ -263,6 +272,16 @@ class Run:
                 if is_new and not (folder / begun).exists():
                     (folder / MANIFEST).unlink(missing_ok=True)
                 raise
+
+    @classmethod
+    @contextlib.contextmanager
+    def again(cls, folder: Path, kind: Kind) -> Iterator[Self]:
+        """Hold the folder of a run that was begun, to go on with it under its own settings."""
+        if (run := cls.open(folder)).kind != kind:
+            raise InputError(f"The run in {str(folder)!r} is of the kind {run.kind}, not {kind}; check the path.")
+        with lock_folder(folder, "going on"):
+            run.__dict__["_lock"] = (folder / LOCK_NAME).stat()
+            yield run
 
     @property
     def noun(self) -> str:
@@ -280,9 +299,19 @@ class Run:
         return self._due(COMMITMENT, Commitment)
 
     @cached_property
-    def sealed(self) -> Seal:
-        """Return the thresholds that were fitted after the commitment, or say that the run has not come so far."""
-        return self._due(SEALED, Seal)
+    def plant(self) -> Plant:
+        """Return what the audit of a system committed to, or say that the run has not come so far."""
+        return self._due(COMMITMENT, Plant)
+
+    @cached_property
+    def sealed_rules(self) -> SealedRules:
+        """Return the rules that were fitted on a system's runs, or say that the run has not come so far."""
+        return self._due(SEALED, SealedRules)
+
+    @cached_property
+    def system_results(self) -> SystemResults:
+        """Return what a system's runs showed, or say that the run is not finished."""
+        return self._due(RESULTS, SystemResults)
 
     @cached_property
     def results(self) -> Results:
@@ -292,7 +321,7 @@ class Run:
     @property
     def commitment_hash(self) -> str:
         """Return the sha256 of the commitment's file as it is on disk."""
-        _ = self.commitment
+        _ = self.plant if self.kind == "system" else self.commitment
         return hash_file(self.folder / COMMITMENT)
 
     @property
@@ -302,12 +331,15 @@ class Run:
 
     def is_source(self, name: str) -> bool:
         """Say whether a file, by its path in the folder, is of the run itself, and not made from it by a report."""
-        return name in SOURCES or (
-            self.kind == "evolution"
-            and (name.partition("/")[0] in {EVOLUTION, PLAIN} or name.startswith("population."))
+        if name in SOURCES:
+            return True
+        if self.kind == "system":
+            return name in PLANTED or name.partition("/")[0] == RELEASES
+        return self.kind == "evolution" and (
+            name.partition("/")[0] in {EVOLUTION, PLAIN} or name.startswith("population.")
         )
 
-    def write(self, name: str, document: Commitment | Seal | Results) -> None:
+    def write(self, name: str, document: Record) -> None:
         """Put a document on disk, durable before this returns."""
         self.require_folder()
         write_atomic(self.folder / name, document.text())
@@ -394,10 +426,17 @@ class Run:
                 f"The {self.noun} in {str(self.folder)!r} has its {name}, but its {MANIFEST} says that it is not "
                 "finished; run the same command again to finish it."
             )
+        if self.kind == "system" and (self.folder / COMMITMENT).is_file():
+            return IncompleteError(f"The {self.noun} in {str(self.folder)!r} is not judged yet: {self.so_far}.")
         return IncompleteError(
             f"The {self.noun} in {str(self.folder)!r} has no {name} yet; run the same command again, and it goes on "
             "where it stopped."
         )
+
+    @property
+    def so_far(self) -> str:
+        """Say how far the audit of a system is that was not judged yet, and what to do next."""
+        return runs_so_far(self.folder, self.plant)
 
 
 def open_run(folder: Path | str) -> Run:
@@ -428,7 +467,7 @@ def refuse_other_settings(run: Run, resolved: Resolved) -> None:
             f"The {run.noun} in {str(run.folder)!r} was begun by canarybank {run.manifest.canarybank}, and this "
             "version commits to more. Finish it with the version that began it, or choose another folder."
         )
-    changed = differences(run.manifest.config, resolved.values(), evolving=run.kind == "evolution")
+    changed = differences(run.manifest.config, resolved.values(), kind=run.kind)
     changed = changed or changed_plugins(run.manifest, resolved)
     if not changed:
         return

@@ -27,7 +27,7 @@ from canarybank.auditing import (
     perfect_rates,
 )
 from canarybank.errors import ConfigError, StoreError
-from canarybank.mechanism import Mechanism, attained_epsilon, one_round_epsilon
+from canarybank.mechanism import Claim, Mechanism, attained_epsilon, one_round_epsilon
 from canarybank.run.commitment import Epsilon, Figure, Record
 from canarybank.run.folder import Run
 from canarybank.run.results import Results
@@ -36,12 +36,14 @@ from canarybank.run.verification import declared, refuse_unverified, trust_metho
 __all__ = [
     "AttackGate",
     "Cause",
+    "EvidenceGate",
     "FrozenPower",
     "GateOutcome",
     "Power",
     "Shown",
     "as_printed",
     "attained_epsilon",
+    "claim_of",
     "compare",
     "exceeded_ledger",
     "failing_claims",
@@ -77,15 +79,39 @@ class AttackGate(Record):
     """Its bound, made again from the counts at that share."""
     exact: Epsilon
     """The certified lower end of its exact epsilon, over all thresholds; 0 where nothing is known."""
+    is_exact_known: bool = True
+    """Whether anything is known of its exact epsilon: of a system that states no law, nothing is."""
+
+
+class EvidenceGate(Record):
+    """What one kind of evidence on one score says of a system: its runs at their share of alpha."""
+
+    score: str
+    """What the runs were scored by."""
+    evidence: str
+    """How counts became a statement: bound, curve or betting."""
+    fails: bool
+    """Whether the claim fails by it."""
+    epsilon: float | None
+    """The lower bound on epsilon that it gives; null where it gives none."""
+    alpha: float
+    """Its share of alpha."""
+    assumption: str
+    """What it relies on."""
+    power: str
+    """The smallest violation of the claim that was audited, of those that so many runs would show."""
+    statement: str
+    """What it says of the claim that was audited."""
 
 
 class Cause(Record):
     """Why a claim fails: an epsilon that exceeds it, and where that epsilon comes from."""
 
-    kind: Literal["mechanism", "attack", "trials"]
-    """What exceeds the claim: the mechanism's exact epsilon, an attack's, or a bound from trials."""
+    kind: Literal["mechanism", "attack", "trials", "betting", "curve"]
+    """What exceeds the claim: the mechanism's exact epsilon, an attack's, a bound from trials, or one from bets; or the
+    curve: the system is not the mechanism that was claimed."""
     epsilon: Figure
-    """The epsilon that exceeds the claim."""
+    """The epsilon that exceeds the claim; null where it is infinite, and of a curve."""
     attack: str | None
     """The attack that it comes from; null for the mechanism."""
     confidence: float | None
@@ -149,10 +175,14 @@ class GateOutcome(Record):
     """Everything that exceeds the claim: trials, mechanism, attacks."""
     statement: str
     """The outcome as a sentence."""
+    claim: str
+    """The claim in words: epsilon, delta, neighbours and releases."""
     claimed: Epsilon
     """The claimed epsilon; null where the run claims the exact one and that is infinite."""
     exact: Epsilon
-    """The exact epsilon of the mechanism as it is configured; null where infinite."""
+    """The exact epsilon of the mechanism as it is configured; null where infinite, or not known."""
+    is_exact_known: bool = True
+    """Whether a mechanism is named whose exact epsilon is known."""
     attained: Figure
     """The exact epsilon at the largest contribution that votes can make, min(clip, k^-1/2): a claim below it is
     false."""
@@ -169,7 +199,9 @@ class GateOutcome(Record):
     rounds: int = 1
     """The releases that the claim is about."""
     attacks: tuple[AttackGate, ...]
-    """Each attack's bound at its share of alpha."""
+    """Each attack's bound at its share of alpha; none of a system, which has evidence."""
+    evidence: tuple[EvidenceGate, ...] = ()
+    """What the runs of a system say, by each kind of evidence on each score."""
     power: Power | None
     """The smallest violation that as many trials would typically show at thresholds set for it, if any."""
     frozen_power: FrozenPower | None
@@ -191,6 +223,10 @@ def gate(
     if not 0 <= claimed < math.inf:
         raise ConfigError(f"The claimed epsilon must be finite and at least 0, not {claimed!r}.")
     refuse_unverified(run, commitment_hash)
+    if run.kind == "system":
+        from canarybank.run.systems import compare_system
+
+        return compare_system(run, claimed)
     return compare(run, claimed)
 
 
@@ -226,6 +262,7 @@ def compare(run: Run, claimed: float) -> GateOutcome:
         ok=not causes,
         causes=causes,
         statement=_statement(claimed, results, worst, causes, 1 - settings.alpha, power_text(own, power, mechanism)),
+        claim=str(claim_of(results, claimed)),
         claimed=claimed,
         exact=results.epsilon,
         attained=attained,
@@ -240,6 +277,12 @@ def compare(run: Run, claimed: float) -> GateOutcome:
         frozen_power=own,
         commitment=results.commitment or "",
     )
+
+
+def claim_of(results: Results, claimed: float) -> Claim:
+    """Return the claim that all releases of a run together have some epsilon, for adding or removing one user."""
+    mechanism = results.mechanism
+    return Claim(claimed, mechanism.delta, mechanism=mechanism, rounds=max(1, results.rounds))
 
 
 def failing_claims(runs: Mapping[str, Run]) -> dict[str, str]:
@@ -305,6 +348,7 @@ def _read(record: AttackResult, results: Results, settings: Settings, share: flo
         alpha=share,
         bound=attack_bound(counts, results.mechanism, replace(settings, alpha=share)),
         exact=max(exact, default=0.0),
+        is_exact_known=bool(exact),
     )
 
 
@@ -335,6 +379,7 @@ def _statement(
         results.mechanism.delta,
     )
     attained = shown_epsilon(attained_epsilon(results.mechanism, results.rounds))
+    about = f"The claim: {claim_of(results, claimed)}."
     if not causes:
         quiet = (
             f"No violation detected at this power: {found} does not exceed the claimed epsilon {claimed:g} at "
@@ -344,7 +389,7 @@ def _statement(
             f"The claim lies below the epsilon {shown_epsilon(results.epsilon)} that clip and noise prove by "
             f"themselves; it is not refuted, for votes of 1/k never reach the clip: what they attain is {attained}."
         )
-        return " ".join([quiet, *([unattained] if claimed < as_printed(results.epsilon) else []), power])
+        return " ".join([quiet, about, *([unattained] if claimed < as_printed(results.epsilon) else []), power])
     reached = [f"{each.attack} at least {shown_epsilon(each.epsilon)}" for each in causes if each.kind == "attack"]
     said = {
         "trials": f"Violation: {found} exceeds the claimed epsilon {claimed:g} at confidence {confidence:g}, delta "
@@ -354,7 +399,7 @@ def _statement(
         "attack": "The claim is too small for what attacks reach by their exact epsilon, computed without trials: "
         f"{', '.join(reached)}.",
     }
-    return " ".join(said[kind] for kind in dict.fromkeys(each.kind for each in causes))
+    return " ".join([*(said[kind] for kind in dict.fromkeys(each.kind for each in causes)), about])
 
 
 def fresh_power(

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
+from canarybank.auditing.system import Verdict
 from canarybank.errors import CanarybankError, ConfigError
 from canarybank.run.commitment import Figure, Record
 from canarybank.run.folder import COMMITMENT, MANIFEST, RESULTS, Run
@@ -39,14 +40,14 @@ class RunEntry(Record):
     attacks: int | None = None
     """Its attacks, once it is finished."""
     trials: int | None = None
-    """The trials of each hypothesis of each canary."""
+    """The trials of each hypothesis of each canary: those judged, once a system's audit is finished."""
     largest: LargestBound | None = None
     """Its largest bound, once it is finished."""
     claimed: Figure = None
-    """The accounted epsilon, or the exact one, of an audit; the ledger's of an audited evolution; null where it is
-    infinite."""
+    """The accounted epsilon, or the exact one, of an audit; the ledger's of an audited evolution; the claimed one of a
+    system; null where it is infinite."""
     ok: bool | None = None
-    """Whether nothing computed or measured exceeds that claim."""
+    """Whether nothing computed or measured exceeds that claim; null where that is not known."""
     reason: str | None = None
     """Why it is damaged or not finished, or why the claim fails."""
 
@@ -74,6 +75,8 @@ def _read(run: Run) -> RunEntry:
         "started": run.manifest.started,
         "trials": (trials if isinstance(trials, int) else None) if audits else 0,
     }
+    if run.kind == "system" and (run.is_finished or (run.folder / COMMITMENT).exists()):
+        return _read_system(run, known)
     if not run.is_finished:
         left = run.kind == "audit" and (run.folder / RESULTS).exists()
         why = f"{RESULTS} is there, but {MANIFEST} says that the run is not finished; run the same command again."
@@ -101,4 +104,31 @@ def _read(run: Run) -> RunEntry:
         claimed=found.claimed,
         ok=found.ok and not exceeded,
         reason=f"{exceeded.sentence}." if exceeded else None if found.ok else found.statement,
+    )
+
+
+def _read_system(run: Run, known: dict[str, Any]) -> RunEntry:
+    """Return the entry of a system's audit, with how far it is where it was not judged yet."""
+    plant = run.plant
+    known |= {"trials": plant.trials, "claimed": plant.claim.epsilon}
+    if not run.is_finished:
+        return RunEntry(**known, reason=f"Not judged yet: {run.so_far}.")
+    refuse_unverified(run)
+    found = run.system_results.found
+    known["trials"] = found.judged
+    bounds = [each for each in found.shown if each.epsilon is not None]
+    worst = max(bounds, key=lambda each: each.epsilon or 0.0, default=None)
+    return RunEntry(
+        **known,
+        largest=None
+        if worst is None
+        else LargestBound(
+            attack=f"{worst.score} score",
+            epsilon=worst.epsilon or 0.0,
+            method=plant.method if worst.bound is not None else str(worst.evidence),
+            confidence=1 - found.alpha,
+            over="over all evidence",
+        ),
+        ok=None if found.verdict is Verdict.DEPENDENT else not found.refuted,
+        reason=None if found.verdict is Verdict.STANDS else found.statement,
     )

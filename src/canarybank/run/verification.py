@@ -22,12 +22,12 @@ from canarybank.errors import CanarybankError, ConfigError, StoreError
 from canarybank.evolution import FolderArchive
 from canarybank.mechanism import epsilon
 from canarybank.registry import ATTACKS, METHODS
-from canarybank.run.commitment import Commitment, Record, Seal, finite
-from canarybank.run.folder import COMMITMENT, EVOLUTION, MANIFEST, RESULTS, SEALED, TRIALS, Run
+from canarybank.run.commitment import Commitment, Record, finite
+from canarybank.run.folder import COMMITMENT, EVOLUTION, MANIFEST, RESULTS, TRIALS, Run
 from canarybank.run.results import Results
 from canarybank.run.trials_log import Played
 from canarybank.score import Interval
-from canarybank.store import altered_files, hash_file, hash_folder, hash_json
+from canarybank.store import altered_files, hash_folder, hash_json
 
 __all__ = ["Verification", "declared", "refuse_unverified", "trust_methods", "verify"]
 
@@ -83,6 +83,11 @@ def declared(results: Results) -> Settings:
 
 
 def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) -> Verification:
+    if run.kind == "system":
+        from canarybank.run.systems import system_findings
+
+        _ = run.system_results  # which says how far the audit is, where it was not judged yet
+        return _of_system(run, commitment_hash, system_findings(run, written=written))
     results, on_disk, notes = run.results, "", []
     present = hash_folder(run.folder, skip={MANIFEST})
     unfinished = (
@@ -101,16 +106,14 @@ def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) ->
     if run.kind == "audit" or results.commitment is not None or results.attacks or asked:
         commitment, on_disk = run.commitment, run.commitment_hash
         named, made = run.manifest.commitment, results.commitment
-        sealed = run.sealed if commitment.recipe is not None else None
         checks += [
             _wrong(
                 (named != on_disk, f"{MANIFEST} names the commitment {named}, not the one on disk."),
                 (made != on_disk, f"{RESULTS} was made under the commitment {made}, not the one on disk."),
             ),
             _settings(run, results, commitment),
-            _rules(results, commitment, sealed),
-            *([] if sealed is None else [_sealed(run, sealed, on_disk)]),
-            _counts(run, results, on_disk if sealed is None else hash_file(run.folder / SEALED)),
+            _rules(results, commitment),
+            _counts(run, results, on_disk),
             _ladders(results),
         ]
         try:
@@ -142,6 +145,16 @@ def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) ->
 def _wrong(*pairs: tuple[bool, str]) -> Iterator[str]:
     """Yield the sentences of what is wrong."""
     yield from (sentence for is_wrong, sentence in pairs if is_wrong)
+
+
+def _of_system(run: Run, commitment_hash: str | None, found: Iterator[str]) -> Verification:
+    on_disk, findings = run.commitment_hash, list(_found(found))
+    if commitment_hash is not None and commitment_hash.strip().lower() != on_disk:
+        findings.insert(0, f"{COMMITMENT} has the hash {on_disk}, not the published {commitment_hash.strip().lower()}.")
+    notes = ["It was not checked that the system made these releases, as the schedule says."]
+    if commitment_hash is None:
+        notes.insert(0, "Give the hash that was published before the runs: without it, all could have been made anew.")
+    return Verification(ok=not findings, findings=tuple(findings), notes=tuple(notes), commitment=on_disk)
 
 
 def _found(check: Iterator[str]) -> list[str]:
@@ -231,15 +244,14 @@ def _files(run: Run, results: Results, present: Mapping[str, str], *, written: b
 
 def _settings(run: Run, results: Results, commitment: Commitment) -> Iterator[str]:
     config, evolving = run.manifest.config, run.kind == "evolution"
-    if hash_json(decisive(config, evolving=evolving)) != commitment.settings_hash:
+    if hash_json(decisive(config, run.kind)) != commitment.settings_hash:
         yield f"The settings in {MANIFEST} are not those that were committed to."
     yield from _unlike("audit", results.audit.model_dump(mode="json"), config)
     if not evolving:  # an evolution's mechanism may be computed from its budget; the commitment holds it
         yield from _unlike("mechanism", asdict(results.mechanism), config)
 
 
-def _rules(results: Results, commitment: Commitment, sealed: Seal | None) -> Iterator[str]:
-    commitment = commitment if sealed is None else sealed.filled(commitment)
+def _rules(results: Results, commitment: Commitment) -> Iterator[str]:
     setup = results.setup
     facts: list[tuple[str, Any, Any]] = [
         ("mechanism", results.mechanism, commitment.mechanism),
@@ -290,13 +302,6 @@ def _rules(results: Results, commitment: Commitment, sealed: Seal | None) -> Ite
                 f"The results do not say of {_named(record)} what it plants, or whom it is about.",
             ),
         )
-
-
-def _sealed(run: Run, sealed: Seal, on_disk: str) -> Iterator[str]:
-    """Check that thresholds fitted after the commitment are bound to it, and were kept when the run finished."""
-    other = f"{SEALED} was written under the commitment {sealed.commitment}, not the one on disk."
-    unlisted = f"{MANIFEST} does not list {SEALED}; the run was not sealed, or the list was altered."
-    return _wrong((sealed.commitment != on_disk, other), (SEALED not in run.manifest.files, unlisted))
 
 
 def _named(record: AttackResult) -> str:

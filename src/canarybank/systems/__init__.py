@@ -1,5 +1,27 @@
-"""Things that release: the System protocol, our own mechanism, and somebody else's behind a function."""
+"""Things that release: the System protocol, our own mechanism, recorded releases, any program, DPSDA, and a zoo."""
 
-from canarybank.systems.mechanism import BankSystem, CallableSystem, System, SystemFactory, checked_releases
+from canarybank.systems import dpsda
+from canarybank.systems.command import CommandSystem
+from canarybank.systems.mechanism import BankSystem, CallableSystem, ReleaseSystem, SystemFactory, checked_releases
+from canarybank.systems.recorded import RecordedSystem
+from canarybank.systems.trials import Hypothesis, Observation, Releases, Split, System, Trial, playing
+from canarybank.systems.zoo import ZOO
 
-__all__ = ["BankSystem", "CallableSystem", "System", "SystemFactory", "checked_releases"]
+__all__ = [
+    "ZOO",
+    "BankSystem",
+    "CallableSystem",
+    "CommandSystem",
+    "Hypothesis",
+    "Observation",
+    "RecordedSystem",
+    "ReleaseSystem",
+    "Releases",
+    "Split",
+    "System",
+    "SystemFactory",
+    "Trial",
+    "checked_releases",
+    "dpsda",
+    "playing",
+]

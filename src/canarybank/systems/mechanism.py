@@ -12,12 +12,12 @@ from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, release
 from canarybank.score import LinearScore, RoundLaw
 
-__all__ = ["BankSystem", "CallableSystem", "System", "SystemFactory", "checked_releases"]
+__all__ = ["BankSystem", "CallableSystem", "ReleaseSystem", "SystemFactory", "checked_releases"]
 
 Releases = NDArray[np.float64]
 
 
-class System(Protocol):
+class ReleaseSystem(Protocol):
     """Anything that produces releases: ours, or somebody else's.
 
     It may also have ``law(score)``, the exact law of a score of its releases: then it is evaluated exactly.
@@ -27,7 +27,7 @@ class System(Protocol):
         """Return ``size`` independent releases on the inspected coordinates, one a row."""
 
 
-SystemFactory = Callable[[csr_array, NDArray[np.float64], Mechanism], System]
+SystemFactory = Callable[[csr_array, NDArray[np.float64], Mechanism], ReleaseSystem]
 """Make a system from users' contributions and the canary's, on the inspected coordinates, and a mechanism."""
 
 

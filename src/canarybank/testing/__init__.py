@@ -12,7 +12,14 @@ from canarybank.testing.neighbours import (
     run_world,
     scripted_draws,
 )
-from canarybank.testing.plugins import check_attack, check_encoder, check_engine, check_generator, check_system
+from canarybank.testing.plugins import (
+    check_attack,
+    check_encoder,
+    check_engine,
+    check_generator,
+    check_selection,
+    check_system,
+)
 
 __all__ = [
     "Draw",
@@ -25,6 +32,7 @@ __all__ = [
     "check_generator",
     "check_method",
     "check_neighbours",
+    "check_selection",
     "check_system",
     "compare_worlds",
     "perform_evolution",

@@ -1,4 +1,4 @@
-"""Check an entry of your own before you register it: an attack, an encoder, a generator, a system or an engine.
+"""Check an entry of your own before you register it: an attack, a selection rule, an encoder, a generator, ...
 
 Each check takes what you register, uses it as canarybank does, and raises an ``InputError`` with what is wrong.
 
@@ -21,22 +21,27 @@ from canarybank.attack import (
     Attack,
     Canary,
     CanaryKind,
+    Pool,
     PoolKind,
+    PoolSource,
+    SelectionContext,
+    SelectionRule,
     design,
     nonce_canary,
     nonce_pool,
     simulated_nonces,
     simulated_paraphrases,
 )
+from canarybank.attack.selection import checked_indices
 from canarybank.encode import Encoder, is_isolated
 from canarybank.engine import Engine
 from canarybank.errors import CanarybankError, InputError
 from canarybank.generate import Generator, Request, Response, server_of
-from canarybank.mechanism import Bank, Mechanism, Routed
+from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable
 from canarybank.registry import call_with
 from canarybank.users import Auxiliary, Users
 
-__all__ = ["check_attack", "check_encoder", "check_engine", "check_generator", "check_system"]
+__all__ = ["check_attack", "check_encoder", "check_engine", "check_generator", "check_selection", "check_system"]
 
 TEXTS = (
     "The cat sleeps in the sun.",
@@ -71,7 +76,40 @@ def check_attack(attack: Attack) -> None:
         f"The name {attack.name!r} must be one word of letters, digits, dots and dashes: it stands in lists and files.",
     )
     _require(bool(attack.description), f"The attack {attack.name!r} needs a description: reports say what it does.")
-    _designed(attack)
+    world = _World(attack.canary)
+    canary, bank, routed, mechanism = world.canary, world.bank, world.auxiliary, world.mechanism
+    pool = world.sources.get(attack.pool)
+    try:
+        made = design(attack, canary, bank, routed, mechanism, eligible=10, pool=pool, pool_size=16, seed=0)
+    except CanarybankError as error:
+        raise InputError(f"The attack {attack.name!r} cannot be designed: {error}") from error
+    _require(len(made.inspected) > 0, f"The attack {attack.name!r} inspects no entry of the bank.")
+
+
+def check_selection(rule: SelectionRule, pool: PoolKind = PoolKind.PARAPHRASES) -> None:
+    """Check that a rule selects a candidate of its own for each place, and the same ones when asked again.
+
+    Args:
+        rule: What you register under ``canarybank.selections``.
+        pool: The kind of candidates that the rule selects from.
+    """
+    _require(callable(rule), f"A selection is a function of a SelectionContext, not a {type(rule).__name__}.")
+    name = getattr(rule, "__name__", type(rule).__name__)
+    world = _World(CanaryKind.NONCE if pool is PoolKind.NONCES else CanaryKind.REAL)
+    canary, bank, mechanism = world.canary, world.bank, world.mechanism
+    candidates = world.sources[pool](canary, 16, 0) if pool in world.sources else Pool.of_records(canary)
+    table = RouteTable.build(canary.vectors, bank, mechanism.k)
+    for count in (8,) if pool is PoolKind.RECORDS else (3, 8):
+        places = bank.reserved[:count]
+        context = SelectionContext(canary, candidates, bank, places, table, world.auxiliary, mechanism, 10, seed=0)
+        try:
+            found, again = (checked_indices(name, rule(context), context) for _ in range(2))
+        except CanarybankError as error:
+            raise InputError(f"The selection {name!r} cannot be used: {error}") from error
+        _require(
+            found == again,
+            f"The selection {name!r} chose {again} after {found} from the same context; draw from its seed alone.",
+        )
 
 
 def check_encoder(factory: Callable[..., Encoder], texts: Sequence[str] = TEXTS) -> None:
@@ -202,22 +240,22 @@ def _require_fingerprint(one: str, other: str, what: str) -> None:
     _require(one == other, f"Two encoders made alike have different fingerprints; cached {what} could never be found.")
 
 
-def _designed(attack: Attack) -> None:
-    """Let an attack design probes for a canary of eight records, in a small world without texts."""
-    rng = np.random.default_rng(0)
+class _World:
+    """A small world without texts: a canary of eight records, ten auxiliary users, a bank with eight places."""
 
-    def directions(count: int) -> Any:
-        rows = rng.normal(size=(count, 16))
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    def __init__(self, kind: CanaryKind) -> None:
+        rng = np.random.default_rng(0)
 
-    mechanism, bank = Mechanism(k=2), Bank(directions(60)).reserve(8, 0)
-    auxiliary = Auxiliary(Users.from_vectors({f"user {i}": directions(8) for i in range(10)}))
-    nonces = simulated_nonces(bank.vectors, 1)
-    canary = nonce_canary(8, nonces, 0) if attack.canary is CanaryKind.NONCE else Canary(directions(8), id="canary")
-    pools = {PoolKind.NONCES: nonce_pool(nonces), PoolKind.PARAPHRASES: simulated_paraphrases()}
-    routed, pool = Routed.build(auxiliary, bank, mechanism.k), pools.get(attack.pool)
-    try:
-        made = design(attack, canary, bank, routed, mechanism, eligible=10, pool=pool, pool_size=16, seed=0)
-    except CanarybankError as error:
-        raise InputError(f"The attack {attack.name!r} cannot be designed: {error}") from error
-    _require(len(made.inspected) > 0, f"The attack {attack.name!r} inspects no entry of the bank.")
+        def directions(count: int) -> Any:
+            rows = rng.normal(size=(count, 16))
+            return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+        self.mechanism, self.bank = Mechanism(k=2), Bank(directions(60)).reserve(8, 0)
+        users = Auxiliary(Users.from_vectors({f"user {i}": directions(8) for i in range(10)}))
+        self.auxiliary = Routed.build(users, self.bank, self.mechanism.k)
+        nonces = simulated_nonces(self.bank.vectors, 1)
+        self.canary = nonce_canary(8, nonces, 0) if kind is CanaryKind.NONCE else Canary(directions(8), id="canary")
+        self.sources: dict[PoolKind, PoolSource] = {
+            PoolKind.NONCES: nonce_pool(nonces),
+            PoolKind.PARAPHRASES: simulated_paraphrases(),
+        }

@@ -1,1 +1,1 @@
-"""Somebody else's package: an attack, an encoder, a bound method, a system and an engine for canarybank."""
+"""Somebody else's package: an attack, its selection rule, an encoder, a method, a system and an engine."""

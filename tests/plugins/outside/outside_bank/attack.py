@@ -1,11 +1,11 @@
 """A ninth attack: its name says nothing, its fields say all."""
 
-from canarybank.attack import Attack, CanaryKind, PoolKind, Selection
+from canarybank.attack import Attack, CanaryKind, PoolKind
 
 PLANTED = Attack(
     "planted",
     CanaryKind.NONCE,
     PoolKind.RECORDS,
-    Selection.ALL,
+    "last-first",
     "plant a copy of each record of a canary made of nonces",
 )

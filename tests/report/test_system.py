@@ -1,0 +1,213 @@
+"""Report the audit of somebody else's system: what its runs showed, and nothing more."""
+
+import csv
+import re
+from html import unescape
+
+import polars as pl
+import pytest
+
+from canarybank.auditing.curve import claimed_curve
+from canarybank.auditing.system import Evidence
+from canarybank.mechanism import attained_epsilon
+from canarybank.report import PAGE, render_html, write_report
+from canarybank.report.system import counted_rules, summarise_system, system_markdown
+from canarybank.report.text import epsilon
+from canarybank.store import hash_file
+
+STATED = ("violated", "other", "stands", "several", "rounds", "early", "leak", "false", "replace")
+
+
+def text_of(page):
+    """Return what a reader sees of a page."""
+    seen = re.sub(r"<(style|script)>.*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL)
+    return " ".join(unescape(seen).split())
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_a_report_has_page_summary_and_tables_the_same_to_the_byte(systems, tmp_path, name):
+    first, second = (write_report(systems[name], tmp_path / place) for place in "ab")
+    assert [path.name for path in first] == [PAGE, "summary.md", "results.csv", "results.parquet"]
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "tone", "begins"),
+    [
+        ("violated", "violation", "Violation detected: "),
+        ("other", "violation", "The claim is refuted: "),
+        ("stands", "quiet", "No violation detected at this power: "),
+        ("several", "quiet", "No violation detected at this power: "),
+        ("rounds", "quiet", "No violation detected at this power: "),
+        ("replace", "quiet", "No violation detected at this power: "),
+        ("early", "violation", "Violation detected: "),
+        ("false", "claim", "The claim is too small: "),
+        ("dependent", "claim", "No bound is stated: "),
+    ],
+)
+def test_the_verdict_comes_first_and_names_the_claim(systems, name, tone, begins):
+    summary = summarise_system(systems[name])
+    verdict, claim = summary["verdict"], systems[name].system_results.found.claim
+    assert (verdict["tone"], verdict["sentence"][: len(begins)]) == (tone, begins)
+    assert str(claim) in " ".join(verdict["beside"])
+    page = render_html(systems[name])
+    assert page.index("<h1>") < page.index("<h2")
+    assert text_of(page).count(str(claim)) >= 2
+
+
+def test_a_violation_is_stated_in_the_numbers_of_the_results(systems):
+    found = systems["violated"].system_results.found
+    sentence = summarise_system(systems["violated"])["verdict"]["sentence"]
+    assert f"an epsilon of at least {epsilon(found.epsilon)} (" in sentence
+    assert f"above the claimed {epsilon(found.claim.epsilon)}, with 95% confidence over all evidence" in sentence
+    assert found.epsilon > found.claim.epsilon
+
+
+def test_a_curve_that_is_left_refutes_the_mechanism_and_no_epsilon(systems):
+    """Nothing is named a fault that the evidence does not carry."""
+    found, verdict = systems["other"].system_results.found, summarise_system(systems["other"])["verdict"]
+    test = next(each.curve for each in found.shown if each.curve is not None)
+    assert "is not the mechanism that is claimed" in verdict["sentence"]
+    assert f"at most {test.allowed:.1%}" in verdict["sentence"]
+    assert "That is no bound on epsilon" in " ".join(verdict["beside"])
+    assert found.epsilon < found.claim.epsilon
+    assert "Violation detected" not in system_markdown(summarise_system(systems["other"]))
+
+
+def test_where_runs_depend_on_each_other_no_form_states_a_bound(systems, tmp_path):
+    run = systems["dependent"]
+    paths = write_report(run, tmp_path)
+    assert [path.name for path in paths] == [PAGE, "summary.md"]
+    page, text = text_of(paths[0].read_text()), paths[1].read_text()
+    for shown in (page, text):
+        assert "No bound is stated" in shown
+        assert "The system restarts its generator" in shown
+        assert not re.search(r"epsilon (>=|\\>=|at least)|lower bound|TPR|wealth", shown)
+    html = paths[0].read_text()
+    assert "<svg" not in html
+    assert all(f'id="{part}"' not in html for part in ("ladder", "evidence", "betting"))
+    assert "No bound is stated" in page[: page.index("What was audited")]
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_every_kind_of_evidence_is_shown_with_all_that_it_says(systems, name):
+    run = systems[name]
+    shown, page, markdown = run.system_results.found.shown, text_of(render_html(run)), write_markdown(run)
+    assert shown
+    for each in shown:
+        assert each.assumption in page
+        assert each.power in page
+        assert f"{each.score} score, {each.evidence}" in page
+        cells = [str(each.score), str(each.evidence), each.refutes, "refuted" if each.refuted else "not refuted"]
+        cells += ["—" if each.epsilon is None else epsilon(each.epsilon), f"{each.alpha:.4g}"]
+        assert " ".join(cells) in page or " ".join(cell for cell in cells if cell != "—") in page
+        assert f"| {each.score} | {each.evidence} |" in markdown
+
+
+def write_markdown(run):
+    return system_markdown(summarise_system(run))
+
+
+@pytest.mark.parametrize("name", ["other", "stands", "several", "rounds", "leak"])
+def test_the_curve_refutes_where_the_lower_right_corner_of_a_box_lies_above_it(systems, name):
+    run = systems[name]
+    curve, rules = claimed_curve(run.system_results.found.claim), counted_rules(run)
+    for shown in run.system_results.found.shown:
+        if shown.evidence is Evidence.CURVE:
+            corners = [(each.fpr[2], each.tpr[0]) for each in rules if each.shown is shown]
+            assert shown.refuted == any(tpr > curve.allowed(fpr) for fpr, tpr in corners)
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_each_rule_is_a_box_in_both_figures(systems, name):
+    run = systems[name]
+    page, rules = render_html(run), counted_rules(run)
+    assert all(each.fpr[0] <= each.fpr[1] <= each.fpr[2] and each.tpr[0] <= each.tpr[2] for each in rules)
+    for key in ("rates", "small"):
+        figure = page[page.index(f'id="figure-{key}"') :]
+        figure = figure[: figure.index("</svg>")]
+        legend = len({each.shown.score for each in rules})
+        assert figure.count('class="box box-') == min(len(rules), 24) + legend
+        named = run.system_results.found.claim.mechanism is not None and name != "replace"
+        assert ("curve-claim" in figure) == named
+        assert "region-edge" in figure
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_the_ladder_goes_from_the_claim_over_its_mechanism_to_each_bound(systems, name):
+    found, rungs = systems[name].system_results.found, summarise_system(systems[name])["rungs"]
+    claim = found.claim
+    known = claim.mechanism is not None and claim.neighbours == "add-remove"
+    exact = [attained_epsilon(claim.mechanism, claim.rounds)] if known else []
+    bounds = [each.epsilon for each in found.shown if each.epsilon is not None]
+    assert [rung["epsilon"] for rung in rungs] == [claim.epsilon, *exact, *bounds]
+
+
+def test_betting_shows_its_wealth_and_the_pair_at_which_it_crossed(systems):
+    run = systems["early"]
+    (bet,) = [each.betting for each in run.system_results.found.shown if each.betting]
+    (row,) = summarise_system(run)["betting"]
+    assert row[4] == f"{bet.pair:,}"
+    assert row[5] == f"{bet.pairs:,}"
+    assert float(row[2]) >= float(row[3]) * 0.99  # as rounded
+    page = text_of(render_html(run))
+    assert "wealth at the end" in page
+    (row,) = summarise_system(systems["other"])["betting"]
+    assert row[4] == "—"
+
+
+def test_what_was_stopped_early_or_lost_is_said(systems):
+    run = systems["early"]
+    found, page = run.system_results.found, text_of(render_html(run))
+    assert found.judged < run.plant.trials
+    assert f"Stopped early: {found.judged:,} of 1,000 declared runs" in page
+    assert "Bound would need all declared runs, so nothing is said by them" in page
+    assert found.lost
+    assert f"{found.lost:,} of {found.runs:,} runs were lost" in page
+    assert {str(each.evidence) for each in found.shown} == {"betting"}
+    assert "Stopped early" not in render_html(systems["stands"])
+
+
+def test_leaks_of_the_length_are_said_where_there_are_any(systems):
+    leaks = systems["leak"].system_results.found.leaks
+    assert leaks
+    page = text_of(render_html(systems["leak"]))
+    assert all(leak.statement in page for leak in leaks)
+    assert 'id="leaks"' not in render_html(systems["stands"])
+
+
+@pytest.mark.parametrize("name", [*STATED, "dependent"])
+def test_provenance_holds_the_hash_of_every_document(systems, name):
+    run = systems[name]
+    page, results = text_of(render_html(run)), run.system_results
+    for digest in (results.commitment, results.releases, results.sealed, hash_file(run.folder / "results.json")):
+        assert digest in page
+        assert digest in write_markdown(run)
+    assert run.manifest.canarybank in page
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_the_tables_hold_every_count(systems, tmp_path, name):
+    run = systems[name]
+    _, _, flat, parquet = write_report(run, tmp_path)
+    rows, frame = list(csv.DictReader(flat.read_text().splitlines())), pl.read_parquet(parquet)
+    shown = run.system_results.found.shown
+    counts = [each for one in shown for each in one.counts]
+    assert [(int(row["tp"]), int(row["fp"]), int(row["n1"]), int(row["n0"])) for row in rows] == [
+        (each.tp, each.fp, each.n1, each.n0) for each in counts
+    ]
+    assert frame.height == len(rows)
+    assert frame["claimed"].to_list() == [run.system_results.found.claim.epsilon] * len(rows)
+    assert frame["refuted"].to_list() == [each.refuted for each in shown for _ in each.counts]
+    assert (frame["tpr_lower"] <= frame["tp"] / frame["n1"]).all()
+
+
+@pytest.mark.parametrize("name", [*STATED, "dependent"])
+def test_no_name_breaks_out_of_the_page_or_the_summary(systems, name, hostile):
+    page, text = render_html(systems[name]), write_markdown(systems[name])
+    assert hostile not in page
+    assert page.count("<script") == 1
+    assert "<img" not in page
+    assert "\u202e" not in page
+    assert not re.search(r"(?<!\\)<", text)
