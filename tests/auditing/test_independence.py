@@ -56,6 +56,41 @@ def test_an_honest_system_passes_at_the_stated_rate(law, coordinates):
     assert alarms <= 10
 
 
+LATTICES = {
+    "whole numbers, canary 20 deviations away": (lambda rng, shape: np.round(rng.normal(0.0, 100.0, shape)), 2000.0),
+    "counts of a log-normal law": (lambda rng, shape: np.round(rng.lognormal(4.0, 2.0, shape)), 0.0),
+    "four decimals, canary 33 deviations away": (lambda rng, shape: np.round(0.03 * rng.normal(size=shape), 4), 1.0),
+    "whole numbers of any size": (lambda rng, shape: np.round(1e3 * rng.standard_t(2, shape)), 1e8),
+    "clipped decimals": (lambda rng, shape: np.round(np.maximum(rng.normal(2.5, 1.0, shape), 2.5), 4), 0.0),
+    "one count twice": (lambda rng, shape: np.round(rng.normal(0.0, 100.0, (shape[0], 1))) * np.ones(shape), 0.0),
+}
+
+
+@pytest.mark.parametrize("coordinates", [1, 2])
+@pytest.mark.parametrize("law", LATTICES)
+def test_an_honest_lattice_repeats_as_often_as_it_does(law, coordinates):
+    # 10 checks at a rate of at most 1e-3: more than 1 alarm comes by chance with probability below 5e-5.
+    draw, moved = LATTICES[law]
+    alarms = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        eligible = rng.permutation(np.arange(600) % 2 == 1)
+        table = draw(rng, (600, coordinates)) + np.outer(eligible, np.full(coordinates, moved))
+        alarms += not check_independence(table, eligible).ok
+    assert alarms <= 1
+
+
+@pytest.mark.parametrize("decimals", [4, 6])
+def test_decimals_that_repeat_more_than_they_do_by_chance_are_found(decimals):
+    # Without batches, and in random order: only the repeats show it.
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        eligible = schedule(rng)
+        noise = np.round(rng.normal(size=(20, 4)), decimals)[rng.integers(20, size=RUNS)]
+        found = check_independence(noise + np.outer(eligible, canary(4)), eligible)
+        assert Dependence.REPEATED in {finding.kind for finding in found.findings}
+
+
 def test_the_default_rate_is_one_in_a_thousand():
     # 300 checks at a rate of at most 1e-3: more than 4 alarms come by chance with probability below 2e-5.
     rng = np.random.default_rng(1)

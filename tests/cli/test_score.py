@@ -13,9 +13,8 @@ import pytest
 from operators import altered, operate, rows_of
 
 from canarybank.cli import main
-from canarybank.flow.score import UNTIMED
 from canarybank.generate import CandidateBank
-from canarybank.run.plant import NOTES
+from canarybank.run.plant import FAILED, NOTES, UNTIMED
 from canarybank.run.systems import _alike
 from canarybank.store import hash_file, hash_folder, lock_folder
 
@@ -528,7 +527,8 @@ def test_a_program_that_fails_midway_keeps_its_runs(cli, plant, tmp_path):
         True,
     )
     outcome = cli("score", plant, *run, "--json")
-    assert (outcome.code, outcome.document["found"]["lost"]) == (0, 0)
+    assert (outcome.code, outcome.document["found"]["lost"], len(outcome.document["notes"])) == (0, 0, 1)
+    assert cli("verify", plant).code == 0
     assert len(rows_of(plant / "calls" / "call-0002" / "schedule.csv")) < 60
 
 
@@ -621,7 +621,8 @@ def test_only_the_last_digit_of_a_decimal_is_not_taken_for_altered(other, alike)
 
 
 def test_the_note_of_an_audit_is_not_taken_for_altered():
-    assert UNTIMED in NOTES
+    assert NOTES.fullmatch(UNTIMED)
+    assert NOTES.fullmatch(FAILED.format(eligible=3, absent=0))
 
 
 def test_an_altered_missing_or_torn_batch_is_found(cli, scored):

@@ -6,10 +6,13 @@ look gives a p-value, and all of them together share one false-alarm rate by Bon
 
 **How a repeat is judged.** Rounded, whole or clipped numbers repeat honestly. So a repeated row counts by the
 coordinates in which agreement would be a surprise. Where all values of a coordinate lie on a lattice (whole numbers,
-six decimals), a nonzero value counts if no other run has it, with the chance that the lattice gives it. Elsewhere a
-value counts if it has more than six digits (a clipped release repeats zero, or 2.5), with a chance of 1e-7: the finest
-lattice that is told from none. Repeated differences between a run without and a run with the canary (the same noise on
-both sides) count in coordinates that lie on no lattice and repeat no value within a hypothesis.
+six decimals), a nonzero value counts if no other run of the hypothesis has it. Its chance is then the share of pairs of
+runs of one hypothesis that agree there, the larger of both, as if the coordinate were free but for its linear relation
+to those before it. So whole numbers in a single coordinate repeat honestly, whatever their law, unless they do so
+across the hypotheses more than within. Elsewhere a value counts if it has more than six digits (a clipped release
+repeats zero, or 2.5), with a chance of 1e-7: the finest lattice that is told from none. Repeated differences between a
+run without and a run with the canary (the same noise on both sides) count in coordinates that lie on no lattice and
+repeat no value within a hypothesis.
 
 **How correlation is judged.** Scores, and the coordinates of releases, are replaced by their ranks within their
 hypothesis. If runs are independent and alike, all orders of a hypothesis's runs are equally likely, which gives
@@ -17,6 +20,7 @@ the mean and variance of a sum of products over given pairs of runs; the sum is 
 which more than half of a hypothesis's runs have one value (zero, say) is left out: its sum would not be normal.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -184,10 +188,11 @@ def _repeats(table: Array, present: Mask) -> Iterator[Finding]:
     scale = np.abs(table).max(axis=0)
     scale[scale == 0.0] = 1.0
     unit = table / scale
-    steps = np.array([_lattice_step(column) for column in unit.T[:MOST_COLUMNS]])
-    yield _repeated_rows(unit, present, steps, _is_short(table))
+    columns = zip(table.T[:MOST_COLUMNS], unit.T[:MOST_COLUMNS], strict=True)
+    lattice = np.array([_is_decimal(column) or _lattice_step(share) > 0.0 for column, share in columns])
+    yield _repeated_rows(unit, present, lattice, _is_short(table))
 
-    fine = np.array([j for j, step in enumerate(steps) if step == 0.0 and _all_differ(unit[:, j], present)], dtype=int)
+    fine = np.array([j for j, is_on in enumerate(lattice) if not is_on and _all_differ(unit[:, j], present)], dtype=int)
     absent, with_canary = unit[~present][:, fine], unit[present][:, fine]
     if fine.size and min(len(absent), len(with_canary)) >= 2:  # noqa: PLR2004, as above
         yield _repeated_differences(absent, with_canary)
@@ -205,21 +210,24 @@ def _is_short(values: Array) -> Mask:
     return np.asarray(np.abs(ratio - np.round(ratio)) <= 1e-6)  # noqa: PLR2004, rounding of numbers of six digits
 
 
-def _repeated_rows(unit: Array, present: Mask, steps: Array, short: Mask) -> Finding:
+def _repeated_rows(unit: Array, present: Mask, lattice: Mask, short: Mask) -> Finding:
     runs = len(unit)
     keys = np.round(unit / DIGITS)
     _, group, sizes = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     group = group.reshape(-1)
     first = np.unique(group, return_index=True)[1]
-    # log10 of the chance that two runs agree in a coordinate, by its lattice or by the finest one.
-    spread = np.maximum(unit[:, : len(steps)].std(axis=0), 1e-300)
-    chance = np.log10(np.clip(np.maximum(steps, FINEST) / (2.0 * np.sqrt(np.pi) * spread), FINEST, 1.0))
+    within = [np.bincount(group[present == arm], minlength=len(sizes)) > 0 for arm in (0, 1)]
+    chance = np.log10(_chances(keys, unit, present, lattice))
     surprise = np.zeros(len(sizes))
-    for j, step in enumerate(steps):
+    for j, is_on in enumerate(lattice):
         column = keys[:, j]
-        if step > 0.0:
-            _, value, counts = np.unique(column, return_inverse=True, return_counts=True)
-            here = (column[first] != 0.0) & (counts[value[first]] == sizes)
+        if is_on:
+            value = np.unique(column, return_inverse=True)[1].reshape(-1)
+            # A row counts against the runs of its own hypotheses only: what the canary does not move may occur in both.
+            holders = sum(
+                within[arm] * np.bincount(value[present == arm], minlength=runs)[value[first]] for arm in (0, 1)
+            )
+            here = (column[first] != 0.0) & (holders == sizes)
         else:
             here = ~short[first, j]
         surprise += np.where(here, chance[j], 0.0)
@@ -228,7 +236,7 @@ def _repeated_rows(unit: Array, present: Mask, steps: Array, short: Mask) -> Fin
     if not repeats:
         return Finding(Dependence.REPEATED, 1.0, "")
     expected = 0.5 * runs * (runs - 1) * 10.0 ** float(surprise[judged].max())
-    both = sum(1 for g in np.flatnonzero(judged) if len(np.unique(present[group == g])) > 1)
+    both = int((judged & within[0] & within[1]).sum())
     across = f" {both:,} of the repeated releases occur under both hypotheses." if both else ""
     return Finding(
         Dependence.REPEATED,
@@ -236,6 +244,36 @@ def _repeated_rows(unit: Array, present: Mask, steps: Array, short: Mask) -> Fin
         f"{repeats:,} of {runs:,} runs repeat an earlier release exactly; independent runs would give {expected:.1g}."
         f"{across} The system restarts its generator, or draws no fresh noise.",
     )
+
+
+def _chances(keys: Array, unit: Array, present: Mask, lattice: Mask) -> Array:
+    """Return the chance that two runs agree in each coordinate, given that they agree in those before it."""
+    spread = np.maximum(unit[:, : len(lattice)].std(axis=0), 1e-300)
+    chances = np.clip(FINEST / (2.0 * np.sqrt(np.pi) * spread), FINEST, 1.0)
+    on = np.flatnonzero(lattice)
+    arms = [arm for arm in (present, ~present) if arm.any()]
+    # Runs of different hypotheses agree at most as often as those of one of the two, by Cauchy and Schwarz.
+    shares = np.max([[_agreeing(column) for column in keys[arm][:, on].T] for arm in arms], axis=0)
+    free = np.min([_free(unit[arm][:, on]) for arm in arms], axis=0)
+    chances[on] = np.minimum(1.0, shares / np.maximum(free, FINEST))
+    return np.asarray(chances)
+
+
+def _agreeing(column: Array) -> float:
+    """Return a share of pairs of runs that agree in a coordinate, above what was seen by what chance may hide."""
+    counts = np.unique(column, return_counts=True)[1]
+    pairs, agree = 0.5 * len(column) * (len(column) - 1), float((0.5 * counts * (counts - 1)).sum())
+    return min(1.0, (agree + 3.0 * math.sqrt(agree) + 5.0) / max(1.0, pairs))
+
+
+def _free(columns: Array) -> Array:
+    """Return how much of each column's spread those before it leave free, by a linear fit of ranks."""
+    ranks = _ranks(columns, np.ones(len(columns), dtype=bool))
+    lengths = np.sqrt((ranks**2).sum(axis=0))
+    left = np.zeros(columns.shape[1])
+    known = np.abs(np.diagonal(np.linalg.qr(ranks / np.where(lengths > 0.0, lengths, 1.0), mode="r")))
+    left[: len(known)] = known
+    return left
 
 
 def _repeated_differences(absent: Array, eligible: Array) -> Finding:
@@ -263,6 +301,17 @@ def _repeated_differences(absent: Array, eligible: Array) -> Finding:
             )
         )
     return min(looks, key=lambda look: look.p_value)
+
+
+def _is_decimal(column: Array) -> bool:
+    """Say whether all values have a few decimals only, however large the largest is."""
+    for decimals in range(10):
+        scaled = column * 10.0**decimals
+        if np.abs(scaled).max() > 4e9:  # noqa: PLR2004, where rounding reaches the tolerance below
+            return False
+        if (np.abs(scaled - np.round(scaled)) <= 1e-6).all():  # noqa: PLR2004, as above
+            return True
+    return False
 
 
 def _lattice_step(column: Array) -> float:

@@ -13,7 +13,7 @@ from canarybank.errors import BudgetError, DependenceError, IncompleteError, Inp
 from canarybank.flow.system import SystemWork
 from canarybank.progress import SILENT, Progress
 from canarybank.run.folder import COMMITMENT, SEALED, Run
-from canarybank.run.plant import Plant, discard_batches, read_batches
+from canarybank.run.plant import FAILED, UNTIMED, Plant, discard_batches, read_batches
 from canarybank.run.verification import refuse_unverified
 from canarybank.store import altered_files, hash_file, set_aside
 from canarybank.systems.command import CommandSystem
@@ -24,7 +24,6 @@ __all__ = ["score_plant"]
 
 CALLS = "calls"
 SHOWN = 5
-UNTIMED = "It was not checked that the releases were written after the commitment: the auditor asked for that."
 
 
 def score_plant(
@@ -107,16 +106,13 @@ def _failed_calls(system: CommandSystem) -> tuple[str, ...]:
     table = [[failed.count(each), max(0, runs[each] - failed.count(each))] for each in Hypothesis]
     chance = float(fisher_exact(np.array(table)).pvalue)
     absent, eligible = (failed.count(each) for each in Hypothesis)
-    said = (
-        f"{len(failed)} calls of the program failed, and their missing runs were asked for again: at {eligible} runs "
-        f"with the canary and {absent} without"
-    )
+    said = FAILED.format(eligible=eligible, absent=absent)
     if chance < FALSE_ALARM:
         raise DependenceError(
-            f"{said} (p = {chance:.1g}). Failures depend on the canary, so no bound is stated: mend the program, and "
+            f"{said} Failures depend on the canary (p = {chance:.1g}), so no bound is stated: mend the program, and "
             "design another plant."
         )
-    return (f"{said}.",)
+    return (said,)
 
 
 def _recorded(run: Run, plant: Plant, path: Path, *, any_time: bool) -> RecordedSystem:

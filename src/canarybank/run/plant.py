@@ -17,6 +17,7 @@ Whoever audits a system from Python has no canaries.jsonl and probes.csv here: t
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
@@ -40,12 +41,14 @@ from canarybank.systems.trials import Hypothesis, Observation, Releases, Trial
 
 __all__ = [
     "CANARIES",
+    "FAILED",
     "NOTES",
     "PLANTED",
     "PROBES",
     "README",
     "RELEASES",
     "SCHEDULE",
+    "UNTIMED",
     "DesignedScore",
     "Plant",
     "SealedRules",
@@ -65,7 +68,15 @@ README, SCHEDULE, CANARIES, PROBES, RELEASES = (
     "releases",
 )
 PLANTED: Final = (README, SCHEDULE, CANARIES, PROBES, "canaries.npy", "probes.npy")
-NOTES: Final = ("It was not checked that the releases were written after the commitment: the auditor asked for that.",)
+UNTIMED: Final = "It was not checked that the releases were written after the commitment: the auditor asked for that."
+FAILED: Final = (
+    "Calls of the program that failed, their missing runs being asked for again: {eligible} at a run with the canary, "
+    "{absent} without."
+)
+NOTES: Final = re.compile(
+    rf"{re.escape(UNTIMED)}|Calls of the program that failed, their missing runs being asked for again: "
+    r"\d+ at a run with the canary, \d+ without\."
+)
 """The notes that the results of a system's audit may have."""
 LAYOUT: Final = 1
 
