@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from canarybank.errors import InputError
 from canarybank.score import LinearScore, Moments
-from canarybank.score.fit import shrunk_correlation
+from canarybank.score.fit import shrunk_correlation, widened
 
 
 def separation(score, shift, covariance):
@@ -251,3 +251,40 @@ def test_tables_that_cannot_be_learnt_from_are_refused(absent, eligible, says):
 def test_an_unknown_form_is_refused():
     with pytest.raises(InputError, match="auto, full, diagonal, scalar"):
         LinearScore.fit(np.zeros((3, 1)), np.ones((3, 1)), covariance="sparse")
+
+
+def shared_by_rounds(planted, runs, rng, *, shared=True):
+    """Return three rounds of four coordinates, noise shared by the rounds or not, a canary that takes part by coins."""
+    noise = rng.normal(size=(runs, 1 if shared else 3, 4))
+    coins = planted * (rng.random((runs, 3, 1)) < 0.1)
+    return (noise + coins * np.array([1.0, 0.0, 0.0, 0.0]) + rng.normal(0.0, 0.02, (runs, 3, 4))).reshape(runs, -1)
+
+
+def test_coins_that_widen_a_difference_without_moving_its_mean_are_seen():
+    rng = np.random.default_rng(4)
+    score = LinearScore.fit(shared_by_rounds(0, 200, rng), shared_by_rounds(1, 200, rng))
+    absent, eligible = (score.llr(shared_by_rounds(planted, 20_000, rng)) for planted in (0, 1))
+    assert (eligible > np.quantile(absent, 0.9999)).mean() > 0.08
+    mean_only = LinearScore.fit(shared_by_rounds(0, 200, rng), shared_by_rounds(1, 200, rng), covariance="full")
+    blind = [mean_only.llr(shared_by_rounds(planted, 20_000, rng)) for planted in (0, 1)]
+    assert (blind[1] > np.quantile(blind[0], 0.9999)).mean() < 0.05
+
+
+def test_chance_widens_no_direction_so_far():
+    rng = np.random.default_rng(5)
+    for runs, coordinates in ((50, 12), (100, 30), (1000, 60), (300, 2)):
+        for _ in range(20):
+            tables = rng.normal(size=(2, runs, coordinates)) @ rng.normal(size=(coordinates, coordinates))
+            assert widened(*tables) is None
+    fresh = [shared_by_rounds(planted, 400, rng, shared=False) for planted in (0, 1)]
+    assert widened(*fresh) is None
+
+
+def test_the_widened_direction_knows_no_units_and_has_a_side():
+    rng = np.random.default_rng(6)
+    units = np.geomspace(1e-3, 1e3, 12)
+    absent, eligible = (shared_by_rounds(planted, 300, rng) for planted in (0, 1))
+    found, rescaled = widened(absent, eligible), widened(absent * units, eligible * units)
+    assert np.allclose(found / np.linalg.norm(found), rescaled * units / np.linalg.norm(rescaled * units), atol=1e-6)
+    tail = (eligible - absent.mean(axis=0)) @ found
+    assert (tail**3).sum() > 0
