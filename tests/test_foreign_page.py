@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from canarybank.auditing.system import Rule, Rules, Shown, SystemResult
+from canarybank.auditing.rules import Rule, Rules
+from canarybank.auditing.system import Shown, SystemResult
 from canarybank.cli import main
 from canarybank.run.plant import DesignedScore, Plant, SealedRules, SystemResults
 

@@ -7,7 +7,9 @@ import pytest
 from scipy.stats import binom
 
 from canarybank.auditing import Settings
-from canarybank.auditing.system import Declaration, Evidence, Scoring, Verdict, fit_rules, judge_runs, power_of
+from canarybank.auditing.declaration import Declaration, Evidence, Scoring, power_of
+from canarybank.auditing.rules import fit_rules
+from canarybank.auditing.system import Verdict, judge_runs
 from canarybank.errors import InputError
 from canarybank.mechanism import Claim, Mechanism
 from canarybank.systems import Hypothesis, Releases, Split

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from canarybank.auditing.curve import claimed_curve
-from canarybank.auditing.system import Evidence
+from canarybank.auditing.declaration import Evidence
 from canarybank.mechanism import attained_epsilon
 from canarybank.report import PAGE, render_html, write_report
 from canarybank.report.system import counted_rules, summarise_system, system_markdown

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from canarybank.errors import IncompleteError, InputError, MissingError
-from canarybank.systems.command import CommandSystem, read_schedule, write_schedule
+from canarybank.systems.command import CommandSystem, read_schedule, schedule_text
 from canarybank.systems.trials import Hypothesis, Releases, Split, Trial
 
 ABSENT, ELIGIBLE = Hypothesis
@@ -113,22 +113,22 @@ def test_placeholders_stand_where_the_arguments_say(tmp_path):
 
 
 def test_the_schedule_names_what_to_plant_and_reads_back(tmp_path):
-    write_schedule(tmp_path / "s.csv", TRIALS[::-1])
+    (tmp_path / "s.csv").write_text(schedule_text(TRIALS[::-1]))
     lines = (tmp_path / "s.csv").read_text().splitlines()
     assert lines[:4] == ["run,canary,plant,split", "1,ann,ann,fit", "2,ann,ann,fit", "3,ann,,fit"]
     assert read_schedule(tmp_path / "s.csv") == tuple(TRIALS)
-    write_schedule(tmp_path / "s.csv", TRIALS, replacements={"ann": "bob"})
+    (tmp_path / "s.csv").write_text(schedule_text(TRIALS, {"ann": "bob"}))
     assert (tmp_path / "s.csv").read_text().splitlines()[3] == "3,ann,bob,fit"
     assert read_schedule(tmp_path / "s.csv") == tuple(TRIALS)
 
 
 def test_names_that_a_schedule_cannot_tell_apart_are_refused(tmp_path):
     with pytest.raises(InputError, match="has no name or is its own replacement"):
-        write_schedule(tmp_path / "s.csv", [Trial(1, ELIGIBLE, "", Split.FIT)])
+        (tmp_path / "s.csv").write_text(schedule_text([Trial(1, ELIGIBLE, "", Split.FIT)]))
     with pytest.raises(InputError, match="has no name or is its own replacement"):
-        write_schedule(tmp_path / "s.csv", TRIALS, replacements={"ann": "ann"})
+        (tmp_path / "s.csv").write_text(schedule_text(TRIALS, {"ann": "ann"}))
     odd = [Trial(1, ELIGIBLE, 'a,"b\x85c\nd', Split.FIT), Trial(2, ABSENT, " ", Split.JUDGE)]
-    write_schedule(tmp_path / "s.csv", odd)
+    (tmp_path / "s.csv").write_text(schedule_text(odd))
     assert read_schedule(tmp_path / "s.csv") == tuple(odd)
 
 

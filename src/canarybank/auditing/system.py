@@ -14,65 +14,32 @@ Each kind of evidence on each score has its share of alpha, declared beforehand:
 Scores are *designed* for the claimed mechanism, *fitted* to releases alone, or the *length* of what was released.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canarybank import seeds
-from canarybank.auditing.betting import Bets, BettingResult, Wealth, aim_bet, betting_power, plan_bets
-from canarybank.auditing.curve import (
-    MOST,
-    CurveTest,
-    aim_curve,
-    claimed_curve,
-    curve_power,
-    curve_test,
-    least_factor,
-    perfect_roc,
-)
+from canarybank.auditing.betting import BettingResult, Wealth
+from canarybank.auditing.curve import CurveTest, claimed_curve, curve_test
+from canarybank.auditing.declaration import Declaration, Evidence, Scoring, power_of
 from canarybank.auditing.independence import Independence, check_independence
 from canarybank.auditing.methods import Bound
-from canarybank.auditing.settings import AlphaLedger, Settings, Target, attack_bound
+from canarybank.auditing.rules import Rule, Rules
+from canarybank.auditing.settings import attack_bound
 from canarybank.auditing.trials import Counts
-from canarybank.errors import InputError
 from canarybank.mechanism import Claim
-from canarybank.score import LinearScore, mixture
-from canarybank.systems.trials import Hypothesis, Leak, Releases, Split, Trial
+from canarybank.systems.trials import Hypothesis, Leak, Releases, Split
 
-__all__ = ["Declaration", "Evidence", "Rule", "Scoring", "Shown", "SystemResult", "Verdict", "fit_rules", "judge_runs"]
+__all__ = ["FALSE_ALARM", "Shown", "SystemResult", "Verdict", "is_refuted_by_betting", "judge_runs"]
 
 Scores = NDArray[np.float64]
-GRID, FINEST, LARGEST_BET = 0.05, 400, 200.0
-"""The step between the epsilons that are bet against, their largest number, and the largest claim of a bet."""
-LEAST = 8
-"""The fewest runs of a hypothesis from which a score and a threshold are fitted, or a rate is judged."""
-TIE = 1e-6
-"""A threshold keeps this share of the gap around it away from every score that it was fitted to."""
 FALSE_ALARM = 1e-3
 """How often independent runs are said to depend on each other."""
-ABSENT, ELIGIBLE, FIT, JUDGE = Hypothesis.ABSENT, Hypothesis.ELIGIBLE, Split.FIT, Split.JUDGE
-
-
-class Evidence(StrEnum):
-    """A way from counts of runs to a statement about the claim."""
-
-    BOUND = "bound"
-    CURVE = "curve"
-    BETTING = "betting"
-
-
-class Scoring(StrEnum):
-    """Where a score of a run comes from."""
-
-    DESIGNED = "designed"
-    FITTED = "fitted"
-    LENGTH = "length"
+ABSENT, ELIGIBLE, JUDGE = Hypothesis.ABSENT, Hypothesis.ELIGIBLE, Split.JUDGE
 
 
 class Verdict(StrEnum):
@@ -81,285 +48,6 @@ class Verdict(StrEnum):
     STANDS = "stands"
     REFUTED = "refuted"
     DEPENDENT = "dependent"
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """What is declared before the first run.
-
-    ``settings.trials`` counts the judged runs of each hypothesis of each canary, and ``apart`` those that are set apart
-    for fitting. Alpha is split evenly over scores and evidence. A batch is what the system is asked for at once.
-    """
-
-    claim: Claim
-    settings: Settings
-    canaries: tuple[str, ...] = ("canary",)
-    apart: int = 0
-    scores: tuple[Scoring, ...] = (Scoring.FITTED,)
-    evidence: tuple[Evidence, ...] = ()
-    batch: int = 0
-
-    def __post_init__(self) -> None:
-        claim, trials = self.claim, self.settings.trials
-        kinds = self.evidence or (Evidence.BOUND, *([Evidence.CURVE] if _is_curved(claim) else []))
-        object.__setattr__(self, "evidence", tuple(dict.fromkeys(Evidence(each) for each in kinds)))
-        object.__setattr__(self, "scores", tuple(dict.fromkeys(Scoring(each) for each in self.scores)))
-        object.__setattr__(self, "apart", self.apart or max(20, trials // 2))
-        group = 2 * len(self.canaries)
-        object.__setattr__(self, "batch", -(-(self.batch or 1024) // group) * group)
-        if self.settings.method.included:
-            raise InputError(
-                f"The method {self.settings.method.name!r} counts runs in which the canary surely takes part, and a "
-                "schedule has none; choose another method, such as 'clopper-pearson'."
-            )
-        if Evidence.CURVE in self.evidence:
-            claimed_curve(claim)  # refuses a claim that names no curve, in its own words
-        if not self.canaries or len(set(self.canaries)) < len(self.canaries):
-            raise InputError(f"Name at least one canary, and each once, not {list(self.canaries)}.")
-        if min(self.apart, trials) < LEAST:
-            raise InputError(
-                f"An audit needs {LEAST} runs of each hypothesis set apart and {LEAST} judged, not {self.apart} and "
-                f"{trials}."
-            )
-        if Evidence.BETTING in self.evidence and claim.epsilon > LARGEST_BET:
-            raise InputError(
-                f"Nobody bets against an epsilon of {claim.epsilon:g}: no run could win. Claim at most "
-                f"{LARGEST_BET:g}, or leave betting out of the evidence."
-            )
-
-    @cached_property
-    def schedule(self) -> tuple[Trial, ...]:
-        """Return all runs in order: those set apart first; in each group every hypothesis of every canary once."""
-        rng = seeds.stream(self.settings.seed, "schedule")
-        trials: list[Trial] = []
-        places = [(canary, hypothesis) for canary in self.canaries for hypothesis in Hypothesis]
-        for split, groups in ((FIT, self.apart), (JUDGE, self.settings.trials)):
-            for _ in range(groups):
-                for place in rng.permutation(len(places)):
-                    canary, hypothesis = places[place]
-                    trials.append(Trial(len(trials) + 1, hypothesis, canary, split))
-        return tuple(trials)
-
-    @property
-    def batches(self) -> tuple[tuple[Trial, ...], ...]:
-        """Return the schedule in committed batches, none of which holds runs of both parts."""
-        first = 2 * len(self.canaries) * self.apart
-        return tuple(
-            part[at : at + self.batch]
-            for part in (self.schedule[:first], self.schedule[first:])
-            for at in range(0, len(part), self.batch)
-        )
-
-    @property
-    def ledger(self) -> AlphaLedger:
-        """Return the share of alpha of each kind of evidence on each score."""
-        return AlphaLedger.split(
-            self.settings.alpha, [f"{score}/{each}" for score in self.scores for each in self.evidence]
-        )
-
-    @property
-    def power(self) -> tuple[str, ...]:
-        """Say, before any run, which violations each kind of evidence would typically show."""
-        return tuple(power_of(self, each, self.share(self.scores)) for each in self.evidence)
-
-    def share(self, scores: Sequence[Scoring]) -> float:
-        """Return the alpha of each kind of evidence on each of these scores, over all canaries."""
-        return self.settings.alpha / (len(scores) * len(self.evidence))
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A frozen rule on one canary's runs: its score, and what each kind of evidence does with it.
-
-    The score of a run is the sum of its rounds' scores, or of their mixture scores where ``q`` is given; a fitted one
-    reads all rounds as one. A rule on the length reads no value at all: it counts the inspected ones, or all that were
-    released where ``widths`` is empty, and its weight is 1 where a canary makes a release longer, else -1.
-    """
-
-    score: Scoring
-    canary: str
-    weights: tuple[tuple[float, ...], ...]
-    """The weight of each released value, round by round."""
-    offsets: tuple[float, ...]
-    """What is subtracted in each round."""
-    q: float | None
-    """The probability of taking part, where rounds are scored as mixtures."""
-    separation: float
-    """How far apart the score puts a canary and its absence, in deviations, by the runs set apart."""
-    widths: tuple[int, ...]
-    """How many values of each round it reads; what a run did not release counts as 0."""
-    thresholds: dict[Evidence, float]
-    """A run counts as positive where its score exceeds this, for each kind of evidence."""
-
-    def of(self, releases: Releases, hypothesis: Hypothesis, split: Split) -> tuple[tuple[Trial, ...], Scores]:
-        """Return the runs that were not lost, and their scores."""
-        trials = releases.trials_of(self.canary, hypothesis, split)
-        if self.score is Scoring.LENGTH:
-            counted = releases.lengths if self.widths else releases.released
-            lengths = dict(zip((each.run for each in releases.trials), counted, strict=True))
-            return trials, self.weights[0][0] * np.array([sum(lengths[each.run] or ()) for each in trials], np.float64)
-        return trials, self.values(releases.table(self.canary, hypothesis, split, self.widths))
-
-    def values(self, table: NDArray[np.float64]) -> Scores:
-        """Return the scores of runs, one a row, rounds joined."""
-        total, at = np.zeros(len(table)), 0
-        for weights, offset in zip(self.weights, self.offsets, strict=True):
-            one = table[:, at : at + len(weights)] @ np.array(weights) - offset
-            total += one if self.q is None else mixture(one, self.q)
-            at += len(weights)
-        return total
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What was fitted on the runs set apart, and is sealed before any other run is looked at."""
-
-    rules: tuple[Rule, ...]
-    """The rule of each score and canary."""
-    bets: dict[Scoring, Bets]
-    """The bets on each score, where betting was declared."""
-
-    @property
-    def scores(self) -> tuple[Scoring, ...]:
-        """Return the scores that runs are judged by."""
-        return tuple(dict.fromkeys(rule.score for rule in self.rules))
-
-    def of(self, score: Scoring) -> tuple[Rule, ...]:
-        """Return the rules of one score, one a canary."""
-        return tuple(rule for rule in self.rules if rule.score is score)
-
-
-def fit_rules(
-    declared: Declaration, releases: Releases, designed: Mapping[str, Sequence[LinearScore]] | None = None
-) -> Rules:
-    """Return the rules of all scores and canaries, from the releases of the runs set apart.
-
-    ``designed`` has the scores of each canary that were designed beforehand, one a round. Where runs released different
-    numbers of values, that number is a score too, and alpha is split over it as well: the judged runs had no say in it.
-    """
-    refuse_other_shapes(declared, releases, designed)
-    ragged = any(releases.lengths_differ(canary) for canary in declared.canaries)
-    scores = (*declared.scores, *([Scoring.LENGTH] if ragged and Scoring.LENGTH not in declared.scores else []))
-    share = declared.share(scores)
-    rules: list[Rule] = []
-    bets: dict[Scoring, Bets] = {}
-    for score in scores:
-        rates: list[tuple[float, float]] = []
-        for canary in declared.canaries:
-            rule = _scored(declared, releases, score, canary, (designed or {}).get(canary, ()))
-            thresholds, pair = _aimed(declared, rule, releases, share)
-            rules.append(replace(rule, thresholds=thresholds))
-            rates.append(pair)
-        if Evidence.BETTING in declared.evidence:
-            tpr, fpr = zip(*rates, strict=True)
-            bets[score] = plan_bets(tpr, fpr, declared.claim.delta, _grid(declared.claim.epsilon), alpha=share)
-    return Rules(tuple(rules), bets)
-
-
-def _grid(claimed: float) -> tuple[float, ...]:
-    """Return the epsilons that are bet against: the claimed one among even steps up to twice it, or to 5."""
-    most = max(5.0, 2 * claimed)
-    steps = np.arange(0.0, most + GRID, max(GRID, most / FINEST))
-    return tuple(sorted({*(round(float(each), 6) for each in steps), float(claimed)}))
-
-
-def refuse_other_shapes(
-    declared: Declaration, releases: Releases, designed: Mapping[str, Sequence[LinearScore]] | None = None
-) -> None:
-    """Refuse releases of other rounds than the claim is about, or on other values than a designed score reads."""
-    rounds = declared.claim.rounds
-    for canary in releases.canaries:
-        widths = releases.widths(canary)
-        if widths and len(widths) != rounds:
-            raise InputError(
-                f"A run made {len(widths)} release{'s' * (len(widths) != 1)}, and the claim is about {rounds}; give "
-                "one vector a round (a column round in files)."
-            )
-        reads = tuple(len(each.canary) for each in (designed or {}).get(canary, ()))
-        joined = len(reads) == 1 and reads == (sum(widths),)
-        if widths and reads and not (releases.is_ragged(canary) or joined or widths == reads):
-            raise InputError(
-                f"A run released {widths} values, round by round, and the designed score reads {reads}; release the "
-                "inspected positions, all of them and no others."
-            )
-
-
-def _scored(
-    declared: Declaration, releases: Releases, score: Scoring, canary: str, designed: Sequence[LinearScore]
-) -> Rule:
-    """Return a rule without thresholds."""
-    mechanism, rounds = declared.claim.mechanism, declared.claim.rounds
-    widths = releases.widths(canary)
-    absent, eligible = (releases.table(canary, each, FIT) for each in (ABSENT, ELIGIBLE))
-    if min(len(absent), len(eligible)) < LEAST:
-        raise InputError(
-            f"Of the runs set apart for the canary {canary!r}, {len(absent)} absent and {len(eligible)} eligible ones "
-            f"are there, and {LEAST} of each are needed; run the lost ones again in a new audit."
-        )
-    if score is Scoring.LENGTH:
-        rule = Rule(score, canary, ((1.0,),), (0.0,), None, 0.0, widths if releases.is_ragged(canary) else (), {})
-        without, with_canary = (float(rule.of(releases, each, FIT)[1].mean()) for each in (ABSENT, ELIGIBLE))
-        return rule if with_canary >= without else replace(rule, weights=((-1.0,),))
-    if score is Scoring.FITTED:
-        learnt = LinearScore.fit(absent, eligible)
-        weights, offset = (_plain(learnt.weights),), (float(learnt.offset),)
-        return Rule(score, canary, weights, offset, None, float(learnt.mu_eff), widths, {})
-    if len(designed) not in {1, rounds}:
-        raise InputError(
-            f"The claim is about {rounds} releases, and {len(designed)} scores are designed for the canary {canary!r}; "
-            "give one score a round, or one of all rounds joined, or have it fitted."
-        )
-    reads = tuple(len(each.canary) for each in designed)
-    if len(designed) < rounds and reads == (sum(widths),):
-        reads = widths
-    q = mechanism.q if mechanism is not None and len(designed) > 1 else None
-    directions = tuple(_plain(each.weights) for each in designed)
-    offsets = tuple(float(each.offset) for each in designed)
-    separation = math.sqrt(sum(float(each.mu_eff) ** 2 for each in designed))
-    return Rule(score, canary, directions, offsets, q, separation, reads, {})
-
-
-def _aimed(
-    declared: Declaration, rule: Rule, releases: Releases, share: float
-) -> tuple[dict[Evidence, float], tuple[float, float]]:
-    """Return a threshold for each kind of evidence, and the rates (TPR, FPR) that bets are planned for."""
-    absent, eligible = (rule.of(releases, each, FIT)[1] for each in (ABSENT, ELIGIBLE))
-    claim, trials, canaries = declared.claim, declared.settings.trials, len(declared.canaries)
-    thresholds: dict[Evidence, float] = {}
-    tpr_at, fpr_at = 0.5, 0.5
-    for each in declared.evidence:
-        if each is Evidence.CURVE:
-            thresholds[each] = aim_curve(absent, eligible, claimed_curve(claim), trials, share / canaries)
-        elif each is Evidence.BETTING:
-            thresholds[each], tpr_at, fpr_at = aim_bet(absent, eligible, claim.epsilon, claim.delta)
-        else:
-            method = declared.settings.method
-            target = Target(trials, claim.delta, method.share(share, canaries), method, canaries, claim.q)
-            scores = np.unique(np.concatenate([absent, eligible]))
-            candidates = np.append((scores[1:] + scores[:-1]) / 2, scores[-1])
-            tpr, fpr = (_smoothed(values, candidates) for values in (eligible, absent))
-            thresholds[each] = float(candidates[np.argmax(target.bound(tpr, fpr))])
-    scores = np.unique(np.concatenate([absent, eligible]))
-    return {each: _between(scores, at) for each, at in thresholds.items()}, (tpr_at, fpr_at)
-
-
-def _between(scores: Scores, threshold: float) -> float:
-    """Return a threshold that no score equals and that the same scores exceed.
-
-    So no rounding of another machine moves a run across, also where releases, and so scores, are on a lattice.
-    """
-    number = int(np.searchsorted(scores, threshold, side="right"))
-    width = float(scores[-1] - scores[0]) or 1.0
-    below = float(scores[number - 1]) if number else float(scores[0]) - width
-    above = float(scores[number]) if number < len(scores) else max(threshold, below) + width
-    near = min(threshold - below, above - threshold) <= TIE * (above - below)
-    return (below + above) / 2 if near else threshold
-
-
-def _smoothed(scores: Scores, thresholds: Scores) -> Scores:
-    """Return how often scores exceed thresholds, no rate being 0 or 1: few runs do not show that."""
-    above = len(scores) - np.searchsorted(np.sort(scores), thresholds, side="right")
-    return np.asarray((above + 0.5) / (len(scores) + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,7 +235,7 @@ def _shown(declared: Declaration, rules: Rules, score: Scoring, evidence: Eviden
             curve=test,
         )
     if evidence is Evidence.BETTING:
-        pairs = min(len(arm) for arm in (arms_ for each in arms for arms_ in each))
+        pairs = min(min(map(len, each)) for each in arms)
         hits, alarms = (np.stack([each[side][:pairs] for each in arms]) for side in (0, 1))
         bet = Wealth.start(rules.bets[score]).play(hits, alarms).result(claim.epsilon)
         return Shown(
@@ -570,50 +258,6 @@ def _shown(declared: Declaration, rules: Rules, score: Scoring, evidence: Eviden
         statement=f"{'Refuted' if bound.epsilon > claim.epsilon else 'Not refuted'}: {str(bound).rstrip('.')}.",
         bound=bound,
     )
-
-
-def power_of(declared: Declaration, evidence: Evidence, alpha: float) -> str:
-    """Say which violation of the claim so many runs would typically show by one kind of evidence."""
-    return _power(declared.claim, replace(declared.settings, alpha=alpha, seed=0), len(declared.canaries), evidence)
-
-
-@lru_cache(maxsize=64)
-def _power(claim: Claim, settings: Settings, canaries: int, evidence: Evidence) -> str:
-    if evidence is Evidence.CURVE:
-        return curve_power(claimed_curve(claim), settings.trials, alpha=settings.alpha, canaries=canaries).statement
-    if evidence is Evidence.BOUND:
-        return bound_power(claim, settings, canaries)
-    if not _is_curved(claim):
-        return "How many pairs betting takes depends on the violation; no mechanism is claimed that says it."
-    return betting_power(claim, settings.trials, alpha=settings.alpha, canaries=canaries).statement
-
-
-def bound_power(claim: Claim, settings: Settings, canaries: int) -> str:
-    """Say which violation of the claim so many runs would typically show by a bound, at the settings' alpha."""
-    target = settings.target(claim, canaries)
-    runs = f"{settings.trials:,} runs an arm at alpha {settings.alpha:g}"
-    most = float(np.maximum(*target.branches(1.0, 0.0)))
-    if most <= claim.epsilon:
-        return (
-            f"{runs} cannot show more than epsilon {most:.3g} by a {settings.method} bound, whatever the system does, "
-            f"so they cannot refute {claim.epsilon:.4g}."
-        )
-    mechanism = claim.mechanism
-    if mechanism is None or claim.neighbours == "replace":
-        return f"{runs} can show an epsilon of up to {most:.3g} by a {settings.method} bound, by a perfect attack."
-
-    def shows(shift: float, q: float) -> bool:
-        fpr, tpr = perfect_roc(shift, q, claim.rounds)
-        return bool((target.bound(tpr, fpr) > claim.epsilon).any())
-
-    shift, q = 1 / mechanism.sigma, mechanism.q
-    noise = least_factor(lambda f: shows(f * shift, q), MOST)
-    taking = least_factor(lambda g: shows(shift, min(1.0, g * q)), 1 / q)
-    factors = (("noise divided by", noise), ("q multiplied by", taking))
-    seen = [f"{what} {factor:.2f}" for what, factor in factors if factor is not None]
-    if not seen:
-        return f"{runs} would typically show no violation of noise or sampling by a {settings.method} bound."
-    return f"{runs} would typically show {' or '.join(seen)} by a {settings.method} bound, with a perfect canary."
 
 
 def _verdict(
@@ -639,12 +283,3 @@ def _verdict(
         f"No violation detected at this power: {claim}, {judged:,} judged runs of each hypothesis, {confidence}. "
         f"{largest}{power}"
     )
-
-
-def _is_curved(claim: Claim) -> bool:
-    """Say whether a claim names a mechanism whose trade-off curve is known."""
-    return claim.mechanism is not None and (claim.neighbours == "add-remove" or claim.mechanism.q == 1)
-
-
-def _plain(values: NDArray[np.float64]) -> tuple[float, ...]:
-    return tuple(float(each) for each in values)

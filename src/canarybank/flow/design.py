@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 from canarybank.attack import Attack, Canary, design
 from canarybank.attack.contribution import canary_contribution
 from canarybank.auditing import Settings, find_method
-from canarybank.auditing.system import Declaration, Evidence, Scoring
-from canarybank.config.loading import Resolved, decisive, flatten
+from canarybank.auditing.declaration import Declaration, Evidence, Scoring
+from canarybank.config.loading import Resolved
 from canarybank.config.model import Config
 from canarybank.errors import ConfigError
 from canarybank.flow.audit import hold_to
 from canarybank.flow.generators import build_generator, cached_generator
 from canarybank.flow.inputs import Inputs, gather
-from canarybank.flow.system import RECIPE
 from canarybank.mechanism import Bank, Claim, Mechanism, Routed, RouteTable
 from canarybank.progress import SILENT, Progress
 from canarybank.run.folder import Run
-from canarybank.run.plant import CANARIES, PROBES, README, SCHEDULE, DesignedScore, Plant, schedule_text
+from canarybank.run.plant import CANARIES, PROBES, README, SCHEDULE, Plant
 from canarybank.score import LinearScore, Moments
-from canarybank.store import StageCache, canonical_json, hash_bytes, hash_json, write_atomic
+from canarybank.store import StageCache, canonical_json, write_atomic
+from canarybank.systems.command import schedule_text
 
 __all__ = ["claim_of", "declaration_of", "design_plant"]
 
@@ -111,7 +111,7 @@ class Planting:
         if not given or not all(given):
             raise ConfigError(
                 "system.by_label asks for a bank of its own for each label, and the bank's entries have none; give a "
-                "Parquet file with a column label, as `canarybank bank make` writes it, or leave it out."
+                "file with a column label, or leave it out."
             )
         return tuple(dict.fromkeys(given))
 
@@ -243,32 +243,16 @@ def _plant(config: Config, planting: Planting) -> tuple[Plant, dict[str, bytes]]
     files = _files(planting, schedule_text(declared.schedule, others))
     designed = {}
     if Scoring.DESIGNED in declared.scores:
-        rounds = declared.claim.rounds
-        designed = {
-            name: tuple(DesignedScore.of(each) for each in planting.scores(name, others.get(name), rounds))
-            for name in tested
-        }
-    plant = Plant(
-        system=config.system.name,
-        settings_hash=hash_json(decisive(flatten(config), "system")),
-        claim=declared.claim,
-        canaries=declared.canaries,
+        designed = {name: planting.scores(name, others.get(name), declared.claim.rounds) for name in tested}
+    plant = Plant.of(
+        declared,
+        config,
+        designed,
+        files,
         replaced_by=others,
         positions=planting.positions,
         bank_sizes={label: planting.bank(label).size for label in planting.labels},
         bank_hash=planting.inputs.bank.hash,
-        apart=declared.apart,
-        trials=declared.settings.trials,
-        batch=declared.batch,
-        scores=declared.scores,
-        designed=designed,
-        evidence=declared.evidence,
-        method=config.audit.method,
-        alpha=declared.settings.alpha,
-        ledger=declared.ledger,
-        seed=declared.settings.seed,
-        recipe=RECIPE,
-        files={name: hash_bytes(data) for name, data in sorted(files.items())},
     )
     return plant, files | {README: _readme(plant, planting).encode()}
 

@@ -9,21 +9,23 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from canarybank.auditing import Settings
+from canarybank.auditing.declaration import Declaration, Evidence, Scoring
 from canarybank.auditing.settings import one_of
-from canarybank.auditing.system import Declaration, Evidence, Scoring, SystemResult
-from canarybank.config.loading import Resolved, decisive, fields, flatten
+from canarybank.auditing.system import SystemResult
+from canarybank.config.loading import Resolved, fields
 from canarybank.config.model import RECEIVED, Config
 from canarybank.errors import InputError
 from canarybank.flow.audit import hold_to
-from canarybank.flow.system import RECIPE, SystemWork
+from canarybank.flow.system import SystemWork
 from canarybank.mechanism import Claim, Mechanism
 from canarybank.progress import SILENT, Progress
 from canarybank.registry import SYSTEMS
 from canarybank.run.folder import Run
-from canarybank.run.plant import SCHEDULE, DesignedScore, Plant, schedule_text
+from canarybank.run.plant import SCHEDULE, Plant
 from canarybank.run.verification import refuse_unverified
 from canarybank.score import LinearScore
-from canarybank.store import hash_bytes, hash_json, write_atomic
+from canarybank.store import write_atomic
+from canarybank.systems.command import schedule_text
 from canarybank.systems.trials import playing
 
 __all__ = ["audit_system"]
@@ -103,8 +105,9 @@ def audit_system(
         if run.is_finished:
             refuse_unverified(run, rewritten=True)
             return run.system_results.found
-        plant = _plant(declared, designed, resolved.config)
-        write_atomic(run.folder / SCHEDULE, schedule_text(declared.schedule))
+        schedule = schedule_text(declared.schedule)
+        plant = Plant.of(declared, resolved.config, designed, {SCHEDULE: schedule.encode()})
+        write_atomic(run.folder / SCHEDULE, schedule)
         hold_to(run, plant, committed)
         work = SystemWork(run, plant, progress)
         work.play(playing(system), stop_when_refuted=stop_when_refuted)
@@ -119,27 +122,6 @@ def _designed(score: Scores | None, canaries: Sequence[str]) -> dict[str, tuple[
     if set(given) != set(canaries):
         raise InputError(f"Scores are given for {sorted(given)}, and the canaries are {sorted(canaries)}.")
     return {name: (each,) if isinstance(each, LinearScore) else tuple(each) for name, each in given.items()}
-
-
-def _plant(declared: Declaration, designed: Mapping[str, Sequence[LinearScore]], config: Config) -> Plant:
-    return Plant(
-        system=config.system.name,
-        settings_hash=hash_json(decisive(flatten(config), "system")),
-        claim=declared.claim,
-        canaries=declared.canaries,
-        apart=declared.apart,
-        trials=declared.settings.trials,
-        batch=declared.batch,
-        scores=declared.scores,
-        designed={name: tuple(map(DesignedScore.of, rounds)) for name, rounds in designed.items()},
-        evidence=declared.evidence,
-        method=declared.settings.method.name,
-        alpha=declared.settings.alpha,
-        ledger=declared.ledger,
-        seed=declared.settings.seed,
-        recipe=RECIPE,
-        files={SCHEDULE: hash_bytes(schedule_text(declared.schedule).encode())},
-    )
 
 
 def _resolved(declared: Declaration, name: str) -> Resolved:

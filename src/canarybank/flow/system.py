@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from canarybank import seeds
-from canarybank.auditing.system import (
-    Declaration,
-    Evidence,
-    fit_rules,
-    is_refuted_by_betting,
-    judge_runs,
-    refuse_other_shapes,
-)
+from canarybank.auditing.declaration import Declaration, Evidence
+from canarybank.auditing.rules import fit_rules, refuse_other_shapes
+from canarybank.auditing.system import is_refuted_by_betting, judge_runs
 from canarybank.errors import IncompleteError, InputError, StoreError
 from canarybank.progress import SILENT, Progress
 from canarybank.run.folder import RESULTS, SEALED, Run, read_document
@@ -25,15 +20,7 @@ from canarybank.systems.command import CommandSystem
 from canarybank.systems.recorded import RecordedSystem
 from canarybank.systems.trials import Releases, Split, System, Trial
 
-__all__ = ["RECIPE", "SystemWork"]
-
-RECIPE = (
-    "Only the runs with split fit are used. A designed score stands here; a fitted one is LinearScore.fit of the "
-    "absent and the eligible runs, rounds joined. The threshold of a bound is the score at which the smoothed rates of "
-    "these runs, (count + 1/2) / (runs + 1), promise the best bound; that of the curve test is aim_curve of their "
-    "scores, that of the bets aim_bet, which also gives the rates that they are planned for. Where these runs have "
-    "different lengths, the length is a score too, and alpha is split over it as well."
-)
+__all__ = ["SystemWork"]
 
 
 @dataclass(frozen=True)

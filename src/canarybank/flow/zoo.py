@@ -18,17 +18,9 @@ from scipy.stats import binom
 
 from canarybank import seeds
 from canarybank.auditing import Settings
-from canarybank.auditing.system import (
-    FALSE_ALARM,
-    LEAST,
-    Declaration,
-    Evidence,
-    Scoring,
-    SystemResult,
-    Verdict,
-    fit_rules,
-    judge_runs,
-)
+from canarybank.auditing.declaration import LEAST, Declaration, Evidence, Scoring
+from canarybank.auditing.rules import fit_rules
+from canarybank.auditing.system import FALSE_ALARM, SystemResult, Verdict, judge_runs
 from canarybank.engine import Engine, Serial
 from canarybank.errors import InputError
 from canarybank.progress import SILENT, Progress

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from canarybank.auditing import Counts, clopper_pearson
-from canarybank.auditing.system import Evidence, Rule, Shown, SystemResult, Verdict
+from canarybank.auditing.declaration import Evidence
+from canarybank.auditing.rules import Rule
+from canarybank.auditing.system import Shown, SystemResult, Verdict
 from canarybank.mechanism import Claim, attained_epsilon
 from canarybank.report.summary import Tone, provenance
 from canarybank.report.tables import known_columns, markdown_table, plain

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from canarybank.auditing.curve import Curve, claimed_curve
-from canarybank.auditing.system import Evidence
+from canarybank.auditing.declaration import Evidence
 from canarybank.errors import InputError
 from canarybank.mechanism import Claim
 from canarybank.report.figures import allowed, change_of, draw_ladder

@@ -15,13 +15,12 @@ The folder of such an audit is a run's folder, and may be given to the operator 
 Whoever audits a system from Python has no canaries.jsonl and probes.csv here: there they are the system's own.
 """
 
-import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from zipfile import BadZipFile
 
 import numpy as np
@@ -30,14 +29,18 @@ from pydantic import Field
 
 from canarybank import __version__
 from canarybank.auditing import AlphaLedger, Settings
-from canarybank.auditing.system import Declaration, Evidence, Rules, Scoring, SystemResult
+from canarybank.auditing.declaration import Declaration, Evidence, Scoring
+from canarybank.auditing.rules import Rules
+from canarybank.auditing.system import SystemResult
+from canarybank.config.loading import decisive, flatten
+from canarybank.config.model import Config
 from canarybank.errors import StoreError
 from canarybank.mechanism import Claim
 from canarybank.run.commitment import Record
 from canarybank.run.results import NOT_PRIVATE
 from canarybank.score import LinearScore, Moments
-from canarybank.store import hash_bytes, write_atomic
-from canarybank.systems.trials import Hypothesis, Observation, Releases, Trial
+from canarybank.store import hash_bytes, hash_json, write_atomic
+from canarybank.systems.trials import Observation, Releases, Trial
 
 __all__ = [
     "CANARIES",
@@ -56,7 +59,6 @@ __all__ = [
     "discard_batches",
     "read_batches",
     "runs_so_far",
-    "schedule_text",
     "write_batch",
 ]
 
@@ -73,12 +75,17 @@ FAILED: Final = (
     "Calls of the program that failed, their missing runs being asked for again: {eligible} at a run with the canary, "
     "{absent} without."
 )
-NOTES: Final = re.compile(
-    rf"{re.escape(UNTIMED)}|Calls of the program that failed, their missing runs being asked for again: "
-    r"\d+ at a run with the canary, \d+ without\."
-)
+_FORMS = [re.sub(r"\\{\w+\\}", r"\\d+", re.escape(each)) for each in (UNTIMED, FAILED)]
+NOTES: Final = re.compile("|".join(_FORMS))
 """The notes that the results of a system's audit may have."""
 LAYOUT: Final = 1
+RECIPE: Final = (
+    "Only the runs with split fit are used. A designed score stands here; a fitted one is LinearScore.fit of the "
+    "absent and the eligible runs, rounds joined. The threshold of a bound is the score at which the smoothed rates of "
+    "these runs, (count + 1/2) / (runs + 1), promise the best bound; that of the curve test is aim_curve of their "
+    "scores, that of the bets aim_bet, which also gives the rates that they are planned for. Where these runs have "
+    "different lengths, the length is a score too, and alpha is split over it as well."
+)
 
 
 class DesignedScore(Record):
@@ -159,10 +166,35 @@ class Plant(Record):
     files: dict[str, str]
     """The sha256 of schedule.csv, and of what is planted."""
 
-    @property
-    def hash(self) -> str:
-        """Return the sha256 of the commitment's file, to be published."""
-        return hash_bytes(self.text().encode())
+    @classmethod
+    def of(
+        cls,
+        declared: Declaration,
+        config: Config,
+        designed: Mapping[str, Sequence[LinearScore]],
+        files: Mapping[str, bytes],
+        **planted: Any,
+    ) -> "Plant":
+        """Return the commitment to a declaration under a configuration, with the files and what is planted."""
+        return cls(
+            system=config.system.name,
+            settings_hash=hash_json(decisive(flatten(config), "system")),
+            claim=declared.claim,
+            canaries=declared.canaries,
+            apart=declared.apart,
+            trials=declared.settings.trials,
+            batch=declared.batch,
+            scores=declared.scores,
+            designed={name: tuple(map(DesignedScore.of, rounds)) for name, rounds in designed.items()},
+            evidence=declared.evidence,
+            method=declared.settings.method.name,
+            alpha=declared.settings.alpha,
+            ledger=declared.ledger,
+            seed=declared.settings.seed,
+            recipe=RECIPE,
+            files={name: hash_bytes(data) for name, data in sorted(files.items())},
+            **planted,
+        )
 
     @property
     def declaration(self) -> Declaration:
@@ -217,17 +249,6 @@ class SystemResults(Record):
     """What they showed."""
     notes: tuple[str, ...] = ()
     """What a reader should know of the whole audit."""
-
-
-def schedule_text(trials: Iterable[Trial], replaced_by: Mapping[str, str] | None = None) -> str:
-    """Return schedule.csv: a line a run, with the name of what is planted in it, or nothing."""
-    to = io.StringIO()
-    writer = csv.writer(to, lineterminator="\n")
-    writer.writerow(["run", "canary", "plant", "split"])
-    for each in trials:
-        planted = each.canary if each.hypothesis is Hypothesis.ELIGIBLE else (replaced_by or {}).get(each.canary, "")
-        writer.writerow([each.run, each.canary, planted, str(each.split)])
-    return to.getvalue()
 
 
 def write_batch(folder: Path, number: int, releases: Releases) -> None:

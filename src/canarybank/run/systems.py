@@ -14,15 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from canarybank.auditing.system import Evidence, Shown, SystemResult, fit_rules, judge_runs
+from canarybank.auditing.declaration import Evidence
+from canarybank.auditing.rules import fit_rules
+from canarybank.auditing.system import Shown, SystemResult, judge_runs
 from canarybank.config.loading import decisive
 from canarybank.errors import DependenceError
 from canarybank.mechanism import Claim
 from canarybank.run.folder import COMMITMENT, MANIFEST, RESULTS, SEALED, Run
 from canarybank.run.gating import Cause, EvidenceGate, GateOutcome, as_printed, shown_epsilon
-from canarybank.run.plant import NOTES, SCHEDULE, Plant, SealedRules, SystemResults, read_batches, schedule_text
+from canarybank.run.plant import NOTES, SCHEDULE, Plant, SealedRules, SystemResults, read_batches
 from canarybank.run.results import NOT_PRIVATE
 from canarybank.store import altered_files, hash_file, hash_folder, hash_json
+from canarybank.systems.command import schedule_text
 from canarybank.systems.trials import Split
 
 __all__ = ["compare_system", "system_findings"]

@@ -43,7 +43,7 @@ from canarybank.store import file_errors, lock_folder, make_folder, read_json, s
 from canarybank.systems.recorded import RecordedSystem, checked_positions, read_releases
 from canarybank.systems.trials import Hypothesis, Observation, Split, Trial
 
-__all__ = ["CommandSystem", "read_schedule", "write_schedule"]
+__all__ = ["CommandSystem", "read_schedule", "schedule_text"]
 
 COLUMNS = ("run", "canary", "plant", "split")
 SCHEDULE, RELEASES = "{schedule}", "{releases}"
@@ -171,7 +171,7 @@ class CommandSystem:
         numbers = [int(call.name.split("-")[1].split(".")[0]) for call in self.folder.glob("call-*")]
         call = make_folder(self.folder / f"call-{max(numbers, default=0) + 1:04d}")
         make_folder(call / "releases")
-        write_schedule(call / "schedule.csv", trials, replacements=self.replacements)
+        write_atomic(call / "schedule.csv", schedule_text(trials, self.replacements))
         failure = self._run(call)
         runs = [trial.run for trial in trials]
         try:
@@ -222,14 +222,14 @@ class CommandSystem:
         )
 
 
-def write_schedule(path: Path, trials: Iterable[Trial], *, replacements: Mapping[str, str] | None = None) -> None:
-    """Write a schedule in order of runs; in a replace audit ``replacements`` names what absent runs plant instead."""
+def schedule_text(trials: Iterable[Trial], replacements: Mapping[str, str] | None = None) -> str:
+    """Return a schedule in order of runs; in a replace audit ``replacements`` names what absent runs plant instead."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for trial in sorted(trials, key=lambda trial: trial.run):
         writer.writerow((trial.run, trial.canary, _plant(trial, replacements or {}), str(trial.split)))
-    write_atomic(path, text.getvalue())
+    return text.getvalue()
 
 
 def read_schedule(path: Path) -> tuple[Trial, ...]:
