@@ -86,8 +86,8 @@ NEEDS = {
 """What each kind of evidence asks for."""
 ASSUMPTIONS = {
     RunEvidence.KNOWN_COINS: "It holds inside its family. Noise is Gaussian, and independent between canaries or "
-    "between releases. The coins are the sampler's true ones, drawn independently of everything else. Votes of others for the "
-    "probes are alike, canaries in or out.",
+    "between releases. The coins are the sampler's true ones, drawn independently of everything else. Votes of others "
+    "for the probes are alike, canaries in or out.",
     RunEvidence.ORDER_STATISTICS: "It holds inside its family, with the claimed rate of taking part. Canaries are "
     "independent of each other, and none stands out more than a perfect one.",
     RunEvidence.GUESSING: "The auditor's coins are fair, independent and secret until the run is over. Nothing is "
