@@ -1,13 +1,14 @@
 """Bound what one run shows from guesses who was in, where a fair coin of the auditor decided that for each canary.
 
-Canaries are guessed by one rule that is fixed beforehand. With mu the shift that a canary was designed for and x its
-whitened score in a round, its confidence is the sum over rounds of log(1 - q + q exp(mu x - mu²/2)); above 0 the guess is
-"in". Only the most confident guesses are made, so many as was fixed beforehand; the others are left out.
+One rule guesses all canaries, and is fixed beforehand. Let mu be the shift that canaries are designed for, and x the
+whitened score of a canary in a round. The canary's score over the run is the sum over rounds of
+log(1 - q + q exp(mu x - mu²/2)); the guess is "in" where it is positive, and its confidence is the absolute value. Only
+the most confident guesses are made; how many is fixed beforehand too.
 
-``guessing_lower`` assumes nothing of the mechanism: Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training
-run", 2023, https://arxiv.org/abs/2305.08846. ``order_statistics_lower`` assumes the family: canaries independent and
-alike, the score N(mu, 1) in rounds that the canary took part in and N(0, 1) in others, participation at rate q if it is
-in.
+``guessing_lower`` assumes nothing of the mechanism: Steinke, Nasr and Jagielski, "Privacy auditing with one (1)
+training run", 2023, https://arxiv.org/abs/2305.08846. ``order_statistics_lower`` assumes the family: canaries are
+independent and alike, x is N(mu, 1) in rounds that the canary took part in and N(0, 1) in others, and a canary that is
+in takes part in each round at rate q.
 """
 
 import math
@@ -47,6 +48,7 @@ LARGEST_EPSILON: Final = 700.0
 SHIFTS: Final = 97
 """Shifts of the table in which the smallest one that is not rejected is looked up."""
 CANDIDATES: Final = 24
+NOTHING: Final = 1e-13
 POINTS, CELLS, REACH, SURE = 4001, 2**17, 9.0, 45.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
 
@@ -62,7 +64,7 @@ def guess_scores(scores: ArrayLike, *, q: float, designed: float) -> Array:
         designed: The shift that canaries were designed for.
     """
     x = np.asarray(scores, np.float64)
-    return mixture(designed * x - designed**2 / 2, q).reshape(len(x), -1).sum(axis=1)
+    return np.asarray(mixture(designed * x - designed**2 / 2, q).reshape(len(x), -1).sum(axis=1))
 
 
 def wrong_guesses(scores: ArrayLike, eligible: ArrayLike, *, guesses: int, q: float, designed: float) -> int:
@@ -88,8 +90,8 @@ def guessing_lower(canaries: int, guesses: int, correct: int, *, delta: float, a
     """Return the largest epsilon that so many correct guesses refute, without any assumption on the mechanism.
 
     If the run is (epsilon, delta)-private for adding or removing one user, and each canary was in by its own fair
-    coin, then P(lower > epsilon) <= alpha. For B ~ Bin(guesses, e^epsilon/(1 + e^epsilon)), at least v guesses are right with
-    probability at most P(B >= v) + 2·canaries·delta·max over i = 1..v of P(v > B >= v - i)/i.
+    coin, then P(lower > epsilon) <= alpha. For at least v guesses are right with probability at most
+    P(B >= v) + 2·canaries·delta·max over i = 1..v of P(v > B >= v - i)/i, B ~ Bin(guesses, e^epsilon/(1 + e^epsilon)).
 
     Args:
         canaries: All canaries, also those that no guess was made of.
@@ -123,7 +125,7 @@ def guessing_lower(canaries: int, guesses: int, correct: int, *, delta: float, a
 
 
 def _chance_correct(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """Return the largest probability of at least so many correct guesses under an (epsilon, delta)-private mechanism."""
+    """Return the theorem's bound on the probability of at least so many correct guesses."""
     rate = float(expit(epsilon))
     chance = float(betainc(correct, guesses - correct + 1, rate))
     if delta == 0:
@@ -159,11 +161,15 @@ class GuessLaw:
     @cached_property
     def _tails(self) -> tuple[Array, Array]:
         """Return, for growing tails, P(confidence above c), and P(that and a wrong guess): from none to all."""
-        rule = _rule(self.q, self.designed, self.rounds)
+        # Without sampling the summed score is that of one round with less noise.
+        times, rounds = (math.sqrt(self.rounds), 1) if self.q == 1 else (1.0, self.rounds)
+        rule = _rule(self.q, self.designed * times, rounds)
         above0, below0 = rule.tails0
-        above1, below1 = rule.tails(self.shift)
+        above1, below1 = rule.tails(self.shift * times)
         wrong = (above0 + below1) / 2
-        return wrong + (above1 + below0) / 2, wrong
+        total = wrong + (above1 + below0) / 2
+        first = max(int(np.searchsorted(total, NOTHING)) - 1, 0)
+        return total[first:].copy(), wrong[first:].copy()  # what is left out would fill memory with zeros
 
     def error_above(self, quantile: ArrayLike) -> Array:
         """Return the mean error of guesses whose confidence is above its quantile, such as 0.9 for the top tenth."""
@@ -222,9 +228,11 @@ def order_statistics_lower(
 def best_guesses(
     canaries: int, *, q: float, shift: float, rounds: int, alpha: float, method: Guessing, delta: float = 1e-5
 ) -> int:
-    """Return how many guesses to make: the number with the largest bound at the median count of wrong ones.
+    """Return how many guesses to make: the number with the largest bound at the mean of wrong ones.
 
-    It is about canaries that have the shift they were designed for, and nothing that is measured enters.
+    Between two counts the bound is interpolated, so that no number wins by the luck of rounding. Where no number
+    shows anything on average, it is the one at which the mean differs most from guessing by coin, in deviations. It is
+    about canaries that have the shift they were designed for, and nothing that is measured enters.
 
     Args:
         canaries: All canaries.
@@ -239,43 +247,64 @@ def best_guesses(
     if shift == 0:
         return m
     law = GuessLaw(q, shift, shift, rounds)
-    best, chosen = -1.0, m
-    for guesses in sorted({round(m ** (step / CANDIDATES)) for step in range(CANDIDATES + 1)}, reverse=True):
-        wrong = _wrong_quantiles(law, m, guesses)[0]
+
+    def lower(guesses: int, wrong: int) -> float:
         if method == "guessing":
-            found = guessing_lower(m, guesses, guesses - wrong, delta=delta, alpha=alpha)
-        else:
-            found = order_statistics_lower(m, guesses, wrong, q=q, designed=shift, rounds=rounds, alpha=alpha)
-        if found > best + 1e-9:  # noqa: PLR2004, of two alike the one with more guesses
-            best, chosen = found, guesses
-    return chosen
+            return guessing_lower(m, guesses, guesses - wrong, delta=delta, alpha=alpha)
+        return order_statistics_lower(m, guesses, wrong, q=q, designed=shift, rounds=rounds, alpha=alpha)
+
+    def merit(guesses: int) -> tuple[float, float]:
+        quantiles, mass = _last_left_out(m, guesses)
+        mean = guesses * float(law.error_above(quantiles) @ mass)
+        below = min(int(mean), guesses - 1)
+        part = mean - below
+        shown = (1 - part) * lower(guesses, below) + part * lower(guesses, below + 1)
+        return shown, (guesses / 2 - mean) / math.sqrt(guesses)
+
+    numbers: set[int] = {round(float(m) ** (step / CANDIDATES)) for step in range(CANDIDATES + 1)}
+    return max(sorted(numbers, reverse=True), key=merit)
 
 
 def expected_guessing(
-    canaries: int, *, q: float, shift: float, rounds: int, delta: float, alpha: float, guesses: int | None = None
+    canaries: int,
+    *,
+    q: float,
+    shift: float,
+    rounds: int,
+    delta: float,
+    alpha: float,
+    guesses: int | None = None,
+    designed: float | None = None,
 ) -> Expected:
     """Return the law of the epsilon that guessing will give, for canaries that have the shift.
 
     Args:
         canaries: All canaries, each in by a fair coin.
         q: The rate at which a canary that is in takes part in a round.
-        shift: The shift, designed and true; 1/sigma for a perfect canary.
+        shift: The true shift; 1/sigma for a perfect canary.
         rounds: The number of releases; epsilon is that of all of them.
         delta: The delta at which epsilon is stated.
         alpha: The share of alpha of the bound.
         guesses: The guesses made; the best number if it is not given.
+        designed: The shift that the rule assumes; the true one if it is not given.
     """
     if shift == 0:
         return Expected(0.0, 0.0, 0.0)
-    r = guesses or best_guesses(
-        canaries, q=q, shift=shift, rounds=rounds, alpha=alpha, method="guessing", delta=delta
-    )
-    counts = _wrong_quantiles(GuessLaw(q, shift, shift, rounds), canaries, r)
+    r = guesses or best_guesses(canaries, q=q, shift=shift, rounds=rounds, alpha=alpha, method="guessing", delta=delta)
+    counts = _wrong_quantiles(GuessLaw(q, designed or shift, shift, rounds), canaries, r)
     return Expected(*(guessing_lower(canaries, r, r - wrong, delta=delta, alpha=alpha) for wrong in counts))
 
 
 def expected_order_statistics(
-    canaries: int, *, q: float, shift: float, rounds: int, delta: float, alpha: float, guesses: int | None = None
+    canaries: int,
+    *,
+    q: float,
+    shift: float,
+    rounds: int,
+    delta: float,
+    alpha: float,
+    guesses: int | None = None,
+    designed: float | None = None,
 ) -> Expected:
     """Return the law of the epsilon that order statistics will give, for canaries that have the shift.
 
@@ -284,9 +313,10 @@ def expected_order_statistics(
     if shift == 0:
         return Expected(0.0, 0.0, 0.0)
     r = guesses or best_guesses(canaries, q=q, shift=shift, rounds=rounds, alpha=alpha, method="order-statistics")
-    counts = _wrong_quantiles(GuessLaw(q, shift, shift, rounds), canaries, r)
+    counts = _wrong_quantiles(GuessLaw(q, designed or shift, shift, rounds), canaries, r)
     bounds = [
-        order_statistics_lower(canaries, r, wrong, q=q, designed=shift, rounds=rounds, alpha=alpha) for wrong in counts
+        order_statistics_lower(canaries, r, wrong, q=q, designed=designed or shift, rounds=rounds, alpha=alpha)
+        for wrong in counts
     ]
     return Expected(*(family_epsilon(q, bound, rounds, delta) for bound in bounds))
 
@@ -318,7 +348,7 @@ def _last_left_out(canaries: int, guesses: int) -> tuple[Array, Array]:
     return w, mass / mass.sum()
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=8)
 def _laws(q: float, designed: float, rounds: int) -> tuple[GuessLaw, ...]:
     return tuple(GuessLaw(q, designed, float(each), rounds) for each in np.linspace(0.0, 4 * designed + 2, SHIFTS))
 
@@ -340,11 +370,9 @@ class _OneRound:
         """Return, for each threshold c, the x above which the score exceeds c, and that below which it is under -c."""
         x = np.linspace(-REACH, 4 * self.designed + 2 + REACH, POINTS)
         confidence = np.unique(np.abs(mixture(self.designed * x - self.designed**2 / 2, self.q)))[::-1]
-        thresholds = np.append(confidence, 0.0)
-        high, low = (
-            (unmix(each, self.q) / self.designed + self.designed / 2 for each in (thresholds, -thresholds))
-        )
-        return high, low
+        thresholds = np.concatenate([[np.inf], confidence, [0.0]])
+        places = [unmix(each, self.q) / self.designed + self.designed / 2 for each in (thresholds, -thresholds)]
+        return places[0], places[1]
 
     @cached_property
     def tails0(self) -> tuple[Array, Array]:
@@ -363,8 +391,8 @@ class _OneRound:
 class _Lattice:
     """Tails of the summed score of several rounds, on a lattice.
 
-    Each round's score is rounded to a step that is a hundredth of the sum's deviation, which moves probabilities by
-    about 1e-5 of themselves. Scores beyond 45 are all as good as sure, and count as 45.
+    Each round's score is rounded to a step that is a hundredth of the sum's deviation, which moves errors by at most
+    about 1e-4 of themselves. Scores beyond 45 are all as good as sure, and count as 45.
     """
 
     q: float
@@ -409,9 +437,11 @@ class _Lattice:
         reach = max(zero, len(law) - 1 - zero)
         padded = np.zeros(2 * reach + 1)
         padded[reach - zero : reach - zero + len(law)] = law
-        above, below = np.cumsum(padded[: reach : -1]), np.cumsum(padded[:reach])
+        above, below = np.cumsum(padded[:reach:-1]), np.cumsum(padded[:reach])
         middle = padded[reach] / 2
-        return np.concatenate([[0.0], above, [above[-1] + middle]]), np.concatenate([[0.0], below, [below[-1] + middle]])
+        return np.concatenate([[0.0], above, [above[-1] + middle]]), np.concatenate(
+            [[0.0], below, [below[-1] + middle]]
+        )
 
     @cached_property
     def tails0(self) -> tuple[Array, Array]:

@@ -41,14 +41,15 @@ __all__ = [
 ]
 
 Way: TypeAlias = Literal["between", "within"]
-"""Whose rounds without the canary a round with it is compared to: those of all canaries, or its own."""
+"""What a score with the canary is compared to: those of other canaries in the same round, or its own in others."""
 Labels: TypeAlias = NDArray[np.bool_]
+Counts: TypeAlias = NDArray[np.int64]
 
 ROUNDING: Final = 1e-12
 """Differences and deviations below this share of the largest score are rounding, and count as 0."""
 GUARD: Final = 0.95
-LARGEST_SHIFT: Final = 1e3
-"""Shifts above this count as this: the accountant of several releases holds up to there."""
+LARGEST_SHIFT: Final = 30.0
+"""No bound on a shift is above this, also where there is an effect and no noise at all: nobody asks for more."""
 RUNS: Final = 500
 """Simulated runs of a forecast."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(128)
@@ -60,6 +61,7 @@ class Shift:
     """A lower bound on the shift of canaries, and the statistic it comes from."""
 
     way: Way
+    """How scores in and out were compared: between canary-rounds, or within each canary."""
     included: int
     """Canary-rounds with the canary; whole canaries where each took part in all rounds or in none."""
     left_out: int
@@ -71,7 +73,7 @@ class Shift:
     degrees: int
     """Degrees of freedom of that deviation; below 1 nothing is bounded."""
     lower: float
-    """The bound in deviations of the noise, at least 0; infinite where there is an effect and no noise at all."""
+    """The bound in deviations of the noise, at least 0 and at most 30."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """What a bound is computed from: difference/deviation·sqrt(size) is t with noncentrality shift·sqrt(size·rounds)."""
+    """What a bound is computed from: difference/deviation·sqrt(size) has noncentrality shift·sqrt(size·rounds)."""
 
     way: Way
     included: int = 0
@@ -106,18 +108,20 @@ class _Compared:
         return self.difference / self.deviation * math.sqrt(self.size) if self.deviation else math.inf
 
     def bounded(self, noncentrality: float) -> Shift:
-        lower = noncentrality / math.sqrt(self.size * self.rounds) if noncentrality > 0 else 0.0
+        lower = min(noncentrality / math.sqrt(self.size * self.rounds), LARGEST_SHIFT) if noncentrality > 0 else 0.0
         return Shift(
             self.way, self.included, self.left_out, self.difference, self.deviation, self.degrees, float(lower)
         )
 
 
 def shift_between(scores: ArrayLike, took: ArrayLike, gamma: float) -> Shift:
-    """Return a lower bound on the shift from all scores with a canary against all without.
+    """Return a lower bound on the shift from scores with a canary against those of other canaries in the same round.
 
-    In the family with one b for all, and for every shift mu/s: P(lower > mu/s) <= gamma, given the coins. Without the
-    guard against wide scores it would be exactly gamma. The deviation is that of the scores without a canary; that of
-    the scores with one takes its place where it is larger than an F test at 5% allows, which only lowers the bound.
+    In the family with a b of its own for each round, and for every shift mu/s: P(lower > mu/s) <= gamma, given the
+    coins. Without the guard against wide scores it would be exactly gamma. The deviation is that of the scores without
+    a canary; that of the scores with one takes its place where it is larger than an F test at 5% allows, which only
+    lowers the bound. Noise that all canaries share in a round cancels: it leaves a deviation that is too small, and a
+    large bound.
     Where every canary took part in all rounds or in none, one canary's rounds share its background: then canaries
     are compared by their means over the rounds.
 
@@ -129,7 +133,7 @@ def shift_between(scores: ArrayLike, took: ArrayLike, gamma: float) -> Shift:
     Example:
         >>> found = shift_between([[0.0], [1.0], [-1.0], [9.0], [10.0]], [[0], [0], [0], [1], [1]], 0.05)
         >>> found.difference, found.deviation, found.degrees, round(found.lower, 2)
-        (9.5, 1.0, 2, 2.49)
+        (9.5, 1.0, 2, 1.97)
     """
     probability("gamma", gamma)
     return _bound(_between(*_checked(scores, took)), gamma)
@@ -191,8 +195,8 @@ def family_epsilon(q: float, shift: float, rounds: int, delta: float) -> float:
     """Return the epsilon at delta of so many releases with Gaussian noise of 1/shift, for adding or removing one user.
 
     It is the exact epsilon of the family at (q, shift), from below: what the accountant may be above the truth is taken
-    off. It grows with both, so lower bounds on both give a lower bound on epsilon. No shift or no sampling gives 0. This
-    is not the inversion of Gaussian differential privacy, which forgets q and exceeds the truth for q < 1.
+    off. It grows with both, so lower bounds on both give a lower bound on epsilon. It is 0 where q or the shift is 0.
+    This is not the inversion of Gaussian differential privacy, which forgets q and exceeds the truth for q < 1.
 
     Example:
         >>> round(family_epsilon(0.1, 1.0, 1, 1e-5), 4), family_epsilon(0.1, 0.0, 1, 1e-5)
@@ -256,11 +260,13 @@ def expected_known_coins(
     """
     lower, counts, trials = _simulated(canaries, q, shift, rounds, between, within)
     rates = np.full(len(lower), q) if sampler is None else lower_end(counts, np.maximum(trials, 1), sampler)
-    # Epsilon grows with both, and orders them almost alike for one release and several: one is quick.
     pairs = list(zip(rates.tolist(), lower.tolist(), strict=True))
-    order = np.argsort([family_epsilon(*pair, 1, delta) for pair in pairs], kind="stable")
+    # The epsilon of one release is quick, and orders runs almost as that of several does.
+    order = np.argsort(lower if sampler is None else [family_epsilon(*pair, 1, delta) for pair in pairs], kind="stable")
     over = rounds if releases is None else releases
-    return Expected(*(family_epsilon(*pairs[order[int(at * (len(pairs) - 1))]], over, delta) for at in (0.5, 0.05, 0.95)))
+    return Expected(
+        *(family_epsilon(*pairs[order[int(at * (len(pairs) - 1))]], over, delta) for at in (0.5, 0.05, 0.95))
+    )
 
 
 def noncentral_lower(statistic: ArrayLike, degrees: ArrayLike, gamma: float) -> Array:
@@ -315,16 +321,14 @@ def _chance_above(t: Array, df: Array, noncentrality: Array) -> tuple[Array, Arr
 
 def _over_deviation(t: Array, df: Array, noncentrality: Array) -> tuple[Array, Array]:
     half = df / 2
-    ends = np.sqrt(gammaincinv(half, 1e-18) / half), np.sqrt(_chi_top(half) / half)
-    r, width = (ends[1] + ends[0]) / 2 + (ends[1] - ends[0]) / 2 * _NODES, (ends[1] - ends[0]) / 2
+    top = half + _REACH * np.sqrt(2 * half) + _REACH**2  # above the 1e-18 upper quantile of half a chi-square
+    low, high = np.sqrt(gammaincinv(half, 1e-18) / half), np.sqrt(top / half)
+    width = (high - low) / 2
+    r = (high + low) / 2 + width * _NODES
     log_density = math.log(2) + half * np.log(half) - gammaln(half) + (df - 1) * np.log(r) - half * r * r
     mass = np.exp(log_density) * _WEIGHTS * width
     z = noncentrality - t * r
     return (mass * ndtr(z)).sum(1), (mass * np.exp(-z * z / 2)).sum(1) / math.sqrt(2 * math.pi)
-
-
-def _chi_top(half: Array) -> Array:
-    return half + _REACH * np.sqrt(2 * half) + _REACH**2  # at least the 1e-18 upper quantile of a gamma variable
 
 
 def _over_normal(t: Array, df: Array, noncentrality: Array) -> tuple[Array, Array]:
@@ -350,42 +354,39 @@ def _bound(found: _Compared, gamma: float) -> Shift:
 
 
 def _between(x: Array, took: Labels) -> _Compared:
+    """Compare the canaries of each round with each other, or their means where one took part in all or in none."""
     rounds = 1
     if np.all(took == took[:, :1]):
         rounds = x.shape[1]
         x, took = x.mean(axis=1, keepdims=True), took[:, :1]
-    inside, out = x[took], x[~took]
-    n1, n0 = len(inside), len(out)
-    if not (n1 and n0):
-        return _Compared("between", n1, n0)
-    scale = ROUNDING * float(np.abs(x).max())
-    difference = float(inside.mean() - out.mean())
-    squares = tuple(float(((each - each.mean()) ** 2).sum()) for each in (inside, out))
-    deviation = _deviation(squares, (n1 - 1, n0 - 1), scale)
-    return _Compared("between", n1, n0, _rounded(difference, scale), deviation, n0 - 1, n1 * n0 / (n1 + n0), rounds)
+    return _compared("between", x.T, took.T, rounds)
 
 
 def _within(x: Array, took: Labels) -> _Compared:
+    """Compare the rounds of each canary with each other."""
+    return _compared("within", x, took)
+
+
+def _compared(way: Way, x: Array, took: Labels, rounds: int = 1) -> _Compared:
+    """Compare scores with and without the canary inside each row."""
     n1, n0 = took.sum(axis=1), (~took).sum(axis=1)
     mean1, mean0 = (np.where(has, x, 0.0).sum(axis=1) / np.maximum(n, 1) for has, n in ((took, n1), (~took, n0)))
     weights = n1 * n0 / (n1 + n0)
     size = float(weights.sum())
     if not size:
-        return _Compared("within", int(n1.sum()), int(n0.sum()))
+        return _Compared(way, int(n1.sum()), int(n0.sum()))
     scale = ROUNDING * float(np.abs(x).max())
     residuals = (x - np.where(took, mean1[:, None], mean0[:, None])) ** 2
     degrees = tuple(int(np.maximum(n - 1, 0).sum()) for n in (n1, n0))
     deviation = _deviation((float(residuals[took].sum()), float(residuals[~took].sum())), degrees, scale)
-    difference = float(weights @ (mean1 - mean0)) / size
-    return _Compared(
-        "within", int(n1.sum()), int(n0.sum()), _rounded(difference, scale), deviation, degrees[1], size
-    )
+    difference = _rounded(float(weights @ (mean1 - mean0)) / size, scale)
+    return _Compared(way, int(n1.sum()), int(n0.sum()), difference, deviation, degrees[1], size, rounds)
 
 
 def _deviation(squares: tuple[float, ...], degrees: tuple[int, ...], scale: float) -> float:
     """Return the deviation of scores without a canary, or of those with one where it is too large for chance."""
     inside, out = (_rounded(math.sqrt(total / max(n, 1)), scale) for total, n in zip(squares, degrees, strict=True))
-    if min(degrees) > 0 and inside**2 > out**2 * float(fdtri(*degrees, GUARD)):
+    if min(degrees) > 0 and inside**2 > out**2 * float(fdtri(degrees[0], degrees[1], GUARD)):
         return inside
     return out
 
@@ -401,45 +402,41 @@ def _quantiles(values: Array) -> Expected:
 @lru_cache(maxsize=64)
 def _simulated(
     canaries: int, q: float, shift: float, rounds: int, between: float, within: float | None
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Counts, Counts]:
     """Return, for each simulated run, the larger bound on the shift, the coins that fell so, and all coins.
 
-    What the bounds are computed from is drawn from its own law, every variable from strata of equal probability. Given
-    the coins, the difference within canaries is that between them and something independent.
+    What the bounds are computed from is drawn from its own law, every variable from strata of equal probability. All
+    rounds count as one group for the comparison between canaries, which changes little; given the coins, the difference
+    within canaries is then that between them and something independent.
     """
     m, count = whole("canaries", canaries), whole("rounds", rounds)
     rng = stream(0, "known-coins")
-    unit = [rng.permuted((np.arange(RUNS) + rng.random(RUNS)) / RUNS) for _ in range(6)]
+    strata = [rng.permuted((np.arange(RUNS) + rng.random(RUNS)) / RUNS) for _ in range(6)]
 
-    def squares(degrees: Array, place: int) -> Array:
-        return np.where(degrees > 0, 2 * gammaincinv(np.maximum(degrees / 2, 0.5), unit[place]), 0.0)
+    def squares(degrees: Counts) -> Array:
+        return np.where(degrees > 0, 2 * gammaincinv(np.maximum(degrees / 2, 0.5), strata.pop()), 0.0)
 
-    if q == 1:  # a fair coin for all rounds of a canary, compared by their means
-        per, tossed = np.array([0, 1]), rng.multinomial(m, [0.5, 0.5], size=RUNS)
-        trial, effect = 1, shift * math.sqrt(count)
-    else:
-        per = np.arange(count + 1)
-        tossed = rng.multinomial(m, binom.pmf(per, count, q), size=RUNS)
-        trial, effect = count, shift
-    n1 = (tossed @ per).astype(np.float64)
-    n0 = m * trial - n1
-    own = {0: tossed @ np.maximum(per - 1, 0), 1: tossed @ np.maximum(trial - per - 1, 0)}
-    size = np.where(np.minimum(n1, n0) > 0, n1 * n0 / (m * trial), 0.0)
-    paired = tossed @ (per * (trial - per) / trial)
-    safe = np.maximum(size, 1e-9)
-    difference = effect + ndtri(unit[0]) / np.sqrt(safe)
-    inside = [squares(own[0], 1), squares(np.maximum(n1 - 1 - own[0], 0), 2)]
-    out = [squares(own[1], 3), squares(np.maximum(n0 - 1 - own[1], 0), 4)]
-    lower = _drawn_lower(difference, size, (inside[0] + inside[1], n1 - 1), (out[0] + out[1], n0 - 1), between)
-    if within is not None and trial > 1:
-        apart = np.sqrt(np.maximum(1 / np.maximum(paired, 1e-9) - 1 / safe, 0.0))
-        other = difference + apart * ndtri(unit[5])
-        lower = np.maximum(lower, _drawn_lower(other, paired, (inside[0], own[0]), (out[0], own[1]), within))
-    return lower / (math.sqrt(count) if q == 1 else 1.0), n1, n1 if q == 1 else n1 + n0
+    # At q = 1 a fair coin decides on all rounds of a canary, and their mean is its one score.
+    per, rate, effect = (1, 0.5, shift * math.sqrt(count)) if q == 1 else (count, q, shift)
+    times = np.arange(per + 1)  # that a canary took part
+    canaries_at = rng.multinomial(m, binom.pmf(times, per, rate), size=RUNS)
+    n1, n0 = canaries_at @ times, canaries_at @ (per - times)
+    own1, own0 = (canaries_at @ np.maximum(each - 1, 0) for each in (times, per - times))
+    size, paired = n1 * n0 / (m * per), canaries_at @ (times * (per - times) / per)
+    within1, within0 = squares(own1), squares(own0)
+    all1, all0 = within1 + squares(n1 - 1 - own1), within0 + squares(n0 - 1 - own0)
+    difference = effect + ndtri(strata.pop()) / np.sqrt(np.where(size > 0, size, 1.0))
+    lower = _drawn_lower(difference, size, (all1, n1 - 1), (all0, n0 - 1), between)
+    if within is not None and per > 1:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            apart = np.where(paired > 0, np.sqrt(np.maximum(1 / paired - 1 / size, 0.0)), 0.0)
+        own = difference + apart * ndtri(strata.pop())
+        lower = np.maximum(lower, _drawn_lower(own, paired, (within1, own1), (within0, own0), within))
+    return (lower / math.sqrt(count), n1 * count, n1 * count) if q == 1 else (lower, n1, n1 + n0)
 
 
 def _drawn_lower(
-    difference: Array, size: Array, inside: tuple[Array, Array], out: tuple[Array, Array], gamma: float
+    difference: Array, size: Array, inside: tuple[Array, Counts], out: tuple[Array, Counts], gamma: float
 ) -> Array:
     """Return the bounds on the shift of drawn differences, sums of squares and their degrees of freedom."""
     probability("gamma", gamma)

@@ -51,7 +51,7 @@ from canarybank.auditing.system import Verdict
 from canarybank.errors import InputError
 from canarybank.mechanism import Claim
 
-__all__ = ["Certificate", "Coins", "RunDeclaration", "RunEvidence", "RunScores", "RunShown", "judge_run"]
+__all__ = ["Background", "Certificate", "Coins", "RunDeclaration", "RunEvidence", "RunScores", "RunShown", "judge_run"]
 
 SAMPLER_SHARE = 0.2
 """The share of the alpha of known coins that the test of the sampler has."""
@@ -70,6 +70,16 @@ class Coins(StrEnum):
     FAIR = "fair"
 
 
+class Background(StrEnum):
+    """How the votes of others for the probes enter the scores."""
+
+    CONTROLS = "control canaries"
+    """They stay in: canaries that did not take part show what they do."""
+    EXACT = "exact tails"
+    """They are known, as in a simulation, and each score is made normal by the exact tail of its law without the
+    canary."""
+
+
 class RunEvidence(StrEnum):
     """A way from the scores of one run to a statement about the claim."""
 
@@ -86,14 +96,20 @@ NEEDS = {
 """What each kind of evidence asks for."""
 ASSUMPTIONS = {
     RunEvidence.KNOWN_COINS: "It holds inside its family. Noise is Gaussian, and independent between canaries or "
-    "between releases. The coins are the sampler's true ones, drawn independently of everything else. Votes of others "
-    "for the probes are alike, canaries in or out.",
+    "between releases. The coins are the sampler's true ones, drawn independently of everything else.",
     RunEvidence.ORDER_STATISTICS: "It holds inside its family, with the claimed rate of taking part. Canaries are "
-    "independent of each other, and none stands out more than a perfect one.",
+    "independent of each other, and none stands out more than a perfect one. Others vote for the probes no less than "
+    "the design expects.",
     RunEvidence.GUESSING: "The auditor's coins are fair, independent and secret until the run is over. Nothing is "
     "assumed of the system.",
 }
 """What each kind of evidence relies on."""
+EXACT_TAILS = (
+    "Background by exact tails: who may vote, and for which probes, is known, and each score is normal under the "
+    "claimed noise and rate. A refutation needs no more of the background than that users who vote for the probes of "
+    "several canaries are few; a bound on epsilon holds as far as noise and rate are the claimed ones."
+)
+CONTROL_CANARIES = " Votes of others for the probes are alike, canaries in or out."
 
 
 def possible_evidence(claim: Claim, coins: Coins) -> tuple[RunEvidence, ...]:
@@ -112,8 +128,8 @@ def possible_evidence(claim: Claim, coins: Coins) -> tuple[RunEvidence, ...]:
 class RunDeclaration:
     """What is declared before the run.
 
-    ``shift`` is what the canaries were designed to have on average, in deviations of the claimed noise; guesses are
-    made by it. Alpha is split evenly over the kinds of evidence.
+    ``shift`` is what the canaries were designed to have on average, in deviations of the claimed noise. Alpha is split
+    evenly over the kinds of evidence.
     """
 
     claim: Claim
@@ -122,9 +138,11 @@ class RunDeclaration:
     shift: float
     evidence: tuple[RunEvidence, ...] = ()
     alpha: float = 0.05
+    background: Background = Background.CONTROLS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coins", Coins(self.coins))
+        object.__setattr__(self, "background", Background(self.background))
         possible = possible_evidence(self.claim, self.coins)
         usual = possible[: 1 if self.coins is Coins.KNOWN else 2]
         kinds = tuple(dict.fromkeys(RunEvidence(each) for each in self.evidence or usual))
@@ -161,12 +179,35 @@ class RunDeclaration:
         return declared_ways(self.claim.rounds, self.claim.q)
 
     @property
+    def uses_coins(self) -> bool:
+        """Say whether scores may depend on other canaries' coins: where nothing is guessed from the release alone."""
+        return set(self.evidence) == {RunEvidence.KNOWN_COINS}
+
+    def assumption(self, kind: RunEvidence) -> str:
+        """Return what a kind of evidence relies on; guesses rely on nothing that makes their scores."""
+        if kind is RunEvidence.GUESSING:
+            return ASSUMPTIONS[kind]
+        if self.background is Background.EXACT:
+            return f"{ASSUMPTIONS[kind]} {EXACT_TAILS}"
+        return ASSUMPTIONS[kind] + CONTROL_CANARIES * (kind is RunEvidence.KNOWN_COINS)
+
+    @property
     def limit(self) -> float:
-        """Return the largest shift that the claimed mechanism allows, in deviations of its noise."""
-        mechanism = self.claim.mechanism
-        if mechanism is None:
-            return math.inf
-        return float(min(1.0, mechanism.k**-0.5 / mechanism.clip) / mechanism.sigma)
+        """Return the largest shift that the claimed mechanism allows, in deviations of its noise.
+
+        It holds for every honest system that clips, as ``claimed_curve`` does: also for one whose votes are not
+        normalised, and reach a clip that is larger than k^-1/2.
+        """
+        return math.inf if self.claim.mechanism is None else 1 / self.claim.mechanism.sigma
+
+    @property
+    def guessed_by(self) -> float:
+        """Return the shift that guesses assume: the largest that the claim allows, where it names a mechanism.
+
+        A rule for a smaller one errs more often than it could at the largest, and fewer votes of others than expected
+        would make up for it: a true claim would then be refuted too often.
+        """
+        return self.shift if self.claim.mechanism is None else self.limit
 
     @property
     def ledger(self) -> AlphaLedger:
@@ -191,7 +232,7 @@ class RunDeclaration:
             kind: best_guesses(
                 self.canaries,
                 q=self.claim.q,
-                shift=self.shift,
+                shift=self.guessed_by,
                 rounds=self.claim.rounds,
                 alpha=shares[kind.value],
                 delta=self.claim.delta,
@@ -229,6 +270,7 @@ class RunDeclaration:
             delta=claim.delta,
             alpha=shares[kind.value],
             guesses=self.guesses[kind],
+            designed=self.guessed_by,
         )
 
 
@@ -375,19 +417,20 @@ def _known_coins(declared: RunDeclaration, run: RunScores, took: NDArray[np.bool
     reasons = []
     if shift > declared.limit:
         reasons.append(
-            f"taking part adds at least {_figure(shift)} deviations of the noise to a score, and the claimed mechanism "
+            f"taking part adds at least {shift:.4g} deviations of the noise to a score, and the claimed mechanism "
             f"allows {declared.limit:.3g}: there is less noise, or a larger contribution, than is claimed"
         )
     if rate > claim.q and SAMPLER in shares:
         reasons.append(f"a canary takes part with probability {rate:.3g} at least, and {claim.q:.3g} is claimed")
     if epsilon > claim.epsilon:
-        reasons.append(f"epsilon is at least {_figure(epsilon)}, and {claim.epsilon:.4g} is claimed")
+        reasons.append(f"epsilon is at least {epsilon:.4g}, and {claim.epsilon:.4g} is claimed")
     counts = f"{shifts[0].included:,} scores of canaries that took part against {shifts[0].left_out:,} of others"
     said = (
         f"Refuted by {counts}: {'; '.join(reasons)}."
         if reasons
-        else f"Shown by {counts}: a shift of at least {shift:.3g} of {declared.limit:.3g}, a rate of at least "
-        f"{rate:.3g} of {claim.q:.3g}, and so an epsilon of at least {epsilon:.4g}."
+        else f"Shown by {counts}: a shift of at least {shift:.3g} of {declared.limit:.3g}"
+        f"{f', a rate of at least {rate:.3g} of {claim.q:.3g},' * (SAMPLER in shares)} and so an epsilon of at least "
+        f"{epsilon:.4g}."
     )
     return RunShown(
         evidence=RunEvidence.KNOWN_COINS,
@@ -397,7 +440,7 @@ def _known_coins(declared: RunDeclaration, run: RunScores, took: NDArray[np.bool
         refuted=bool(reasons),
         alpha=declared.alpha / len(declared.evidence),
         family=FAMILY,
-        assumption=ASSUMPTIONS[RunEvidence.KNOWN_COINS],
+        assumption=declared.assumption(RunEvidence.KNOWN_COINS),
         statement=said,
         shift=shift,
         rate=rate,
@@ -408,7 +451,7 @@ def _known_coins(declared: RunDeclaration, run: RunScores, took: NDArray[np.bool
 def _guessed(declared: RunDeclaration, run: RunScores, kind: RunEvidence) -> RunShown:
     """Guess which canaries were in, count the most confident guesses, and bound epsilon by how many are right."""
     claim, alpha, guesses = declared.claim, dict(declared.ledger.entries)[kind.value], declared.guesses[kind]
-    wrong = wrong_guesses(run.scores, run.eligible, guesses=guesses, q=claim.q, designed=declared.shift)
+    wrong = wrong_guesses(run.scores, run.eligible, guesses=guesses, q=claim.q, designed=declared.guessed_by)
     correct = guesses - wrong
     counted = f"{correct:,} of the {guesses:,} most confident guesses who was in are right"
     shift: float | None = None
@@ -421,7 +464,7 @@ def _guessed(declared: RunDeclaration, run: RunScores, kind: RunEvidence) -> Run
             guesses,
             wrong,
             q=claim.q,
-            designed=declared.shift,
+            designed=declared.guessed_by,
             rounds=claim.rounds,
             alpha=alpha,
         )
@@ -435,8 +478,8 @@ def _guessed(declared: RunDeclaration, run: RunScores, kind: RunEvidence) -> Run
         refuted=refuted,
         alpha=alpha,
         family=FAMILY if kind is RunEvidence.ORDER_STATISTICS else ANY,
-        assumption=ASSUMPTIONS[kind],
-        statement=f"{'Refuted: ' * refuted}{counted}, so epsilon is at least {_figure(epsilon)}"
+        assumption=declared.assumption(kind),
+        statement=f"{'Refuted: ' * refuted}{counted}, so epsilon is at least {epsilon:.4g}"
         f"{f', and {claim.epsilon:.4g} is claimed' * refuted}.",
         shift=shift,
         guesses=guesses,
@@ -449,7 +492,7 @@ def run_power(declared: RunDeclaration, kind: RunEvidence) -> str:
     """Say what one run would typically show by one kind of evidence: of epsilon, and of violations of the claim."""
     claim, typical = declared.claim, declared.expected(kind)
     level = declared.alpha / len(declared.evidence)
-    what = f"One run with {declared.canaries:,} canaries, by {kind.value} at alpha {level:g}"
+    what = f"One run with {declared.canaries:,} canaries, by {kind.value} at alpha {level:.3g}"
     if typical.q95 == 0:
         return f"{what}, would typically show nothing: a bound above 0 has a chance below 5%."
     ends = f"{typical.q05:.3g} to {typical.q95:.3g} in 90 of 100 runs"
@@ -508,7 +551,3 @@ def _statement(declared: RunDeclaration, refuted: list[RunShown], shown: tuple[R
 
 def _of(way: Way) -> str:
     return f"{RunEvidence.KNOWN_COINS.value}/{way}"
-
-
-def _figure(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "any number"

@@ -124,7 +124,7 @@ def unmix(mixed: ArrayLike, q: float) -> NDArray[np.float64]:
     """Return the llr whose mixture score is ``mixed``; minus infinity at log(1 - q) and below, which none reaches."""
     _check_q(q)
     given = np.asarray(mixed, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         above = given - np.log1p(-q)
         llr = given + np.log(-np.expm1(-above)) - np.log(q)
         return np.asarray(np.where(above > 0.0, llr, -np.inf))
