@@ -16,6 +16,7 @@ import pytest
 from canarybank.auditing.rules import Rule, Rules
 from canarybank.auditing.system import Shown, SystemResult
 from canarybank.cli import main
+from canarybank.run.one_run import OneRunPlant, OneRunResults
 from canarybank.run.plant import DesignedScore, Plant, SealedRules, SystemResults
 
 PAGE = (Path(__file__).parents[1] / "docs" / "foreign.md").read_text(encoding="utf-8")
@@ -47,18 +48,18 @@ def walked(tmp_path_factory):
     folder, codes = tmp_path_factory.mktemp("page"), []
     program = shutil.which("canarybank", path=str(Path(sys.executable).parent))
     for code in SHELL:
-        if code.startswith("# system.sh "):
-            (folder / "system.sh").write_text(code)
+        if script := re.match(r"# (\w+\.sh) ", code):
+            (folder / script[1]).write_text(code)
         else:
             typed = code.replace("canarybank ", f"{program} ")
             codes.append(subprocess.run(["sh", "-c", typed], cwd=folder, check=False).returncode)  # noqa: S607
     return folder, codes
 
 
-def test_the_shell_of_the_page_ends_in_a_refutation_both_ways(walked):
+def test_the_shell_of_the_page_ends_in_a_refutation_in_every_way(walked):
     folder, codes = walked
-    assert codes == [0, 1, 1]
-    for name in ("plant", "plant2"):
+    assert codes == [0, 1, 1, 0, 1]
+    for name in ("plant", "plant2", "once"):
         assert json.loads((folder / name / "results.json").read_text())["found"]["verdict"] == "refuted"
 
 
@@ -77,6 +78,8 @@ def test_every_field_of_every_file_is_on_the_page(walked):
     documents = [tuple(kind.model_fields) for kind in kinds]
     documents += [tuple(each.name for each in fields(kind)) for kind in (Rules, Rule, SystemResult, Shown)]
     assert [each for each in documents if each not in stated] == []
+    assert [kind for kind in (OneRunPlant, OneRunResults) if tuple(kind.model_fields) not in stated] == []
+    assert columns(folder / "once" / "eligible.csv") in stated
     layouts = dict(re.findall(r"^\*\*`(\w+\.json)`\*\* \(layout (\d+)\)", PAGE, flags=re.MULTILINE))
     files = {"commitment.json": Plant, "sealed.json": SealedRules, "results.json": SystemResults}
     assert layouts == {name: str(kind.model_fields["schema_version"].default) for name, kind in files.items()}
@@ -84,6 +87,7 @@ def test_every_field_of_every_file_is_on_the_page(walked):
 
 def test_every_file_of_a_plant_is_on_the_page(walked):
     folder, _ = walked
-    made = {path.name for path in (folder / "plant2").iterdir() if not path.name.startswith(".")}
+    places = [*(folder / "plant2").iterdir(), *(folder / "once").iterdir(), *(folder / "once" / "releases").iterdir()]
+    made = {path.name for path in places if not path.name.startswith(".")}
     unnamed = {name for name in made if f"`{name}`" not in PAGE and f"`{name}/`" not in PAGE}
     assert unnamed == set()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from canarybank.errors import IncompleteError, InputError, MissingError
-from canarybank.systems.command import CommandSystem, read_schedule, schedule_text
-from canarybank.systems.trials import Hypothesis, Releases, Split, Trial
+from canarybank.systems import CommandSystem, Hypothesis, Releases, Split, Trial
+from canarybank.systems.command import read_schedule, schedule_text
 
 ABSENT, ELIGIBLE = Hypothesis
 POSITIONS = [4, 2]

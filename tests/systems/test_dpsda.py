@@ -14,8 +14,7 @@ import pytest
 from scipy.stats import norm
 
 from canarybank.errors import InputError
-from canarybank.systems import dpsda
-from canarybank.systems.trials import Trial
+from canarybank.systems import Trial, dpsda
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "audit_dpsda.py"

@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 from canarybank.errors import CanarybankError, InputError
-from canarybank.systems.recorded import RecordedSystem
-from canarybank.systems.trials import Hypothesis, Releases, Split, Trial
+from canarybank.systems import Hypothesis, RecordedSystem, Releases, Split, Trial
 
 RUNS, ROUNDS, WIDTH = 7, 2, 12
 LABELS = ("neg", "pos")

@@ -8,7 +8,8 @@ from pydantic import TypeAdapter
 from scipy.stats import fisher_exact
 
 from canarybank.errors import InputError
-from canarybank.systems.trials import Hypothesis, Leak, LengthCount, Releases, Split, Trial, playing
+from canarybank.systems import Hypothesis, Releases, Split, Trial, playing
+from canarybank.systems.trials import Leak, LengthCount
 
 ABSENT, ELIGIBLE = Hypothesis
 FIT, JUDGE = Split

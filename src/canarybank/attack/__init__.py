@@ -8,6 +8,16 @@ from canarybank.attack.design import Design, design, follow
 from canarybank.attack.greedy import select_probes
 from canarybank.attack.nonce import NONCE_ALPHABET, NONCE_LENGTH, Encode, nonce_canary, nonce_pool, nonces
 from canarybank.attack.objective import Objective
+from canarybank.attack.planted import (
+    CanaryStyle,
+    CanaryWeights,
+    ManyCanaries,
+    canary_scores,
+    exact_scores,
+    make_canaries,
+    record_votes,
+    share_of_votes,
+)
 from canarybank.attack.pool import Pool, PoolFacts, PoolSource, Similarity
 from canarybank.attack.selection import SelectionContext, SelectionRule
 from canarybank.attack.simulated import simulated_nonces, simulated_paraphrases
@@ -19,8 +29,11 @@ __all__ = [
     "Attack",
     "Canary",
     "CanaryKind",
+    "CanaryStyle",
+    "CanaryWeights",
     "Design",
     "Encode",
+    "ManyCanaries",
     "Objective",
     "Pool",
     "PoolFacts",
@@ -31,14 +44,19 @@ __all__ = [
     "SelectionRule",
     "Similarity",
     "canary_contribution",
+    "canary_scores",
     "design",
+    "exact_scores",
     "find_attack",
     "follow",
+    "make_canaries",
     "nonce_canary",
     "nonce_pool",
     "nonces",
     "pool_covariance",
+    "record_votes",
     "select_probes",
+    "share_of_votes",
     "simulated_nonces",
     "simulated_paraphrases",
 ]

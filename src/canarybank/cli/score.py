@@ -10,7 +10,7 @@ from canarybank.cli.output import Output, facts, paragraph, table
 if TYPE_CHECKING:
     from canarybank.run import Run
 
-__all__ = ["command", "print_system"]
+__all__ = ["command", "print_one_run", "print_system"]
 
 Flag = Parameter(negative="", show_default=False)
 REFUTED, DEPENDENT = 1, 5
@@ -34,6 +34,10 @@ def command(
     missing_are_lost: Annotated[
         bool, Flag, Parameter(help="Count runs without a release against a refutation; else they are refused.")
     ] = False,
+    coins: Annotated[
+        Path | None,
+        Parameter(help="Of a plant of one run: a CSV file of which canary took part in which round.", metavar="PATH"),
+    ] = None,
     any_time: Annotated[
         bool, Flag, Parameter(help="Accept releases whose files are older than the commitment; the result says so.")
     ] = False,
@@ -53,10 +57,45 @@ def command(
         program=run,
         stop_when_refuted=stop_when_refuted,
         missing_are_lost=missing_are_lost,
+        coins=coins,
         any_time=any_time,
         progress=output.progress,
     )
-    return print_system("score", scored, published(scored), output)
+    shown = print_one_run if scored.kind == "one-run" else print_system
+    return shown("score", scored, published(scored), output)
+
+
+def print_one_run(command: str, run: "Run", page: Path, output: Output) -> int:
+    """Print what one run showed, and return the exit code."""
+    from canarybank.report.one_run import EVIDENCE_COLUMNS, evidence_rows
+    from canarybank.run.commitment import finite
+
+    results, declared = run.one_run_results, run.one_run.declaration
+    found = results.found
+    plain: dict[str, Any] = finite(results.model_dump(mode="json"))
+    took = "" if found.took is None else f"; they took part {found.took:,} times in all"
+    said = {f"by {each.evidence}": each.statement for each in found.shown}
+    assumed = {f"{each.evidence} assumes": each.assumption for each in found.shown}
+    output.result(
+        command,
+        {"run": str(run.folder), "report": str(page), "epsilon": finite(found.epsilon), **plain},
+        paragraph(found.statement, "bold"),
+        table(EVIDENCE_COLUMNS, evidence_rows(found), text=2),
+        facts(
+            {
+                "claim": str(found.claim),
+                "run": f"{found.canaries:,} canaries, {found.eligible:,} of them in, {found.claim.rounds} "
+                f"{'release' if found.claim.rounds == 1 else 'releases'}{took}",
+                **said,
+                **assumed,
+                **dict(zip((f"power of {each}" for each in declared.evidence), declared.power, strict=True)),
+                "commitment": results.commitment,
+                **({"notes": " ".join(results.notes)} if results.notes else {}),
+                "page": str(page),
+            }
+        ),
+    )
+    return REFUTED if found.refuted else 0
 
 
 def print_system(command: str, run: "Run", page: Path, output: Output) -> int:

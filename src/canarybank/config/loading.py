@@ -212,14 +212,16 @@ def flatten(config: Config) -> dict[str, Any]:
 def decisive(values: Mapping[str, Any], kind: str = "audit") -> dict[str, Any]:
     """Return the values that decide what a run of a kind finds, leaving out how it is done.
 
-    The section evolve decides nothing but in an evolution, and system nothing but in the audit of a system.
+    The section evolve decides nothing but in an evolution, and system nothing but in the audit of a system; one_run in
+    neither, unless they are audited by one run.
     """
     free = {key for key, field in fields().items() if field.json_schema_extra == FREE}
-    others = {"evolve": "evolution", "system": "system"}
+    in_one_run = {"one-run", "evolution" if values.get("evolve.audit_one_run") else "one-run"}
+    deciding = {"evolve": {"evolution"}, "system": {"system", "one-run"}, "one_run": in_one_run}
     return {
         key: value
         for key, value in values.items()
-        if key not in free and others.get(key.partition(".")[0], kind) == kind
+        if key not in free and kind in deciding.get(key.partition(".")[0], {kind})
     }
 
 

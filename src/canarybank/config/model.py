@@ -29,6 +29,7 @@ __all__ = [
     "EvolveConfig",
     "GeneratorConfig",
     "MechanismConfig",
+    "OneRunConfig",
     "Registered",
     "RunConfig",
     "SystemConfig",
@@ -394,6 +395,10 @@ class SystemConfig(_Section):
         description="The positions whose releases are recorded: those of the probes, or the whole bank, where a fitted "
         "score can also find what a canary does to the votes of others.",
     )
+    one_run: bool = Field(
+        default=False,
+        description="Whether a single run is audited, which carries many canaries, as one_run says.",
+    )
     canaries: Count = Field(default=1, description="The canaries that are tested; each has probes of its own.")
     runs: Annotated[int, Field(ge=8)] = Field(
         default=500, description="The judged runs of each hypothesis of each canary."
@@ -414,6 +419,35 @@ class SystemConfig(_Section):
     evidence: Annotated[tuple[Literal["bound", "curve", "betting"], ...], BeforeValidator(_listed)] = Field(
         default=(),
         description="How counts become statements; left out, bound, and curve where the claim names a mechanism.",
+    )
+
+
+class OneRunConfig(_Section):
+    """The canaries of an audit of one run: many at once, each with probes of its own."""
+
+    share: float = Field(
+        default=0.05, gt=0, lt=1, description="The share of the bank's entries that probes may take the place of."
+    )
+    canaries: Annotated[int, Field(ge=8)] | None = Field(
+        default=None,
+        description="The canaries, each with mechanism.k probes; left out, as many as the share carries.",
+    )
+    style: Literal["nonce", "adaptive", "ordinary"] = Field(
+        default="nonce",
+        description="What canaries look like: random words, those of them that stand out most from public records, or "
+        "ordinary-looking sentences, some of whose votes go elsewhere.",
+    )
+    coins: Literal["known", "fair"] = Field(
+        default="known",
+        description="Which coins are known of one run: the sampler's for all canaries and rounds, or the auditor's "
+        "fair ones alone, by which canaries are in or out.",
+    )
+    evidence: Annotated[
+        tuple[Literal["known-coins", "order-statistics", "guessing"], ...], BeforeValidator(_listed)
+    ] = Field(
+        default=(),
+        description="How scores become statements; left out, known-coins for known coins, order-statistics and "
+        "guessing for fair ones.",
     )
 
 
@@ -477,6 +511,10 @@ class EvolveConfig(_Section):
         default=(),
         description="The attacks to audit every prefix of rounds with; they need evolve.insecure_seed.",
     )
+    audit_one_run: bool = Field(
+        default=False,
+        description="Whether the run carries canaries of its own, as one_run says, and ends with their certificate.",
+    )
     canaries: Count = Field(
         default=1, description="The canaries of each attack of evolve.audit; their probes stand in every bank."
     )
@@ -531,4 +569,5 @@ class Config(_Section):
     audit: AuditConfig = Field(default=AuditConfig(), description="What is declared before the evaluation.")
     evolve: EvolveConfig = Field(default=EvolveConfig(), description="Private Evolution itself, many rounds.")
     system: SystemConfig = Field(default=SystemConfig(), description="Somebody else's system.")
+    one_run: OneRunConfig = Field(default=OneRunConfig(), description="The canaries of an audit of one run.")
     run: RunConfig = Field(default=RunConfig(), description="How the run is done.")

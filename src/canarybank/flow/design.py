@@ -28,12 +28,12 @@ from canarybank.flow.inputs import Inputs, gather
 from canarybank.mechanism import Bank, Claim, Mechanism, Routed, RouteTable
 from canarybank.progress import SILENT, Progress
 from canarybank.run.folder import Run
-from canarybank.run.plant import CANARIES, PROBES, README, SCHEDULE, Plant
+from canarybank.run.plant import CANARIES, PROBES, README, SCHEDULE, Plant, npy_bytes
 from canarybank.score import LinearScore, Moments
 from canarybank.store import StageCache, canonical_json, write_atomic
 from canarybank.systems.command import schedule_text
 
-__all__ = ["claim_of", "declaration_of", "design_plant"]
+__all__ = ["claim_of", "csv_text", "declaration_of", "design_plant"]
 
 
 def claim_of(config: Config) -> Claim:
@@ -273,21 +273,16 @@ def _files(planting: Planting, schedule: str) -> dict[str, bytes]:
     return {
         SCHEDULE: schedule.encode(),
         CANARIES: "".join(canonical_json(each) + "\n" for each in records).encode(),
-        PROBES: _csv(probes).encode(),
-        "canaries.npy": _npy(np.concatenate(canary_vectors)),
-        "probes.npy": _npy(np.concatenate(probe_vectors)),
+        PROBES: csv_text(probes).encode(),
+        "canaries.npy": npy_bytes(np.concatenate(canary_vectors)),
+        "probes.npy": npy_bytes(np.concatenate(probe_vectors)),
     }
 
 
-def _csv(rows: Sequence[Sequence[str]]) -> str:
+def csv_text(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as CSV."""
     to = io.StringIO()
     csv.writer(to, lineterminator="\n").writerows(rows)
-    return to.getvalue()
-
-
-def _npy(table: NDArray[Any]) -> bytes:
-    to = io.BytesIO()
-    np.save(to, np.ascontiguousarray(table), allow_pickle=False)
     return to.getvalue()
 
 

@@ -142,15 +142,14 @@ class CommandSystem:
         return sorted(call for call in self.folder.glob("call-*") if call.name.removeprefix("call-").isdecimal())
 
     def _batches(self, trials: Sequence[Trial]) -> list[list[Trial]]:
-        ordered = sorted(trials, key=lambda trial: trial.run)
         batches: dict[int, list[Trial]] = {}
-        for trial in ordered:
+        for trial in sorted(trials, key=lambda trial: trial.run):
             batches.setdefault((trial.run - 1) // self.batch if self.batch else 0, []).append(trial)
         return list(batches.values())
 
     def _earlier(self, trials: Sequence[Trial]) -> tuple[RecordedSystem, set[int]]:
         """Return what earlier calls released, and the runs that successful ones were asked for."""
-        now = {trial.run: self._plant(trial) for trial in trials}
+        now = {trial.run: _plant(trial, self.replacements) for trial in trials}
         asked: set[int] = set()
         for call in self._calls():
             before = _rows(call / "schedule.csv")
@@ -163,9 +162,6 @@ class CommandSystem:
             if _ended_well(call):
                 asked |= before.keys()
         return self.recorded(), asked
-
-    def _plant(self, trial: Trial) -> str:
-        return _plant(trial, self.replacements)
 
     def _call(self, trials: Sequence[Trial]) -> Mapping[int, Observation]:
         numbers = [int(call.name.split("-")[1].split(".")[0]) for call in self.folder.glob("call-*")]
@@ -209,7 +205,9 @@ class CommandSystem:
         )
         if code == 0 and not timed_out:
             return None
-        how = f"was stopped after {self.timeout:g} s" if timed_out else _how_it_ended(code)
+        how = f"ended with exit status {code}" if code >= 0 else f"was ended by signal {signal.Signals(-code).name}"
+        if timed_out:
+            how = f"was stopped after {self.timeout:g} s"
         return f"{argv[0]!r} {how}.{_last_lines(call / 'stderr.txt')}"
 
     def _read(self, call: Path, runs: Sequence[int]) -> RecordedSystem:
@@ -258,13 +256,11 @@ def _rows(path: Path) -> dict[int, dict[str, Any]]:
     with file_errors(path, "read"), path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     try:
-        found = {int(row["run"]): row for row in rows}
-        splits = {Split(row["split"]) for row in rows}
+        found = {int(row["run"]): row | {"split": Split(row["split"])} for row in rows}
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(
             f"{str(path)!r} is no schedule of the columns {', '.join(COLUMNS)} ({error}); restore it or delete it."
         ) from error
-    del splits
     if len(found) < len(rows) or not all(set(COLUMNS) <= row.keys() for row in rows):
         raise StoreError(f"{str(path)!r} was altered: a run stands twice or a column is missing; restore it.")
     return found
@@ -305,12 +301,6 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
         except (ProcessLookupError, subprocess.TimeoutExpired):
             continue
     process.wait()
-
-
-def _how_it_ended(code: int) -> str:
-    if code < 0:
-        return f"was ended by signal {signal.Signals(-code).name}"
-    return f"ended with exit status {code}"
 
 
 def _last_lines(path: Path) -> str:

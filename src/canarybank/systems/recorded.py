@@ -8,7 +8,7 @@ releases as one file, or as a folder of files of one kind:
 =========  ========  ==================================================================================================
 column     required  meaning
 =========  ========  ==================================================================================================
-run        yes       the run's number in the schedule, from 1
+run        yes       the run's number in the schedule, from 1; may be left out where there is but one run
 round      no        the number of the release within the run, from 1; without it everything is round 1
 label      no        which histogram the value is from, where there is one a label; needed if the plant has labels
 position   yes       the value's place in the histogram, from 0: what the plant's probes name
@@ -35,9 +35,11 @@ error: its observation is shorter, and ``Releases.leaks`` says what the lengths 
 that a run released, inspected or not: see ``sizes``.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +52,9 @@ from canarybank.systems.trials import Observation, Trial
 
 __all__ = ["RecordedFile", "RecordedSystem", "checked_positions"]
 
-PASSED_OVER = (".tmp", ".part", ".partial", "~")
+_PASSED_OVER = re.compile(r"^(\.|readme|commitment\.json$)|(\.tmp|\.part|\.partial|~)$", re.IGNORECASE)
 SHOWN = 5
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class RecordedSystem:
         *,
         positions: Iterable[int | tuple[str, int]],
         runs: Collection[int] | None = None,
+        is_one_run: bool = False,
     ) -> "RecordedSystem":
         """Read a file or a folder of releases.
 
@@ -94,11 +98,12 @@ class RecordedSystem:
             path: A file, or a folder of files of one kind.
             positions: The inspected positions in order, as numbers or as (label, position) pairs.
             runs: The runs of the schedule; any other run in the files is then refused.
+            is_one_run: Whether the files hold one run, so that rows need not name it.
 
         Raises:
             InputError: If something in the files cannot be a release: the message names file and line, and the fix.
         """
-        return read_releases(Path(path), checked_positions(positions), runs)
+        return read_releases(Path(path), checked_positions(positions), runs, is_one_run=is_one_run)
 
     def play(self, trials: Sequence[Trial], rng: np.random.Generator) -> list[Observation | None]:
         """Return the recorded observations of these trials; None for runs that were lost."""
@@ -162,6 +167,7 @@ def read_releases(
     *,
     unfinished: bool = False,
     rounds: int = 1,
+    is_one_run: bool = False,
 ) -> RecordedSystem:
     """Read releases; of unfinished ones, leave out the run at each file's end and runs that lack a round or label.
 
@@ -169,18 +175,16 @@ def read_releases(
     ``rounds`` is how many a run has at least.
     """
     files = _files(path, may_be_empty=unfinished)
-    wanted = Wanted(positions, unfinished=unfinished)
-    parts, owners = [], []
-    for owner, part in read_parts(files, wanted) if files else ():
-        parts.append(part)
-        owners.append(owner)
+    wanted = Wanted(positions, unfinished=unfinished, is_one_run=is_one_run)
+    read = list(read_parts(files, wanted))
+    parts, owners = [part for _, part in read], [owner for owner, _ in read]
     if not unfinished:
         _check_found(path, parts, wanted)
     values = _Values.of(parts)
     values.check_unique(positions, [files[owner] for owner in owners], parts)
     observations, sizes = values.observations(), values.sizes()
     if unfinished:
-        ends = {owner: int(part.sized_run[-1]) for owner, part in zip(owners, parts, strict=True) if part.size.size}
+        ends = {owner: int(part.sized_run[-1]) for owner, part in read if part.size.size}
         last = set(ends.values()) if wanted.form != ARRAYS else set()
         for run in values.unfinished_runs(positions, last, rounds):
             observations.pop(run, None)
@@ -200,7 +204,7 @@ def _files(path: Path, *, may_be_empty: bool) -> list[Path]:
     if not path.exists():
         raise InputError(f"There is no file or folder {str(path)!r}; check the path.")
     files = sorted(path.iterdir(), key=lambda file: (len(file.name), file.name)) if path.is_dir() else [path]
-    files = [file for file in files if not _is_passed_over(file.name)]
+    files = [file for file in files if not _PASSED_OVER.search(file.name)]
     kinds = ", ".join(SUFFIXES)
     for file in files:
         if file.is_dir():
@@ -215,11 +219,6 @@ def _files(path: Path, *, may_be_empty: bool) -> list[Path]:
             f"{path} mixes {' and '.join(suffixes)} files, so a run may stand twice; write all releases in one format."
         )
     return files
-
-
-def _is_passed_over(name: str) -> bool:
-    named = name.startswith(".") or name.upper().startswith("README") or name == "commitment.json"
-    return named or name.lower().endswith(PASSED_OVER)
 
 
 def _check_found(path: Path, parts: Sequence[Part], wanted: Wanted) -> None:
@@ -289,21 +288,19 @@ class _Values:
         """Return one vector a round for each run; a round without any inspected value is an empty vector."""
         starts = np.searchsorted(self.key, self.sized_key).tolist()
         ends = np.searchsorted(self.key, self.sized_key, side="right").tolist()
-        found: dict[int, Observation] = {}
-        nothing = np.empty(0)
-        for key, start, end in zip(self.sized_key.tolist(), starts, ends, strict=True):
-            run, number = divmod(key, self.rounds)
-            before = found.get(run, ())
-            found[run] = (*before, *[nothing] * (number - 1 - len(before)), self.value[start:end])
-        return found
+        return self._by_run([self.value[start:end] for start, end in zip(starts, ends, strict=True)], np.empty(0))
 
     def sizes(self) -> dict[int, tuple[int, ...]]:
         """Return how many values each run released in each round."""
-        found: dict[int, tuple[int, ...]] = {}
-        for key, size in zip(self.sized_key.tolist(), self.size.tolist(), strict=True):
+        return self._by_run(self.size.tolist(), 0)
+
+    def _by_run(self, entries: Sequence[T], nothing: T) -> dict[int, tuple[T, ...]]:
+        """Return the entries of each run, one a round: those given for its sized rounds, and nothing for the others."""
+        found: dict[int, tuple[T, ...]] = {}
+        for key, entry in zip(self.sized_key.tolist(), entries, strict=True):
             run, number = divmod(key, self.rounds)
             before = found.get(run, ())
-            found[run] = (*before, *[0] * (number - 1 - len(before)), size)
+            found[run] = (*before, *[nothing] * (number - 1 - len(before)), entry)
         return found
 
     def unfinished_runs(self, positions: Sequence[tuple[str, int]], last: set[int], rounds: int) -> set[int]:

@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,10 +21,8 @@ from canarybank.systems.release_rows import (
     WHOLE,
     Part,
     Wanted,
-    check_version,
     columns_of,
     long_part,
-    whole_numbers,
     whole_part,
 )
 
@@ -44,7 +43,7 @@ Where = Callable[[int], str]
 
 def read_parts(files: Sequence[Path], wanted: Wanted) -> Iterator[tuple[int, Part]]:
     """Yield the parts of each file, with the file's place in the list; all files have the same suffix."""
-    if files[0].suffix.lower() == ".npy":
+    if files and files[0].suffix.lower() == ".npy":
         yield from _read_arrays(files, wanted)
         return
     readers = {".csv": _read_csv, ".parquet": _read_parquet}
@@ -221,20 +220,18 @@ def _json_part(rows: list[dict[str, Any]], lines: Sequence[tuple[int, bytes]], p
             columns["round"][[names["round"] not in row for row in rows]] = 1
         return long_part(columns, codes, wanted, where, shown)
     single: dict[str, NDArray[np.float64]] = {
-        name: _json_numbers([row.get(names[name], 1) for row in rows]) for name in ("round", "version") if name in names
+        name: _json_numbers([row.get(names[name], 1 if name != "run" else None) for row in rows])
+        for name in ("round", "version", "run")
+        if name in names
     }
-    single["run"] = _json_numbers([row.get(names["run"]) for row in rows])
-    whole = {name: whole_numbers(name, given, where, shown, least=1) for name, given in single.items()}
-    check_version(whole, where)
     label, release = names.get("label", "label"), names["release"]
-    rounds = whole.get("round", np.ones(len(rows), dtype=np.int64))
     return whole_part(
-        [
-            (run, each, _json_label(row.get(label)), _json_vector(row.get(release), where(place)))
-            for place, (run, each, row) in enumerate(zip(whole["run"].tolist(), rounds.tolist(), rows, strict=True))
-        ],
+        single,
+        [_json_label(row.get(label)) for row in rows],
+        [_json_vector(row.get(release), where(place)) for place, row in enumerate(rows)],
         wanted,
         where,
+        shown,
     )
 
 
@@ -298,16 +295,12 @@ def _parquet_part(frame: "pl.DataFrame", first: int, path: Path, wanted: Wanted)
     }
     if "release" not in frame.columns:
         return long_part(numbers, _codes(frame, wanted, where), wanted, where, shown)
-    whole = {name: whole_numbers(name, given, where, shown, least=1) for name, given in numbers.items()}
-    check_version(whole, where)
-    rounds = whole.get("round", np.ones(frame.height, dtype=np.int64))
     labels = frame["label"].to_list() if "label" in frame.columns else [None] * frame.height
     if (missing := frame["release"].is_null()).any():
         raise InputError(f"{where(missing.arg_max() or 0)} has no release; write its values, or leave the row out.")
     lengths = frame["release"].list.len().to_numpy()
     flat = frame["release"].filter(frame["release"].list.len() > 0).explode().fill_null(float("nan")).to_numpy()
-    vectors = np.split(flat, np.cumsum(lengths)[:-1].astype(np.int64))
-    return whole_part(list(zip(whole["run"].tolist(), rounds.tolist(), labels, vectors, strict=True)), wanted, where)
+    return whole_part(numbers, labels, np.split(flat, np.cumsum(lengths)[:-1].astype(np.int64)), wanted, where, shown)
 
 
 def _check_types(schema: "pl.Schema", names: dict[str, str], path: Path) -> None:
@@ -341,9 +334,13 @@ def _read_arrays(files: Sequence[Path], wanted: Wanted) -> Iterator[tuple[int, P
         array = _array(path, wanted)
         if array is None:
             continue
-        rounds = array if array.ndim == 2 else array[None]  # noqa: PLR2004, rounds and values
-        rows = [(int(named[1]), number, named[2], values) for number, values in enumerate(rounds, 1)]
-        yield index, whole_part(rows, wanted, lambda place, path=path: f"Round {place + 1} of {path}")  # type: ignore[misc]
+        rounds = list(array if array.ndim == 2 else array[None])  # noqa: PLR2004, rounds and values
+        columns = {"run": np.full(len(rounds), float(named[1])), "round": np.arange(1.0, len(rounds) + 1)}
+        yield index, whole_part(columns, [named[2]] * len(rounds), rounds, wanted, partial(_round_of, path))
+
+
+def _round_of(path: Path, place: int) -> str:
+    return f"Round {place + 1} of {path}"
 
 
 def _array(path: Path, wanted: Wanted) -> NDArray[np.float64] | None:

@@ -19,10 +19,8 @@ __all__ = [
     "WHOLE",
     "Part",
     "Wanted",
-    "check_version",
     "columns_of",
     "long_part",
-    "whole_numbers",
     "whole_part",
 ]
 
@@ -58,6 +56,8 @@ class Wanted:
 
     positions: tuple[tuple[str, int], ...]
     unfinished: bool = False
+    is_one_run: bool = False
+    """Whether all rows are of one run, so that they need not name it."""
     labels_found: set[str] = field(default_factory=set)
     ignored_columns: set[str] = field(default_factory=set)
     form: str | None = None
@@ -75,6 +75,13 @@ class Wanted:
             label: (pairs[pairs[:, 0] == code, 1], np.flatnonzero(pairs[:, 0] == code))
             for label, code in self.codes.items()
         }
+
+    @property
+    def remedy(self) -> str:
+        """Say what to do about a value that is no number."""
+        if self.is_one_run:
+            return "write the number that was released: one run cannot lose a part of itself"
+        return "write a number, or leave the whole run out: it then counts as lost"
 
     def slots(self, codes: Whole, positions: Whole) -> Whole:
         """Return the place of each (label code, position) among the inspected ones, and -1 for others."""
@@ -137,7 +144,7 @@ def columns_of(names: Sequence[str], path: Path, wanted: Wanted) -> tuple[str, d
         else:
             wanted.ignored_columns.add(name)
     listed = ", ".join(names) or "none"
-    if "run" not in plain:
+    if "run" not in plain and not wanted.is_one_run:
         raise InputError(
             f"{path} has no column 'run' (its columns: {listed}); write the columns run, position, value, separated by "
             "commas in CSV, with the run's number from the schedule."
@@ -181,19 +188,14 @@ def long_part(
     shown: Callable[..., str],
 ) -> Part:
     """Check rows of one value each and return their inspected values; numbers that were not readable are NaN."""
-    whole: dict[str, Whole] = {
-        name: whole_numbers(name, columns[name], where, shown, least=0 if name == "position" else 1)
-        for name in ("run", "position", "round", "version")
-        if name in columns
-    }
-    check_version(whole, where)
     value = columns["value"]
+    numbers = {name: given for name, given in columns.items() if name != "value"}
+    whole = _whole_columns(numbers, len(value), where, shown)
     if (bad := np.flatnonzero(~np.isfinite(value))).size:
         raise InputError(
-            f"{where(bad[0])} has the value {shown('value', bad[0])}, which is not a finite number; write a number, or "
-            "leave the whole run out: it then counts as lost."
+            f"{where(bad[0])} has the value {shown('value', bad[0])}, which is not a finite number; {wanted.remedy}."
         )
-    run, rounds = whole["run"], whole.get("round", np.ones(len(value), dtype=np.int64))
+    run, rounds = whole["run"], whole["round"]
     slot = wanted.slots(np.zeros(len(value), dtype=np.int64) if codes is None else codes, whole["position"])
     starts = np.flatnonzero(np.concatenate(([True], (np.diff(run) != 0) | (np.diff(rounds) != 0))[: len(run)]))
     size = np.diff(np.concatenate((starts, [len(run)])))
@@ -201,10 +203,25 @@ def long_part(
     return Part(run[kept], rounds[kept], slot[kept], value[kept], run[starts], rounds[starts], size)
 
 
-def whole_numbers(
-    name: str, given: NDArray[np.float64], where: Where, shown: Callable[..., str], *, least: int
-) -> Whole:
+def _whole_columns(
+    columns: dict[str, NDArray[np.float64]], rows: int, where: Where, shown: Callable[..., str]
+) -> dict[str, Whole]:
+    """Return columns as whole numbers, with run and round 1 where there are none; refuse rows of another version."""
+    ones = np.ones(rows, dtype=np.int64)
+    whole = {"run": ones, "round": ones}
+    whole |= {name: _whole_numbers(name, given, where, shown) for name, given in columns.items()}
+    found = whole.get("version", np.empty(0))
+    if (bad := np.flatnonzero(found != VERSION)).size:
+        raise InputError(
+            f"{where(bad[0])} is of version {found[bad[0]]}, and this canarybank reads version {VERSION}; upgrade it, "
+            f"or write version {VERSION}."
+        )
+    return whole
+
+
+def _whole_numbers(name: str, given: NDArray[np.float64], where: Where, shown: Callable[..., str]) -> Whole:
     """Return a column as whole numbers, or say which row holds none."""
+    least = 0 if name == "position" else 1
     with np.errstate(invalid="ignore"):
         good = (given >= least) & (given <= LARGEST_NUMBER) & (given == np.floor(given))
     if (bad := np.flatnonzero(~good)).size:
@@ -216,26 +233,23 @@ def whole_numbers(
     return given.astype(np.int64)
 
 
-def check_version(whole: dict[str, Whole], where: Where) -> None:
-    """Refuse rows of another version of the formats."""
-    found = whole.get("version")
-    if found is not None and (bad := np.flatnonzero(found != VERSION)).size:
-        raise InputError(
-            f"{where(bad[0])} is of version {found[bad[0]]}, and this canarybank reads version {VERSION}; upgrade it, "
-            f"or write version {VERSION}."
-        )
-
-
-def whole_part(rows: Sequence[tuple[int, int, str | None, NDArray[np.float64]]], wanted: Wanted, where: Where) -> Part:
-    """Return the inspected values of whole histograms: one row is a run, a round, a label and its values."""
-    slots, values = [], []
+def whole_part(
+    columns: dict[str, NDArray[np.float64]],
+    labels: Sequence[str | None],
+    histograms: Sequence[NDArray[np.float64]],
+    wanted: Wanted,
+    where: Where,
+    shown: Callable[..., str] = repr,
+) -> Part:
+    """Check rows of one whole histogram each and return their inspected values; columns are runs, rounds, versions."""
+    whole, slots, values = _whole_columns(columns, len(histograms), where, shown), [], []
     codes: dict[str | None, int] = {}
-    for place, (_, _, label, histogram) in enumerate(rows):
+    for place, (label, histogram) in enumerate(zip(labels, histograms, strict=True)):
         if not np.isfinite(histogram).all():
             bad = int(np.flatnonzero(~np.isfinite(histogram))[0])
             raise InputError(
-                f"{where(place)} has the value {histogram[bad]} at position {bad}, which is not a finite number; write "
-                "a number, or leave the whole run out: it then counts as lost."
+                f"{where(place)} has the value {histogram[bad]} at position {bad}, which is not a finite number; "
+                f"{wanted.remedy}."
             )
         if label not in codes:
             codes[label] = wanted.code(label, where(place))
@@ -243,14 +257,12 @@ def whole_part(rows: Sequence[tuple[int, int, str | None, NDArray[np.float64]]],
         slots.append(slot)
         values.append(value)
     often = np.array([len(slot) for slot in slots], dtype=np.int64)
-    run, rounds = (np.array([row[place] for row in rows], dtype=np.int64) for place in (0, 1))
-    size = np.array([len(row[3]) for row in rows], dtype=np.int64)
     return Part(
-        run.repeat(often),
-        rounds.repeat(often),
+        whole["run"].repeat(often),
+        whole["round"].repeat(often),
         np.concatenate([_NOTHING[0], *slots]),
         np.concatenate([np.empty(0), *values]),
-        run,
-        rounds,
-        size,
+        whole["run"],
+        whole["round"],
+        np.array([len(histogram) for histogram in histograms], dtype=np.int64),
     )

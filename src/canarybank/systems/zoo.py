@@ -181,8 +181,7 @@ class ZooSystem:
         else:
             taking_part = (uniform < self.q).sum(axis=2)
             taking_part[~planted, :, -1] = 0
-        table = np.vstack((self.background, self.canary))
-        votes = taking_part.astype(np.float64) @ table
+        votes = taking_part.astype(np.float64) @ np.vstack((self.background, self.canary))
         if self.noise_on_nonzero:
             noise = np.where(votes == 0, 0.0, noise)
         return votes + noise
