@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from canarybank.encode import HashingEncoder
-from canarybank.evolution import InContext, Keep
+from canarybank.evolution import Canaries, InContext, Keep, Probes
 from canarybank.generate import Request, ScriptedGenerator
 from canarybank.mechanism import Mechanism
 from canarybank.users import Users
@@ -51,6 +51,14 @@ class World:
     @property
     def arguments(self) -> tuple[object, ...]:
         return (self.users, self.start, self.mechanism, self.encoder, self.generator)
+
+    def planted(self, count: int = 4) -> tuple[Probes, Canaries]:
+        """Return canaries whose records are their own k probes, and these probes: nobody else votes for them."""
+        k = self.mechanism.k
+        texts = tuple(f"qq{i}z vv{i}y xx{i}w jj{i}k {'abc'[j]}" for i in range(count) for j in range(k))
+        vectors = self.encoder.encode(texts)
+        users = Users(tuple(map(str, range(count))), np.repeat(np.arange(count), k), vectors=vectors)
+        return Probes(tuple(range(2, 2 + count * k)), vectors, texts), Canaries(users, np.ones(count, dtype=np.bool_))
 
 
 @pytest.fixture

@@ -36,14 +36,14 @@ class Quiet:
 def test_without_noise_the_release_is_the_sum_of_the_contributions_on_the_grid() -> None:
     users, bank = make()
     mechanism = Mechanism(k=3, q=0.9)
-    release = Voters(users).simulate(bank, mechanism, Quiet())
+    release = Voters(users).simulate(bank, mechanism, Quiet()).histogram
     table = contributions(route(users.vectors, bank, 3), users.owners, 20, 15, 0.1)
     assert np.allclose(release, table.sum(axis=0), rtol=0, atol=mechanism.noise / 4096)
 
 
 def test_nobody_taking_part_is_a_release_like_any_other() -> None:
     users, bank = make()
-    assert np.array_equal(Voters(users).simulate(bank, Mechanism(q=0.1), Quiet()), np.zeros(15))
+    assert np.array_equal(Voters(users).simulate(bank, Mechanism(q=0.1), Quiet()).histogram, np.zeros(15))
 
 
 def test_the_cap_takes_each_users_first_records() -> None:
@@ -51,9 +51,9 @@ def test_the_cap_takes_each_users_first_records() -> None:
     first = np.concatenate([np.arange(5 * i, 5 * i + 2) for i in range(20)])
     cut = Users(users.ids, users.owners[first], vectors=users.vectors[first])
     mechanism = Mechanism(k=2, q=0.9)
-    capped = Voters(users, cap=2).simulate(bank, mechanism, Quiet())
-    assert np.array_equal(capped, Voters(cut).simulate(bank, mechanism, Quiet()))
-    assert not np.array_equal(capped, Voters(users).simulate(bank, mechanism, Quiet()))
+    capped = Voters(users, cap=2).simulate(bank, mechanism, Quiet()).histogram
+    assert np.array_equal(capped, Voters(cut).simulate(bank, mechanism, Quiet()).histogram)
+    assert not np.array_equal(capped, Voters(users).simulate(bank, mechanism, Quiet()).histogram)
     assert np.array_equal(Voters(users, cap=9).users.vectors, users.vectors)
 
 
@@ -64,7 +64,7 @@ def test_participation_and_noise_have_the_mechanisms_law() -> None:
     mechanism = Mechanism(k=1, clip=1.0, sigma=0.05, q=0.3)
     rng = np.random.default_rng(11)
     voters = Voters(users)
-    drawn = np.array([voters.simulate(bank, mechanism, rng) for _ in range(3000)])
+    drawn = np.array([voters.simulate(bank, mechanism, rng).histogram for _ in range(3000)])
     # False alarm below 1e-4 each: two-sided binomial, Kolmogorov-Smirnov.
     assert stats.binomtest(int((drawn[:, 0] > 0.5).sum()), 3000, 0.3).pvalue > 1e-4
     assert stats.kstest(drawn[:, 1:].ravel() / 0.05, "norm").pvalue > 1e-4
@@ -77,7 +77,7 @@ def test_a_real_release_has_the_mechanisms_law(noise: str) -> None:
     bank = Bank(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, -1.0]]))
     mechanism = Mechanism(k=1, clip=1.0, sigma=0.05, q=0.3)
     voters = Voters(users)
-    drawn = np.array([voters.release(bank, mechanism, noise) for _ in range(2000)])
+    drawn = np.array([voters.release(bank, mechanism, noise).histogram for _ in range(2000)])
     assert stats.binomtest(int((drawn[:, 0] > 0.5).sum()), 2000, 0.3).pvalue > 1e-6
     assert stats.kstest(drawn[:, 1:].ravel() / 0.05, "norm").pvalue > 1e-6
 
@@ -85,7 +85,7 @@ def test_a_real_release_has_the_mechanisms_law(noise: str) -> None:
 @pytest.mark.parametrize("noise", ["discrete", "float"])
 def test_no_two_real_releases_are_alike_and_all_lie_on_the_grid(noise: str) -> None:
     users, bank = make()
-    first, second = (Voters(users).release(bank, Mechanism(), noise) for _ in range(2))
+    first, second = (Voters(users).release(bank, Mechanism(), noise).histogram for _ in range(2))
     assert first.shape == (15,)
     assert not np.array_equal(first, second)
     steps = first / Grid.of(Mechanism()).step
@@ -95,14 +95,14 @@ def test_no_two_real_releases_are_alike_and_all_lie_on_the_grid(noise: str) -> N
 def test_releases_of_a_seed_repeat_each_round_and_separate_rounds() -> None:
     users, bank = make()
     drawn = {
-        (seed, number): DrawnReleases(Voters(users), EvolutionPlan(Mechanism(), 2, insecure_seed=seed)).release(
-            number, bank
-        )
+        (seed, number): DrawnReleases(Voters(users), EvolutionPlan(Mechanism(), 2, insecure_seed=seed))
+        .release(number, bank)
+        .histogram
         for seed in (5, 6)
         for number in (0, 1)
     }
     assert len({release.tobytes() for release in drawn.values()}) == 4
-    again = Voters(users).simulate(bank, Mechanism(), stream(5, "evolve", "release", 1))
+    again = Voters(users).simulate(bank, Mechanism(), stream(5, "evolve", "release", 1)).histogram
     assert np.array_equal(drawn[5, 1], again)
 
 
@@ -112,7 +112,7 @@ def test_one_joint_histogram_keeps_a_user_within_clip_where_one_per_label_does_n
     clip = 0.1
     spread = np.eye(labels, dtype=np.float32)
     users = Users(("u",), np.zeros(labels, dtype=np.int64), labels=tuple(map(str, range(labels))), vectors=spread)
-    release = Voters(users).simulate(Bank(spread), Mechanism(k=1, clip=clip, sigma=1e-9, q=1.0), Quiet())
+    release = Voters(users).simulate(Bank(spread), Mechanism(k=1, clip=clip, sigma=1e-9, q=1.0), Quiet()).histogram
     assert np.linalg.norm(release) <= clip * (1 + 1e-9)
     # The under-count: normalise and clip each label's histogram by itself, release all of them.
     per_label = np.zeros(labels)
@@ -167,5 +167,5 @@ def test_nobody_at_all_can_be_released_over() -> None:
     nobody = Users((), [], vectors=np.zeros((0, 6), dtype=np.float32))
     voters = Voters(nobody, cap=3)
     assert np.array_equal(voters.histogram([], bank, Mechanism()), np.zeros(15))
-    assert voters.release(bank, Mechanism()).std() > 0
-    assert voters.simulate(bank, Mechanism(), np.random.default_rng(0)).std() > 0
+    assert voters.release(bank, Mechanism()).histogram.std() > 0
+    assert voters.simulate(bank, Mechanism(), np.random.default_rng(0)).histogram.std() > 0

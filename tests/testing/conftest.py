@@ -29,6 +29,7 @@ from canarybank.testing import (
     perform_evolution,
     run_world,
     scripted_draws,
+    voter_names,
 )
 
 WORDS = [
@@ -260,7 +261,7 @@ class Lab:
         draw, rounds = Voters.release, itertools.count()
 
         def release(voters, *given):
-            with scripted_draws(voters.users.ids, next(rounds)):
+            with scripted_draws(voter_names(voters), next(rounds)):
                 return draw(voters, *given)
 
         with patch.object(Voters, "release", release):

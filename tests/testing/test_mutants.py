@@ -186,7 +186,7 @@ def test_a_draw_over_others_than_those_whose_coin_fell_is_found(found):
 
     draw = Voters.release
     findings = found(patch.object(Voters, "release", release), NEWCOMER)
-    assert any("not the sum over the sampled users" in each for each in findings)
+    assert any("not the sum over the sampled voters" in each for each in findings)
 
 
 def test_what_the_draw_prints_is_found(found):

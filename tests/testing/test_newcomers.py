@@ -260,7 +260,9 @@ def test_a_run_that_is_stopped_and_resumed_shows_nothing_but_the_release(lab):
 
 
 def test_a_newcomer_who_is_never_sampled_changes_no_byte_of_a_run_that_draws(lab):
-    unsampled = next(name for name in map("new{}".format, range(99)) if all(_uniform(t, name) >= 0.5 for t in range(2)))
+    unsampled = next(
+        name for name in map("new{}".format, range(99)) if all(_uniform(t, f"user {name}") >= 0.5 for t in range(2))
+    )
     joined = lab.joined([(unsampled, f"dog {i}", "b") for i in range(9)], "first")
     worlds = [lab.world(users, perform=lab.drawing) for users in (lab.file("csv"), lab.file("csv", joined))]
     assert worlds[0].performance.code == 0

@@ -151,6 +151,33 @@ TRIED = {
         {"evolve.epsilon": 6.0, "evolve.users": 4, "evolve.population": 10, "evolve.rounds": 1},
     ),
     "a budget that ends the run": ("csv", {"evolve.budget": 4.0}),
+    "its own canaries": (
+        "csv",
+        {"evolve.audit_one_run": True, "one_run.canaries": 8, "one_run.coins": "known", "evolve.keep": 3}
+        | {"one_run.evidence": ["known-coins"]},
+    ),
+    "canaries left out by fair coins": (
+        "csv",
+        {
+            "evolve.audit_one_run": True,
+            "one_run.share": 0.9,
+            "one_run.style": "ordinary",
+            "one_run.coins": "fair",
+            "one_run.evidence": ["guessing", "order-statistics"],
+            "evolve.keep": 2,
+            "evolve.rounds": 1,
+        },
+    ),
+    "canaries where everybody takes part": (
+        "csv",
+        {"evolve.audit_one_run": True, "one_run.canaries": 8, "one_run.style": "adaptive", "mechanism.q": 1.0}
+        | {"evolve.keep": 3, "evolve.rounds": 1},
+    ),
+    "canaries of every look": (
+        "csv",
+        {"evolve.audit_one_run": True, "one_run.canaries": 8, "one_run.style": "nonce", "evolve.keep": 3}
+        | {"evolve.rounds": 1, "users.cap": 2},
+    ),
     "an account": ("csv", {"evolve.account": "{place}/account", "mechanism.q": 0.5, "mechanism.sigma": 1.0}),
 }
 
@@ -200,6 +227,7 @@ UNREAD = {
     "system.batch": 11,
     "system.scores": ["length"],
     "system.evidence": ["betting"],
+    "system.one_run": True,
     "evolve.canaries": 2,
     "evolve.mauve": False,
     "evolve.buckets": 3,
@@ -243,7 +271,7 @@ def test_no_choice_of_a_key_is_forgotten():
     tried = {"encoder.name": {"hashing"}, "run.engine": {"threads"}}  # of the fixture
     for _, settings in TRIED.values():
         for key, value in settings.items():
-            tried.setdefault(key, set()).add(value if isinstance(value, str | int | float) else str(value))
+            tried.setdefault(key, set()).update(value if isinstance(value, list) else [value])
     for key, field in fields().items():
         if key not in {*UNREAD, *REFUSED}:
             named = registered(field)
@@ -331,7 +359,7 @@ def test_the_results_of_a_real_run_hold_settings_public_figures_and_nothing_else
     assert found["rounds"] == 2
     assert found["epsilon"] == pytest.approx(epsilon(Mechanism(**found["mechanism"]), 2))
     assert notes == [NOTE]
-    unsaid = ("voters", "utility", "plain", "account", "stopped", "insecure_seed")
+    unsaid = ("voters", "utility", "plain", "account", "stopped", "insecure_seed", "certificate", "carried")
     assert [facts.pop(name) for name in unsaid] == [None] * len(unsaid)
     assert facts.pop("cost") == []
     # What is left follows from the noisy releases and from public texts.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from canarybank.cli.audit import Folder, Show, default_folder
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output
+from canarybank.cli.score import REFUTED
 from canarybank.cli.typed import typed
 
 if TYPE_CHECKING:
@@ -22,19 +23,20 @@ COMMON_KEYS = (
     "mechanism.q",
     "evolve.rounds",
     "evolve.share",
-    "evolve.new",
-    "evolve.feedback",
     "evolve.epsilon",
-    "evolve.users",
     "evolve.budget",
     "evolve.account",
     "evolve.reference",
     "evolve.audit",
-    "evolve.canaries",
+    "evolve.audit_one_run",
     "evolve.insecure_seed",
     "audit.trials",
 )
-SHORT = {"evolve.audit": "--audit", "evolve.insecure_seed": "--insecure-seed"}
+SHORT = {
+    "evolve.audit": "--audit",
+    "evolve.audit_one_run": "--audit-one-run",
+    "evolve.insecure_seed": "--insecure-seed",
+}
 
 
 @configured(shown=COMMON_KEYS, short=SHORT)
@@ -44,20 +46,24 @@ def command(
     folder: Folder = None,
     show: Show = False,
     output: Output = Output(),  # noqa: B008, a frozen value
-) -> None:
+) -> int:
     """Make synthetic text from users' noisy votes, round by round: release, keep, give feedback, generate.
 
     Every release is entered in the ledger before it is made, and the total epsilon is shown each round. A run that was
-    interrupted goes on when the same command is given again, and releases nothing twice. Try it offline with
-    `--preset embedded-evolution --insecure-seed 0`.
+    interrupted goes on when the same command is given again, and releases nothing twice. With `--audit-one-run` a run,
+    real or not, carries canaries of its own, and ends with a certificate of what its releases show of their claim; the
+    exit code is 1 where it refutes the claim. Try it offline with `--preset embedded-evolution --insecure-seed 0`.
     """
-    evolve_into(given, folder or default_folder(given.file, "evolution"), output, show=show)
+    return evolve_into(given, folder or default_folder(given.file, "evolution"), output, show=show)
 
 
 def evolve_into(
     given: Given, folder: Path, output: Output, *, show: bool = False, releaser: "ReleaserFactory | None" = None
-) -> None:
-    """Run an evolution or go on with it, write its page and print what it found; tests put their own releaser in."""
+) -> int:
+    """Run an evolution or go on with it, write its page, print what it found, and return the exit code.
+
+    Tests put their own releaser in.
+    """
     from canarybank.cli.runner import open_page, print_run, published
     from canarybank.errors import BudgetError
     from canarybank.flow import run_evolution
@@ -69,5 +75,7 @@ def evolve_into(
     print_run("evolve", run, page, output)
     if show:
         open_page(page)
-    if run.results.evolution is not None and run.results.evolution.stopped is not None:
-        raise BudgetError(run.results.evolution.stopped)
+    facts = run.results.evolution
+    if facts is not None and facts.stopped is not None:
+        raise BudgetError(facts.stopped)
+    return REFUTED if facts is not None and facts.certificate is not None and facts.certificate.refuted else 0

@@ -1,6 +1,15 @@
 """Make many releases: Private Evolution round by round, with its ledger, and what they made."""
 
-from canarybank.evolution.draw import NOISES, Noise, SystemEntropy, Voters, find_noise, snapped
+from canarybank.evolution.draw import (
+    NOISES,
+    Canaries,
+    Drawn,
+    Noise,
+    SystemEntropy,
+    Voters,
+    find_noise,
+    snapped,
+)
 from canarybank.evolution.feedback import Ask, Feedback, InContext, Offspring, ParaphraseKept, Taking, Voted, offspring
 from canarybank.evolution.ledger import Entry, Ledger, Spent
 from canarybank.evolution.loop import (
@@ -47,7 +56,9 @@ __all__ = [
     "Archive",
     "Ask",
     "AuditCost",
+    "Canaries",
     "Candidate",
+    "Drawn",
     "DrawnReleases",
     "Entry",
     "Evolution",

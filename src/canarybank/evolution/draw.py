@@ -31,32 +31,40 @@ function, whose error was measured to be below 2^-50·|z|, and one product). The
 probability is at most 2·2^13·(2^-51 + 0.8·2^-48.5) < 2^-34.5; 2^-64 for every edge within 9.2 standard deviations, and
 the mass beyond, add less than 2^-45. In all it is less than 2^-34. Sums are whole numbers here too, so that this bound
 does not depend on users either.
+
+**Canaries.** A run that audits itself has the auditor's canaries among its voters. They are synthetic users: their
+coins are drawn with those of the users, their records vote and are clipped by the same code, and they stand in the same
+sum. Their coins alone are kept, because the audit needs them. A canary's contribution follows from the public bank, and
+its coin depends on nobody; so the release with canaries is the release without them plus a vector that everybody may
+know. Whoever is told the coins learns no more of a user than from the release without canaries.
 """
 
 import importlib
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 from scipy.special import ndtri
 
 from canarybank.errors import InputError, MissingError
 from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route, whole_contributions
 from canarybank.mechanism.mechanism import whole
+from canarybank.store import hash_json
 from canarybank.users import Users
 
-__all__ = ["NOISES", "Noise", "SystemEntropy", "Voters", "find_noise", "snapped"]
+__all__ = ["NOISES", "Canaries", "Drawn", "Noise", "SystemEntropy", "Voters", "find_noise", "snapped"]
 
 CELL_BITS = 12
 """Float noise and simulated releases end on cells of between 2^-13 and 2^-12 standard deviations."""
 
+Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
@@ -161,41 +169,103 @@ NOISES: Mapping[str, Noise] = {
 
 
 @dataclass(frozen=True, eq=False)
+class Canaries:
+    """The auditor's synthetic users, with vectors, and which of them are in: only those vote."""
+
+    users: Users
+    eligible: Bools
+
+    def __post_init__(self) -> None:
+        self.users.require_vectors()
+        eligible = np.array(self.eligible)
+        if eligible.shape != (len(self),) or eligible.dtype != np.bool_:
+            raise InputError(
+                f"Say of each of {len(self)} canaries whether it is in, by true or false; given is an array of type "
+                f"{eligible.dtype} and shape {eligible.shape}."
+            )
+        eligible.setflags(write=False)
+        object.__setattr__(self, "eligible", eligible)
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    @property
+    def voting(self) -> NDArray[np.int64]:
+        """Return the canaries that are in, as indices."""
+        return np.flatnonzero(self.eligible)
+
+    @property
+    def hash(self) -> str:
+        """Return the sha256 of the canaries' records and of who is in."""
+        return hash_json([self.users.hash, self.voting])
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A release as it was drawn: the noisy histogram, and which canaries took part; empty where there are none."""
+
+    histogram: Floats
+    took: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+
+    @classmethod
+    def of(cls, release: "Floats | Drawn") -> "Drawn":
+        """Return a release that may be a bare histogram, of a run without canaries."""
+        return release if isinstance(release, Drawn) else cls(release)
+
+
+@dataclass(frozen=True, eq=False)
 class Voters:
-    """The private users of a run, each cut to their first ``cap`` records; all that leaves here is a release."""
+    """The private users of a run, each cut to their first ``cap`` records; all that leaves here is a release.
+
+    ``canaries`` vote beside them. Participants are indices: into the users first, then into the canaries that are in.
+    """
 
     users: Users
     cap: int | None = None
+    canaries: Canaries | None = None
 
     def __post_init__(self) -> None:
-        vectors, owners = self.users.require_vectors(), self.users.owners
-        if self.cap is not None:
-            place = np.arange(len(owners)) - np.searchsorted(owners, owners)
-            within = place < whole("The cap on records", self.cap)
-            vectors, owners = vectors[within], owners[within]
         # Texts and labels stay behind: votes need vectors only, and every record votes over the whole bank.
-        object.__setattr__(self, "users", Users(self.users.ids, owners, vectors=vectors))
+        object.__setattr__(self, "users", _cut(self.users, self.cap))
 
-    def release(self, bank: Bank, mechanism: Mechanism, noise: str = "discrete") -> NDArray[np.float64]:
-        """Draw a real release: sum over users of I_u c_u + Z over the whole bank, on ``Grid.of(mechanism)``.
+    @cached_property
+    def _all(self) -> Users:
+        """Return everybody who votes."""
+        if self.canaries is None or not len(self.canaries.voting):
+            return self.users
+        joined = _cut(self.canaries.users.take(self.canaries.voting), self.cap)
+        vectors = (self.users.require_vectors(), joined.require_vectors())
+        if len({each.shape[1] for each in vectors}) > 1:
+            raise InputError("Users and canaries have vectors of different dimensions; encode both with one encoder.")
+        return Users(
+            # A canary may have the id of a user; nobody's id counts here.
+            tuple(map(str, range(len(self.users) + len(joined)))),
+            np.concatenate([self.users.owners, len(self.users) + joined.owners]),
+            vectors=np.concatenate(vectors),
+        )
 
-        I_u ~ Bernoulli(q), exactly; c_u is the user's contribution on the grid, of norm at most clip over all that is
+    def release(self, bank: Bank, mechanism: Mechanism, noise: str = "discrete") -> Drawn:
+        """Draw a real release: sum over voters of I_u c_u + Z over the whole bank, on ``Grid.of(mechanism)``.
+
+        I_u ~ Bernoulli(q), exactly; c_u is the voter's contribution on the grid, of norm at most clip over all that is
         released, whatever the labels; Z is Gaussian noise of standard deviation sigma·clip, drawn as ``noise`` says and
-        added in whole numbers. All come from the operating system and are independent. Only users with I_u = 1 are
-        routed.
+        added in whole numbers. All come from the operating system and are independent. Only voters with I_u = 1 are
+        routed, and only the canaries' I_u are returned.
         """
         grid, sampler = Grid.of(mechanism), find_noise(noise)
-        participants = np.flatnonzero(SystemEntropy().coins(mechanism.q, len(self.users)))
-        return grid.values(sampler.add(self.histogram(participants, bank, mechanism), grid.scale))
+        coins = SystemEntropy().coins(mechanism.q, len(self._all))
+        votes = self.histogram(np.flatnonzero(coins), bank, mechanism)
+        return Drawn(grid.values(sampler.add(votes, grid.scale)), self._took(coins))
 
-    def simulate(self, bank: Bank, mechanism: Mechanism, rng: np.random.Generator) -> NDArray[np.float64]:
+    def simulate(self, bank: Bank, mechanism: Mechanism, rng: np.random.Generator) -> Drawn:
         """Draw a simulated release: the same law in float64, from randomness that can be repeated, rounded."""
-        participants = np.flatnonzero(rng.random(len(self.users)) < mechanism.q)
-        votes = self._sum(participants, bank, mechanism.k, partial(contributions, clip=mechanism.clip))
-        return snapped(votes + mechanism.noise * rng.standard_normal(bank.size), mechanism.noise)
+        coins = rng.random(len(self._all)) < mechanism.q
+        votes = self._sum(np.flatnonzero(coins), bank, mechanism.k, partial(contributions, clip=mechanism.clip))
+        noisy = votes + mechanism.noise * rng.standard_normal(bank.size)
+        return Drawn(snapped(noisy, mechanism.noise), self._took(coins))
 
     def histogram(self, participants: ArrayLike, bank: Bank, mechanism: Mechanism) -> NDArray[np.int64]:
-        """Return the histogram without noise of these participants, indices into ``users``, in steps of the grid.
+        """Return the histogram without noise of these participants, in steps of the grid.
 
         The grid is ``Grid.of(mechanism)``. Each participant adds a vector of norm at most its radius, the same whoever
         else takes part; the sum is exact.
@@ -203,13 +273,36 @@ class Voters:
         contribute = partial(whole_contributions, grid=Grid.of(mechanism))
         return np.asarray(self._sum(participants, bank, mechanism.k, contribute), dtype=np.int64)
 
+    def background(self, bank: Bank, mechanism: Mechanism) -> csr_array:
+        """Return what everybody would contribute to the bank's probes, voters by bank size: users, then all canaries.
+
+        It is made of users' records, without noise: for a simulation alone.
+        """
+        canaries = () if self.canaries is None else (_cut(self.canaries.users, self.cap),)
+        tables = []
+        for users in (self.users, *canaries):
+            routes = route(users.require_vectors(), bank, mechanism.k)
+            tables.append(contributions(routes, users.owners, len(users), bank.size, mechanism.clip))
+        on_probes = np.isin(np.arange(bank.size), bank.reserved).astype(np.float64)
+        found = csr_array(vstack(tables, format="csr") * on_probes)
+        found.eliminate_zeros()
+        return found
+
     def check(self, bank: Bank) -> None:
         """Refuse a bank that these records cannot vote on."""
-        dimension = self.users.require_vectors().shape[1]
+        dimension = self._all.require_vectors().shape[1]
         if dimension != bank.dimension:
             raise InputError(
                 f"Records have dimension {dimension} and the bank {bank.dimension}; encode both with one encoder."
             )
+
+    def _took(self, coins: Bools) -> Bools:
+        """Return the coins of all canaries; of one that is not in, none falls."""
+        if self.canaries is None:
+            return np.zeros(0, dtype=np.bool_)
+        took = np.zeros(len(self.canaries), dtype=np.bool_)
+        took[self.canaries.voting] = coins[len(self.users) :]
+        return took
 
     def _sum(
         self, participants: ArrayLike, bank: Bank, k: int, contribute: Callable[..., csr_array]
@@ -219,6 +312,16 @@ class Voters:
         chosen = np.asarray(participants, dtype=np.int64)
         if len(chosen) == 0:
             return np.zeros(bank.size)
-        present = self.users.take(chosen)
+        present = self._all.take(chosen)
         routes = route(present.require_vectors(), bank, k)
         return np.asarray(contribute(routes, present.owners, len(present), bank.size).sum(axis=0))
+
+
+def _cut(users: Users, cap: int | None) -> Users:
+    """Return users with their vectors alone, each cut to their first ``cap`` records."""
+    vectors, owners = users.require_vectors(), users.owners
+    if cap is not None:
+        place = np.arange(len(owners)) - np.searchsorted(owners, owners)
+        within = place < whole("The cap on records", cap)
+        vectors, owners = vectors[within], owners[within]
+    return Users(users.ids, owners, vectors=vectors)

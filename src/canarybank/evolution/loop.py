@@ -16,10 +16,11 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from canarybank.encode import Encoder
 from canarybank.errors import BudgetError, ConfigError, IncompleteError, InputError, StoreError
-from canarybank.evolution.draw import NOISES, Voters, find_noise
+from canarybank.evolution.draw import NOISES, Canaries, Drawn, Voters, find_noise
 from canarybank.evolution.feedback import Feedback, InContext, Taking, Voted, describe, offspring
 from canarybank.evolution.ledger import VERSION, Entry, Ledger, Spent, require_unchanged
 from canarybank.evolution.population import (
@@ -181,7 +182,12 @@ class EvolutionPlan:
                 raise ConfigError(f"This run cannot be drawn: {refusal}")
 
     def declaration(
-        self, first: Published, encoder: Encoder, generator: Generator, account: str | None = None
+        self,
+        first: Published,
+        encoder: Encoder,
+        generator: Generator,
+        account: str | None = None,
+        canaries: Canaries | None = None,
     ) -> dict[str, Any]:
         """Return everything that decides what the run does, as plain JSON values; tries may change in a resume.
 
@@ -207,6 +213,7 @@ class EvolutionPlan:
             "first_bank": first.bank.hash,
             "noise": self.sampler,
             "account": account,
+            **({} if canaries is None else {"canaries": canaries.hash}),
         }
 
 
@@ -216,8 +223,11 @@ class Releaser(Protocol):
     A run draws them from its voters. A test may put in releases of its own, to see what else depends on users.
     """
 
-    def release(self, round_number: int, bank: Bank) -> NDArray[np.float64]:
-        """Return the noisy histogram of a round over its bank, one value an entry."""
+    def release(self, round_number: int, bank: Bank) -> NDArray[np.float64] | Drawn:
+        """Return the noisy histogram of a round over its bank, one value an entry.
+
+        In a run with canaries it comes with the canaries' coins of the round, as ``Drawn``.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +237,7 @@ class DrawnReleases:
     voters: Voters
     plan: EvolutionPlan
 
-    def release(self, round_number: int, bank: Bank) -> NDArray[np.float64]:
+    def release(self, round_number: int, bank: Bank) -> Drawn:
         """Draw a round's release over its bank."""
         plan = self.plan
         if plan.insecure_seed is None:
@@ -244,7 +254,9 @@ DEFAULT = EvolutionPlan(Mechanism(), 1)
 class Round:
     """One round as it was seen in public: the bank, the release over it, who stayed, and what was spent with it.
 
-    ``kept`` holds bank positions, most votes first.
+    ``kept`` holds bank positions, most votes first. ``took`` says which canaries took part, where the run has any and
+    keeps their coins. ``background`` is what everybody would contribute to the probes, users first and then canaries;
+    only a simulation with canaries has it.
     """
 
     number: int
@@ -253,13 +265,24 @@ class Round:
     release: NDArray[np.float64]
     kept: NDArray[np.int64]
     spent: Spent
+    took: NDArray[np.bool_] | None = None
+    background: csr_array | None = None
 
     @classmethod
-    def of(cls, number: int, published: Published, release: NDArray[np.float64], keep: Keep, spent: Spent) -> "Round":
+    def of(
+        cls,
+        number: int,
+        published: Published,
+        release: NDArray[np.float64],
+        keep: Keep,
+        spent: Spent,
+        took: NDArray[np.bool_] | None = None,
+        background: csr_array | None = None,
+    ) -> "Round":
         """Return the round that a release over a published bank makes."""
         bank = published.bank
         kept = bank.base[top(release[bank.base], keep.of(bank.size))]
-        return cls(number, bank, published.population, release, kept, spent)
+        return cls(number, bank, published.population, release, kept, spent, took, background)
 
     @property
     def votes(self) -> NDArray[np.float64]:
@@ -303,7 +326,9 @@ class Evolution:
                 break
             if hash_array(release) != entry.seal:
                 raise StoreError(f"The release of round {entry.round} is not the one in the ledger; restore its file.")
-            rounds.append(Round.of(entry.round, published, release, keep, entry.spent))
+            took = archive.coins(entry.round)
+            background = None if insecure_seed is None else archive.background(entry.round)
+            rounds.append(Round.of(entry.round, published, release, keep, entry.spent, took, background))
         last = archive.bank(len(rounds)) or archive.bank(len(rounds) - 1)
         if last is None:
             raise IncompleteError("This run has not published its first bank yet; run the same command to resume it.")
@@ -348,13 +373,15 @@ def evolve(
     noise: str = DEFAULT.noise,
     account: Path | str | None = None,
     probes: Probes | None = None,
+    canaries: Canaries | None = None,
     folder: Path | str | None = None,
     progress: Progress = SILENT,
 ) -> Evolution:
     """Run Private Evolution for ``rounds`` releases and return all that it made.
 
     ``users`` come with vectors from the same encoder. ``start`` is the first population: texts with labels or
-    without, a bank (what stands at its reserved positions are the probes), or a population with lineage.
+    without, a bank (what stands at its reserved positions are the probes), or a population with lineage. ``canaries``
+    are synthetic users who vote beside them; ``Round.took`` says which of them took part.
     ``EvolutionPlan`` says what the further choices mean.
     With a folder every step is durable before the next begins, and the same call resumes a run that ended early;
     a resume never repeats a release. Together the releases are (epsilon, delta + slack)-private for adding or removing
@@ -371,7 +398,9 @@ def evolve(
     plan = EvolutionPlan(
         mechanism, rounds, keep, new, feedback, taking, cap, budget, seed, insecure_seed, noise, account
     )
-    with EvolutionLoop(users, start, plan, encoder, generator, probes=probes, folder=folder, progress=progress) as loop:
+    with EvolutionLoop(
+        users, start, plan, encoder, generator, probes=probes, canaries=canaries, folder=folder, progress=progress
+    ) as loop:
         return loop.finish()
 
 
@@ -380,6 +409,9 @@ class EvolutionLoop:
 
     ``releaser`` is where its noisy histograms come from; left out, they are drawn from the users' votes. ``ledger`` is
     the list of its releases; ``done`` counts the rounds that are complete: released, and the next bank published.
+
+    ``canaries`` are synthetic users of the auditor who vote beside the users. Their coins of a round are durable before
+    its release is, so a release that is there has its own coins beside it.
     """
 
     def __init__(
@@ -394,14 +426,18 @@ class EvolutionLoop:
         folder: Path | str | None = None,
         progress: Progress = SILENT,
         releaser: Releaser | None = None,
+        canaries: Canaries | None = None,
     ) -> None:
         self.plan, self.folder = plan, None if folder is None else Path(folder)
         plan.variation(1)  # refuses what cannot be drawn before anything is read or spent
         self._account = Account(plan.account) if plan.is_real and plan.account is not None else None
         if self._account is not None:
             self._account.require(plan.mechanism)
-        voters = Voters(users, plan.cap)
+        voters = Voters(users, plan.cap, canaries)
         self._releaser: Releaser = releaser or DrawnReleases(voters, plan)
+        # A real run has no hold of its voters but through the releaser.
+        self._known = None if plan.is_real or canaries is None else voters
+        self._canaries = canaries
         self._encoder, self._progress = encoder, progress
         first = _first_bank(start, probes, encoder)
         voters.check(first.bank)
@@ -477,7 +513,9 @@ class EvolutionLoop:
         self._archive: Archive = MemoryArchive()
         if folder is not None:
             path, opening = folder / "run.json", None if self._account is None else self._account.opening.hash
-            now = parse_json(canonical_json(plan.declaration(first, self._encoder, generator, opening)), path)
+            now = parse_json(
+                canonical_json(plan.declaration(first, self._encoder, generator, opening, self._canaries)), path
+            )
             if path.exists():
                 require_unchanged(read_checked(path, or_unmarked=True), now, f"The run in {str(folder)!r}")
             else:
@@ -536,8 +574,7 @@ class EvolutionLoop:
                         f"The release of round {number} was made and its file is gone; another in its place would be "
                         "a second release under one entry. Restore the file from a copy, or start a new run."
                     )
-                release = self._releaser.release(number, bank)
-                self._archive.put_release(number, release)
+                release = self._draw(number, bank)
             seal = hash_array(release)
             if entry.seal is None:
                 entry = self.ledger.seal(number, seal)
@@ -546,6 +583,21 @@ class EvolutionLoop:
             if account is not None:
                 account.seal(self._id, number, seal)
             return entry, release
+
+    def _draw(self, number: int, bank: Bank) -> NDArray[np.float64]:
+        """Draw a round's release and keep it; before it the canaries' coins, and a simulation's background."""
+        drawn = Drawn.of(self._releaser.release(number, bank))
+        if self._canaries is not None:
+            if len(drawn.took) != len(self._canaries):
+                raise InputError(
+                    f"The run has {len(self._canaries)} canaries, and its releaser returned the coins of "
+                    f"{len(drawn.took)}; return Drawn(histogram, took) with a coin for each."
+                )
+            self._archive.put_coins(number, drawn.took)
+        if self._known is not None:
+            self._archive.put_background(number, self._known.background(bank, self.plan.mechanism))
+        self._archive.put_release(number, drawn.histogram)
+        return drawn.histogram
 
 
 def _first_bank(start: Start, probes: Probes | None, encoder: Encoder) -> Published:

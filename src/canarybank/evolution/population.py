@@ -13,12 +13,16 @@ The folder of a run::
     rounds/000/bank.jsonl    the candidates with their lineage, in bank order, probes left out
     rounds/000/probes.jsonl  the probes' positions and texts, where there are any
     rounds/000/bank.json     the bank's hash and its files' hashes: written last, so what it names is whole
+    rounds/000/background.npz  what everybody would contribute to the probes: only in a simulation with canaries
+    rounds/000/coins.json    which of the auditor's canaries took part, where there are any: written before the release
     rounds/000/release.npy   the noisy histogram over that bank; release.insecure.npy of a run with an insecure seed
     rounds/006/              the bank after the last round, never released over
     population.*             the final population, as parquet, JSON lines and CSV
     evolution.json           the summary: written last of all
 
-Nothing here is made of users' records but the releases.
+Nothing here is made of users' records but the releases, and the background, which only a simulation keeps: that is not
+private anyway. Coins are those of canaries, who are nobody. A run that is killed before a release is durable draws it,
+and its coins, again.
 """
 
 import io
@@ -29,6 +33,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, load_npz, save_npz
 
 from canarybank.encode import Encoder
 from canarybank.errors import InputError, StoreError
@@ -237,6 +242,8 @@ class MemoryArchive:
 
     _banks: dict[int, Published] = field(default_factory=dict, init=False)
     _releases: dict[int, Floats] = field(default_factory=dict, init=False)
+    _coins: dict[int, NDArray[np.bool_]] = field(default_factory=dict, init=False)
+    _backgrounds: dict[int, csr_array] = field(default_factory=dict, init=False)
 
     def bank(self, round_number: int) -> Published | None:
         """Return a round's bank, or None where it was not published yet."""
@@ -253,6 +260,22 @@ class MemoryArchive:
     def put_release(self, round_number: int, release: Floats) -> None:
         """Keep a round's release."""
         self._releases[round_number] = release
+
+    def coins(self, round_number: int) -> NDArray[np.bool_] | None:
+        """Return which canaries took part in a round, or None where no coins were kept."""
+        return self._coins.get(round_number)
+
+    def put_coins(self, round_number: int, took: NDArray[np.bool_]) -> None:
+        """Keep which canaries took part in a round."""
+        self._coins[round_number] = took
+
+    def background(self, round_number: int) -> csr_array | None:
+        """Return what everybody would contribute to the probes of a round, or None where it was not kept."""
+        return self._backgrounds.get(round_number)
+
+    def put_background(self, round_number: int, votes: csr_array) -> None:
+        """Keep what everybody would contribute to the probes of a round."""
+        self._backgrounds[round_number] = votes
 
 
 class FolderArchive:
@@ -321,6 +344,53 @@ class FolderArchive:
         path = self._release_path(round_number)
         sweep_temporaries(path.parent, older_than=0)
         write_atomic(path, _npy(release))
+
+    def coins(self, round_number: int) -> NDArray[np.bool_] | None:
+        """Return which canaries took part in a round, or None where no coins were kept."""
+        path = self._round_folder(round_number) / "coins.json"
+        if not path.exists():
+            return None
+        record = read_checked(path)
+        try:
+            count, chosen = int(record["canaries"]), [int(each) for each in record["took"]]
+            if record["round"] != round_number or chosen != sorted(set(chosen) & set(range(count))):
+                raise ValueError("it names another round, or canaries that there are not")  # noqa: TRY301
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{str(path)!r} holds no coins of this round ({error}); restore it.") from error
+        return np.isin(np.arange(count), chosen)
+
+    def put_coins(self, round_number: int, took: NDArray[np.bool_]) -> None:
+        """Write which canaries took part in a round: durable once this returns, and before the release is written."""
+        record = {"round": round_number, "canaries": len(took), "took": np.flatnonzero(took), **self._stamp}
+        write_checked(self._round_folder(round_number) / "coins.json", record, indent=None)
+
+    def background(self, round_number: int) -> csr_array | None:
+        """Return what everybody would contribute to the probes of a round, or None where it was not kept."""
+        path = self._round_folder(round_number) / "background.npz"
+        if not path.exists():
+            return None
+        with file_errors(path, "read"):
+            data = path.read_bytes()
+        try:
+            loaded: Any = load_npz(io.BytesIO(data))
+            votes: csr_array = loaded.tocsr().astype(np.float64)
+            votes.check_format()
+            if not np.isfinite(votes.data).all():
+                raise ValueError("some contributions are not finite")  # noqa: TRY301
+        except Exception as error:  # zip files and their arrays fail in many ways
+            raise StoreError(f"{str(path)!r} holds no contributions ({error}); restore it from a copy.") from error
+        return votes
+
+    def put_background(self, round_number: int, votes: csr_array) -> None:
+        """Write what everybody would contribute to the probes of a round: durable once this returns.
+
+        This is made of users' records, without noise. So only a simulation may keep it.
+        """
+        if not self._stamp:
+            raise StoreError("A real run keeps nothing of its users but the releases; its background is not written.")
+        buffer = io.BytesIO()
+        save_npz(buffer, votes)
+        write_atomic(self._round_folder(round_number) / "background.npz", buffer.getvalue())
 
     def _round_folder(self, round_number: int) -> Path:
         return self.folder / "rounds" / f"{round_number:03d}"

@@ -14,6 +14,7 @@ from canarybank.engine import Engine
 from canarybank.errors import BudgetError, ConfigError
 from canarybank.evolution import (
     ACCOUNT,
+    Canaries,
     Evolution,
     EvolutionLoop,
     EvolutionPlan,
@@ -35,6 +36,7 @@ from canarybank.evolution import (
 )
 from canarybank.flow.audit import AuditWork, Designs, Told, hold_to, mechanism_of
 from canarybank.flow.bank import bank_labels, gather_candidates
+from canarybank.flow.carried import Carried, carry_canaries, refuse_unfit_audit
 from canarybank.flow.generators import evolution_generator, sending_recorded
 from canarybank.flow.inputs import admit_voters, build_engine, cached_encoder, evolved_attacks, gather, users_source
 from canarybank.flow.real_run import encode_users, hidden, is_real, require_isolated, require_private
@@ -43,7 +45,9 @@ from canarybank.measure import Mauve
 from canarybank.mechanism import Account, Bank, Mechanism, affordable_rounds, q_for_users, sigma_for_epsilon
 from canarybank.mechanism.mechanism import require_delta
 from canarybank.progress import SILENT, Progress
+from canarybank.run.carried import certify, describe_canaries
 from canarybank.run.folder import EVOLUTION, PLAIN, RESULTS, TRIALS, Run
+from canarybank.run.one_run import OneRunPlant
 from canarybank.run.results import EvolutionFacts, Results, account_state, round_facts, statement_of
 from canarybank.run.trials_log import ShardLog
 from canarybank.run.verification import refuse_unverified
@@ -116,6 +120,7 @@ def run_evolution(
 def _refuse_unfit(config: Config) -> None:
     """Refuse, before anything is read, what cannot be drawn or paid for, or would send what nobody declared."""
     require_private(config)
+    refuse_unfit_audit(config)
     if is_real(config):
         find_noise(config.evolve.noise)
         if config.evolve.account is not None:
@@ -141,7 +146,8 @@ class Scene:
     """Everything that an evolution starts from.
 
     ``start`` is the first population of the run without probes. An audited run starts from the first bank of ``audit``,
-    with the probes in it, and the evaluation cohort are its voters.
+    with the probes in it, and the evaluation cohort are its voters. So does one that carries its own canaries
+    (``carried``), but its voters are all users, and the canaries beside them.
     """
 
     voters: Users
@@ -152,14 +158,18 @@ class Scene:
     generator: Generator
     notes: tuple[str, ...]
     audit: Designs | None = None
+    carried: Carried | None = None
 
     @property
     def audited_start(self) -> tuple[Population, Probes | None]:
         """Return the first population and the probes of the audited run."""
-        if self.audit is None:
+        if self.audit is not None:
+            bank = self.audit.planted
+        elif self.carried is not None:
+            bank = self.carried.planted
+        else:
             return self.start, None
-        bank, labels = self.audit.planted, self.start.labels
-        return split(bank, [labels[i] for i in bank.base])
+        return split(bank, [self.start.labels[i] for i in bank.base])
 
 
 def set_scene(config: Config, cache: StageCache, progress: Progress, generator: Generator, engine: Engine) -> Scene:
@@ -168,6 +178,7 @@ def set_scene(config: Config, cache: StageCache, progress: Progress, generator: 
         return _set_real(config, cache, progress, generator)
     inputs = gather(config, cache, generator, progress, evolving=True)
     mechanism = spending_mechanism(config, len(inputs.voters))
+    carries = config.evolve.audit_one_run
     return Scene(
         voters=inputs.voters,
         reference=inputs.reference,
@@ -177,6 +188,7 @@ def set_scene(config: Config, cache: StageCache, progress: Progress, generator: 
         generator=generator,
         notes=_notes(config.evolve, inputs.notes, mechanism),
         audit=Designs(inputs, mechanism, engine) if inputs.attacks else None,
+        carried=carry_canaries(config, inputs.bank, mechanism, inputs.encoder) if carries else None,
     )
 
 
@@ -193,8 +205,12 @@ def _set_real(config: Config, cache: StageCache, progress: Progress, generator: 
     candidates = gather_candidates(config.bank, config.users, generator, cache, progress=progress)
     with progress.step("encoding the bank"):
         bank = Bank(encoder.encode(candidates.texts), candidates.texts)
-    start, plan = split(bank, candidates.labels)[0], plan_of(config.evolve, mechanism)
+    start, plan, carried = split(bank, candidates.labels)[0], plan_of(config.evolve, mechanism), None
     plan.check(Published.of(start, None))
+    if config.evolve.audit_one_run:
+        with progress.step("making canaries"):
+            carried = carry_canaries(config, bank, mechanism, encoder)
+        plan.check(Published.of(*split(carried.planted)))
     users = admit_voters(config.users, config.cohorts, cache, progress)
     with hidden("encoding users' records", progress):
         voters = encode_users(users, encoder)
@@ -207,6 +223,7 @@ def _set_real(config: Config, cache: StageCache, progress: Progress, generator: 
         encoder=encoder,
         generator=generator,
         notes=_notes(config.evolve, (*reading, *candidates.notes), mechanism),
+        carried=carried,
     )
 
 
@@ -281,7 +298,8 @@ class _Work:
     def results(self) -> Results:
         """Walk from the first bank to the last figure."""
         scene, config, folder = self.scene, self.config, self.run.folder
-        evolution, stopped = self._rounds(EVOLUTION, *scene.audited_start)
+        plant, canaries = self._committed()
+        evolution, stopped = self._rounds(EVOLUTION, *scene.audited_start, canaries)
         self.run.require_folder()
         evolution.write(folder)
         measured, plain, account = self._measured(evolution), None, None
@@ -308,9 +326,12 @@ class _Work:
             utility=measured,
             plain=plain,
             cost=() if measured is None or plain is None else audit_cost(measured, plain),
+            certificate=None if plant is None else certify(plant, evolution.rounds),
+            carried=None if plant is None else describe_canaries(plant, evolution.rounds),
         )
         if scene.audit is None or not evolution.rounds:
             return Results(
+                commitment=None if plant is None else plant.hash,
                 statement=statement_of(config.evolve),
                 mechanism=evolution.mechanism,
                 audit=config.audit,
@@ -322,6 +343,17 @@ class _Work:
                 evolution=facts,
             )
         return self._audited(AuditWork(scene.audit, evolution), facts)
+
+    def _committed(self) -> tuple[OneRunPlant | None, Canaries | None]:
+        """Commit to the canaries that the run carries, before its first release."""
+        if self.scene.carried is None:
+            return None, None
+        plant = self.scene.carried.commit(
+            self.run,
+            self.config,
+            lambda digest: self.told(f"commitment: sha256 {digest}; publish it now, before the first release"),
+        )
+        return plant, self.scene.carried.canaries(plant)
 
     def _audited(self, work: AuditWork, facts: EvolutionFacts) -> Results:
         """Commit to the rules over the banks that the run realised, play the trials, and judge them."""
@@ -339,9 +371,11 @@ class _Work:
         notes = (_CONDITIONAL, Claims.EACH.statement, *together, about, *self.scene.notes)
         return work.results(commitment, log, statement=statement_of(self.config.evolve), evolution=facts, notes=notes)
 
-    def _rounds(self, name: str, start: Population, probes: Probes | None) -> tuple[Evolution, str | None]:
+    def _rounds(
+        self, name: str, start: Population, probes: Probes | None, canaries: Canaries | None = None
+    ) -> tuple[Evolution, str | None]:
         """Make all rounds, or as many as the budget affords, and say why no more."""
-        scene, plan = self.scene, self.scene.plan
+        scene, plan, make = self.scene, self.scene.plan, self.releaser
         self.run.require_folder()
         with EvolutionLoop(
             scene.voters,
@@ -350,9 +384,10 @@ class _Work:
             scene.encoder,
             scene.generator,
             probes=probes,
+            canaries=canaries,
             folder=self.run.folder / name,
             progress=self.progress,
-            releaser=None if self.releaser is None else self.releaser(Voters(scene.voters, plan.cap), plan),
+            releaser=None if make is None else make(Voters(scene.voters, plan.cap, canaries), plan),
         ) as rounds:
             try:
                 while rounds.done < plan.rounds:

@@ -11,6 +11,7 @@ from canarybank.testing.neighbours import (
     perform_evolution,
     run_world,
     scripted_draws,
+    voter_names,
 )
 from canarybank.testing.plugins import (
     check_attack,
@@ -38,4 +39,5 @@ __all__ = [
     "perform_evolution",
     "run_world",
     "scripted_draws",
+    "voter_names",
 ]

@@ -2,9 +2,10 @@
 
 Both files are run under the same settings, with releases that are fixed in advance. Then three things are compared:
 
-- *The sum behind a release.* For every set of participants and every round's bank, the histogram without noise must be
-  the same in both worlds while the newcomer does not take part. When the newcomer does, it must be the same plus a
-  vector of whole numbers whose norm is at most the clip. Sampling then amplifies as the ledger says.
+- *The sum behind a release.* For every set of participants (users, and canaries where a run audits itself) and every
+  round's bank, the histogram without noise must be the same in both worlds while the newcomer does not take part. When
+  the newcomer does, it must be the same plus a vector of whole numbers whose norm is at most the clip. Sampling then
+  amplifies as the ledger says.
 - *The draw.* Each release is drawn once as a real run draws it, from coins that follow from round and id and from noise
   that follows from the round; then the fixed one is put in its place. The draw must ask for coins of the plan's q and
   for noise of the plan's scale, and return the sum over those whose coin fell, plus the noise.
@@ -38,7 +39,7 @@ from numpy.typing import NDArray
 
 from canarybank.config import resolve
 from canarybank.errors import CanarybankError
-from canarybank.evolution import DrawnReleases, EvolutionPlan, Noise, ReleaserFactory, Voters, find_noise
+from canarybank.evolution import Drawn, DrawnReleases, EvolutionPlan, Noise, ReleaserFactory, Voters, find_noise
 from canarybank.flow import run_evolution
 from canarybank.mechanism import Bank, Grid
 from canarybank.progress import Lines
@@ -53,6 +54,7 @@ __all__ = [
     "perform_evolution",
     "run_world",
     "scripted_draws",
+    "voter_names",
 ]
 
 Settings = Mapping[str, object]
@@ -83,14 +85,15 @@ class Draw:
     scale: float
     clean: NDArray[np.int64]
     is_exact: bool
-    """Whether the release is the histogram of the chosen users plus the noise."""
+    """Whether the release is the histogram of the chosen plus the noise, and the coins are those of the canaries."""
 
 
 class FixedReleases:
     """Release what follows from the round and the bank alone, and remember who would have voted on which banks.
 
     Each release is also drawn from the voters as a real run draws it (``draws``), and what was drawn is dropped. An
-    instance stands in for the releaser of one run. Releases with another ``seed`` lead to other banks.
+    instance stands in for the releaser of one run. Releases with another ``seed`` lead to other banks. The canaries'
+    coins follow from seed and round.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -105,28 +108,42 @@ class FixedReleases:
         self.voters, self.plan = voters, plan
         return self
 
-    def release(self, round_number: int, bank: Bank) -> NDArray[np.float64]:
-        """Return a round's release: a function of seed, round and bank."""
+    def release(self, round_number: int, bank: Bank) -> Drawn:
+        """Return a round's release and the canaries' coins: functions of seed, round, bank and canaries."""
         self.banks.append(bank)
         if self.voters is not None and self.plan is not None and self.plan.is_real:
             self.draws.append(_drawn(self.voters, self.plan, round_number, bank))
         digest = hashlib.sha256(f"{self.seed} {round_number} {bank.hash}".encode()).digest()
-        return np.random.default_rng(int.from_bytes(digest[:8], "big")).standard_normal(bank.size)
+        release = np.random.default_rng(int.from_bytes(digest[:8], "big")).standard_normal(bank.size)
+        canaries = None if self.voters is None else self.voters.canaries
+        if canaries is None or self.plan is None:
+            return Drawn(release)
+        coins = [
+            _uniform(round_number, f"{self.seed} canary {i}") < self.plan.mechanism.q for i in range(len(canaries))
+        ]
+        return Drawn(release, np.array(coins, dtype=np.bool_) & canaries.eligible)
+
+
+def voter_names(voters: Voters) -> tuple[str, ...]:
+    """Return a name for everybody who votes, in their order: users by their ids, canaries by their numbers."""
+    canaries = () if voters.canaries is None else voters.canaries.voting
+    return (*(f"user {name}" for name in voters.users.ids), *(f"canary {i}" for i in canaries))
 
 
 @contextmanager
-def scripted_draws(ids: Sequence[str], round_number: int, asked: dict[str, Any] | None = None) -> Iterator[None]:
-    """Let a real release be drawn from coins that follow from round and id, and noise that follows from the round.
+def scripted_draws(names: Sequence[str], round_number: int, asked: dict[str, Any] | None = None) -> Iterator[None]:
+    """Let a real release be drawn from coins that follow from round and name, and noise that follows from the round.
 
-    The draw's own code runs. ``asked`` takes what it asks for: the coins' q, the noise's name and scale, and the sum.
+    ``names`` are those of ``voter_names``. The draw's own code runs. ``asked`` takes what it asks for: the coins' q,
+    the noise's name and scale, and the sum.
     """
     given: dict[str, Any] = {} if asked is None else asked
     given |= {"q": (), "noise": "", "scale": 0.0, "clean": None, "coins": None}
 
     def coins(q: float, size: int) -> NDArray[np.bool_]:
         given["q"] = (*given["q"], q)
-        given["coins"] = np.array([_uniform(round_number, name) < q for name in ids], dtype=np.bool_)
-        return given["coins"] if size == len(ids) else np.zeros(size, dtype=np.bool_)
+        given["coins"] = np.array([_uniform(round_number, name) < q for name in names], dtype=np.bool_)
+        return given["coins"] if size == len(names) else np.zeros(size, dtype=np.bool_)
 
     def add(clean: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
         given["scale"], given["clean"] = scale, clean.copy()
@@ -149,26 +166,27 @@ def scripted_noise(round_number: int, scale: float, size: int) -> NDArray[np.int
 
 
 def _uniform(round_number: int, name: str) -> float:
-    """Return a value in [0, 1) that follows from a round and an id."""
+    """Return a value in [0, 1) that follows from a round and a name."""
     return int.from_bytes(hashlib.sha256(f"{round_number} {name}".encode()).digest()[:6], "big") / 2**48
 
 
 def _drawn(voters: Voters, plan: EvolutionPlan, round_number: int, bank: Bank) -> Draw:
     """Draw a round's release as a run does, and compare it with what it must be."""
-    ids, asked = voters.users.ids, dict[str, Any]()
-    with scripted_draws(ids, round_number, asked):
-        release = DrawnReleases(voters, plan).release(round_number, bank)
+    names, asked = voter_names(voters), dict[str, Any]()
+    with scripted_draws(names, round_number, asked):
+        drawn = Drawn.of(DrawnReleases(voters, plan).release(round_number, bank))
     mechanism = plan.mechanism
-    chosen = [i for i, name in enumerate(ids) if _uniform(round_number, name) < mechanism.q]
+    chosen = [i for i, name in enumerate(names) if _uniform(round_number, name) < mechanism.q]
+    took = [f"canary {i}" for i in np.flatnonzero(drawn.took)]
     grid, clean = Grid.of(mechanism), voters.histogram(chosen, bank, mechanism)
     expected = grid.values(clean + scripted_noise(round_number, grid.scale, bank.size))
     return Draw(
-        frozenset(ids[i] for i in chosen),
+        frozenset(names[i] for i in chosen),
         asked["q"],
         asked["noise"],
         asked["scale"],
         clean if asked["clean"] is None else asked["clean"],
-        np.array_equal(release, expected),
+        np.array_equal(drawn.histogram, expected) and took == [names[i] for i in chosen if i >= len(voters.users)],
     )
 
 
@@ -318,7 +336,7 @@ def _different_sums(without: FixedReleases, joined: FixedReleases, draws: int) -
     if without.plan != joined.plan:
         yield f"The plan depends on users: {without.plan} without the newcomer, and {joined.plan} with."
         return
-    before, after = without.voters.users.ids, joined.voters.users.ids
+    before, after = voter_names(without.voters), voter_names(joined.voters)
     if lost := sorted(set(before) - set(after)):
         yield f"The newcomer drives other users out: {lost}."
         return
@@ -353,7 +371,10 @@ def _different_draws(without: FixedReleases, joined: FixedReleases) -> Iterator[
             if (draw.noise, draw.scale) != (noise, grid.scale):
                 yield f"Round {number}: the draw asks for {draw.noise} noise of {draw.scale}, not {noise} {grid.scale}."
             if not draw.is_exact:
-                yield f"Round {number}: the release is not the sum over the sampled users plus the noise."
+                yield (
+                    f"Round {number}: the release is not the sum over the sampled voters plus the noise, or its coins "
+                    "are not the canaries' own."
+                )
         before, after = pair
         added = [int(n) for n in after.clean - before.clean]
         if sum(n**2 for n in added) > len(before.chosen ^ after.chosen) * grid.radius**2:
@@ -408,13 +429,14 @@ def _first_difference(before: str, after: str) -> str:
 def _ticking_clock() -> Iterator[None]:
     """Stop the date, and let every look at the clock take long, so that progress shows all that it can show.
 
-    The names of runs and accounts, which are drawn at random, are fixed with it.
+    The names of runs and accounts, which are drawn at random, are fixed with it, and so are the auditor's coins.
     """
-    ticks = count(0.0, 10.0)
+    ticks, coins = count(0.0, 10.0), count()
     with (
         patch("canarybank.run.folder.now", lambda: "2000-01-01T00:00:00+00:00"),
         patch("canarybank.run.folder.now", lambda: "2000-01-01T00:00:00+00:00"),
         patch("canarybank.progress.time", SimpleNamespace(monotonic=lambda: next(ticks))),
+        patch("canarybank.flow.one_run.secrets", SimpleNamespace(randbits=lambda _: next(coins) % 3 % 2)),
         patch("canarybank.evolution.loop.secrets", SimpleNamespace(token_hex=lambda size: "0" * 2 * size)),
         patch("canarybank.mechanism.account.secrets", SimpleNamespace(token_hex=lambda size: "0" * 2 * size)),
     ):
