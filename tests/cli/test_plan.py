@@ -38,3 +38,16 @@ def test_what_a_perfect_attack_would_show_is_called_a_median_and_no_maximum(cli,
     low, high = made["ceiling_range"]
     assert f"median bound of {made['ceiling']:.3f}, and {low:.3f} to {high:.3f} in 90% of such runs" in out
     assert "at most" not in out
+
+
+def test_a_plan_of_one_run_names_both_protocols_and_what_they_would_show(cli, own, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    words = ("plan", own, "--quiet", "--evolve.audit-one-run", "--one-run.share", "0.4", "--one-run.coins", "fair")
+    made, out = cli(*words, "--json").document["one_run"], cli(*words).out
+    assert made["statement"] in out
+    assert made["cost"] in out
+    for each in made["expected"]:
+        said = f"{each['evidence']} median {each['median']:.3f}, 5% to 95% {each['low']:.3f} to {each['high']:.3f}"
+        assert said in out
+    assert "fair coins, chosen" in out
+    assert "known coins " in out

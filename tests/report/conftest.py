@@ -8,8 +8,8 @@ import pytest
 
 from canarybank.auditing import Settings
 from canarybank.config import resolve
-from canarybank.flow import run_audit, run_evolution
-from canarybank.flow.foreign import audit_system
+from canarybank.flow import audit_system, run_audit, run_evolution
+from canarybank.flow.one_run import design_one_run, score_one_run
 from canarybank.mechanism import Claim, Mechanism
 from canarybank.paper import Cell, PaperValue, Piece, Span
 from canarybank.report import summarise_run
@@ -277,3 +277,61 @@ def systems(tmp_path_factory):
         audit_system(system, None, claim, settings, folder=folder / name, name=f"{name} {HOSTILE}", **more)
         runs[name] = Run.open(folder / name)
     return runs
+
+
+RUNS = {
+    "halved": ({"mechanism.q": 0.5, "one_run.coins": "known"}, 3.0, 0.5),
+    "known": ({"mechanism.q": 0.5, "one_run.coins": "known"}, 1.0, 0.5),
+    "fair": ({"mechanism.q": 1.0, "one_run.coins": "fair"}, 1.0, 1.0),
+}
+"""Settings of an audit of one run, what its noise is divided by, and its sampler's rate."""
+
+
+@pytest.fixture(scope="session")
+def one_runs(world, tmp_path_factory):
+    """Return judged runs of systems with a hostile name, by what they are."""
+    folder, runs = tmp_path_factory.mktemp("one-runs"), {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CANARYBANK_CACHE", str(folder / "cache"))
+        for name, (given, noise, rate) in RUNS.items():
+            flags = {
+                "users.source": str(world / "users.csv"),
+                "bank.source": str(world / "bank.csv"),
+                "encoder.name": "hashing",
+                "mechanism.k": 3,
+                "system.one_run": True,
+                "system.rounds": 2,
+                "system.name": f"{name} {HOSTILE}",
+                "one_run.share": 0.6,
+                "run.seed": 4,
+            }
+            design_one_run(resolve(flags=flags | given), folder / name, command=f"canarybank design {HOSTILE}")
+            runs[name] = _released_once(folder / name, noise, rate)
+    return runs
+
+
+def _released_once(folder, noise, rate):
+    """Make the releases of one run of a system with nobody in it but the canaries, and judge them."""
+    plant, rng = Run.open(folder).one_run, np.random.default_rng(6)
+    places, given, eligible = (np.array(each) for each in (plant.positions, plant.contributions, plant.eligible))
+    took = eligible[:, None] & (rng.random((len(eligible), plant.claim.rounds)) < rate)
+    values, coins = ["round,position,value"], ["canary,round"]
+    for number in range(plant.claim.rounds):
+        released = given * took[:, number, None] + rng.normal(0.0, plant.claim.mechanism.noise / noise, given.shape)
+        pairs = zip(places.ravel().tolist(), released.ravel().tolist(), strict=True)
+        values += [f"{number + 1},{place},{value!r}" for place, value in pairs]
+        coins += [f"{plant.names[i]},{number + 1}" for i in np.flatnonzero(took[:, number])]
+    (folder.parent / "values.csv").write_text("\n".join(values) + "\n")
+    (folder.parent / "coins.csv").write_text("\n".join(coins) + "\n")
+    told = {"coins": folder.parent / "coins.csv"} if plant.needs_coins else {}
+    return score_one_run(folder, folder.parent / "values.csv", any_time=True, **told)
+
+
+@pytest.fixture(scope="session")
+def certified(audited, answering, tmp_path_factory, hostile):
+    """Return a small evolution that carried its own canaries, with what its probes cost."""
+    folder = tmp_path_factory.mktemp("certified")
+    flags = audited | {"evolve.audit": "", "evolve.audit_one_run": True, "one_run.share": 0.5, "evolve.share": 0.3}
+    with answering(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CANARYBANK_CACHE", str(folder / "cache"))
+        return run_evolution(resolve(flags=flags), folder / "run", command=f"canarybank evolve {hostile}")

@@ -287,3 +287,42 @@ def test_without_script_the_page_of_a_system_holds_everything(browser, systems, 
     page.goto(write_report(systems["other"], tmp_path)[0].as_uri())
     assert all(page.is_visible(f"#{place}") for place in ("figure-rates", "figure-small", "figure-ladder", "shown"))
     context.close()
+
+
+ONE_RUN = ["The canaries", "What one run shows", "The gap ladder"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["halved", "known", "fair"])
+def test_the_page_of_one_run_opens_in_silence_on_a_telephone(opened, one_runs, tmp_path, name, scheme):
+    page = opened(
+        write_report(one_runs[name], tmp_path)[0], viewport={"width": 390, "height": 800}, color_scheme=scheme
+    )
+    shows_on_a_telephone(page, "What was audited", *ONE_RUN, "What it stands on", "Provenance")
+    assert paper(page) == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}[scheme]
+
+
+def test_the_page_of_an_evolution_with_its_certificate_opens_in_silence_on_a_telephone(opened, certified, tmp_path):
+    page = opened(write_report(certified, tmp_path)[0], viewport={"width": 390, "height": 800})
+    after = ("Epsilon, round by round", "What the text is worth", "The newest text", "What it stands on")
+    shows_on_a_telephone(page, "What was done", *ONE_RUN, *after, "Provenance")
+
+
+@pytest.mark.parametrize("font", ["Widest", "serif"])
+@pytest.mark.parametrize("name", ["halved", "known", "fair"])
+def test_text_stays_in_the_figures_of_one_run(opened, one_runs, tmp_path, name, font):
+    assert misplaced(opened(write_report(one_runs[name], tmp_path)[0], bypass_csp=True), font) == []
+
+
+def test_text_stays_in_the_figures_of_a_certified_evolution(opened, certified, tmp_path):
+    assert misplaced(opened(write_report(certified, tmp_path)[0], bypass_csp=True), "Widest") == []
+
+
+def test_figures_in_pairs_fit_a_telephone(opened, one_runs, tmp_path):
+    """They are read without scrolling sideways, and their text does not shrink below 7 pixels."""
+    page = opened(write_report(one_runs["known"], tmp_path)[0], viewport={"width": 390, "height": 800})
+    wide = "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).length"
+    assert page.eval_on_selector_all(".pair .plot", wide) == 0
+    sizes = """all => Math.min(...all.map(text => parseFloat(getComputedStyle(text).fontSize) *
+        Math.hypot(text.getScreenCTM().c, text.getScreenCTM().d)))"""
+    assert page.eval_on_selector_all(".pair svg text", sizes) >= 7

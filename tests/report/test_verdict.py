@@ -5,8 +5,8 @@ import pytest
 
 from canarybank.cli.runner import attack_rows
 from canarybank.mechanism import Claim
-from canarybank.report import latex_tables, render_summary, summarise_run, summary_markdown
-from canarybank.report.summary import Tone, strongest, verdict
+from canarybank.report import Tone, latex_tables, render_summary, summarise_run, summary_markdown, verdict
+from canarybank.report.summary import strongest
 from canarybank.report.text import epsilon
 from canarybank.run import gate
 from canarybank.run.gating import compare

@@ -12,6 +12,7 @@ from canarybank.cli.output import Output, facts, paragraph, table
 if TYPE_CHECKING:
     from canarybank.config import Config
     from canarybank.flow import Plan
+    from canarybank.flow.one_run_plan import OneRunPlan
     from canarybank.flow.planning import GeneratorPlan
 
 __all__ = ["command"]
@@ -75,7 +76,25 @@ def _facts(made: "Plan", config: "Config") -> dict[str, str]:
             f"{made.trials_for_goal:,} trials of each hypothesis of each canary would typically show "
             f"{shown_epsilon(0.9 * made.epsilon)}"
         )
+    if made.one_run is not None:
+        lines |= _one_run(made.one_run)
     return lines | ({"notes": " ".join(made.notes)} if made.notes else {})
+
+
+def _one_run(made: "OneRunPlan") -> dict[str, str]:
+    """Return a line for what the canaries of one run take, for each protocol, and for what it all comes to."""
+    lines = {
+        "one run": made.statement,
+        "canaries": f"{made.canaries:,} with {made.probes} probes each, {100 * made.share:.3g}% of the bank's "
+        f"{made.bank:,} entries; designed shift {made.shift:.3g} noise deviations",
+    }
+    for coins in dict.fromkeys(each.coins for each in made.expected):
+        group = [each for each in made.expected if each.coins is coins]
+        bounds = [
+            f"{each.evidence} median {each.median:.3f}, 5% to 95% {each.low:.3f} to {each.high:.3f}" for each in group
+        ]
+        lines[f"{coins} coins{', chosen' * group[0].is_chosen}"] = "would show: " + "; ".join(bounds)
+    return lines | {"power": " ".join(made.power), "cost": made.cost}
 
 
 def _sent(asked: "GeneratorPlan") -> str:

@@ -31,6 +31,8 @@ from canarybank.flow.audit import mechanism_of, settings_of
 from canarybank.flow.bank import GENERATED_SIZE, Candidates, bank_labels, bank_prompt
 from canarybank.flow.generators import build_generator, may_send_records, response_file
 from canarybank.flow.inputs import Inputs, admission, gather, users_key, users_source
+from canarybank.flow.one_run_plan import OneRunPlan, plan_one_run
+from canarybank.flow.real_run import is_real
 from canarybank.generate import Generator, Request, ResponseCache, bank_plan, paraphrase_plan, server_of
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.progress import SILENT, Progress
@@ -121,6 +123,8 @@ class Plan(Record):
     trials_for_goal: int | None
     """The trials of each hypothesis of each canary with which a perfect canary is expected to show 90% of the exact
     epsilon."""
+    one_run: OneRunPlan | None = None
+    """What an audit by one run would take and could show; null where none is asked for."""
     notes: tuple[str, ...]
     """What a reader should know."""
 
@@ -157,6 +161,10 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     most, goal = ceiling(mechanism, settings.trials, **aim), None
     with suppress(InputError):
         goal = trials_needed(mechanism, 0.9 * one_round_epsilon(mechanism), **aim)
+    one_run = None
+    if config.evolve.audit_one_run or config.system.one_run:
+        voting = None if is_real(config) else len(people.users) - config.evolve.reference
+        one_run = plan_one_run(config, bank, encoder, voting)
     requests = f"{config.bank.source}; {asked.calls:,} requests to the generator, pools included"
     stages = (
         ("users", admitted, f"admitted from {config.users.source}"),
@@ -184,6 +192,7 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
         ceiling=most.median,
         ceiling_range=(most.q05, most.q95),
         trials_for_goal=goal,
+        one_run=one_run,
         notes=(*people.notes, *bank.notes, *inputs.left_out),
     )
 

@@ -13,12 +13,13 @@ import numpy as np
 
 from canarybank.auditing import perfect_rates
 from canarybank.mechanism import Mechanism
-from canarybank.report.svg import Canvas, Drawn, Key, Scale, linear, log, shortened, text_width
+from canarybank.report.svg import Box, Canvas, Drawn, Scale, linear, log, shortened, text_width
 from canarybank.report.tables import ATTACK_COLUMNS, CANARY_COLUMNS, attack_rows, canary_rows, known_columns
 from canarybank.report.text import UNKNOWN, clean, decimal, epsilon, interval_text, percent, rate, rung_text
 
 __all__ = [
     "CAUSES",
+    "RATES_BOX",
     "allowed",
     "canary_figure",
     "change_of",
@@ -28,6 +29,7 @@ __all__ = [
     "ladder_figure",
     "map_figure",
     "overview_figure",
+    "rates_canvas",
     "roc_figure",
     "top_of",
     "utility_figure",
@@ -64,6 +66,7 @@ _WIDEST = 1.6
 _ENDLESS = 2.0
 """How far the scale runs at least where the mechanism has no finite epsilon."""
 _NARROW, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 440.0, 420.0, 62.0, 428.0, 34.0, 370.0
+RATES_BOX: Box = (_LEFT, _TOP - 20, _RIGHT, _BOTTOM)
 _LOWEST = 1e-6
 _STEPS = 121
 LARGEST_EXPONENT = 700.0  # exp of more leaves the range of floating point; one of this already allows everything
@@ -107,12 +110,16 @@ def ladder_figure(attack: dict[str, Any]) -> Drawn:
 
 
 def draw_ladder(
-    title: str, words: str, pairs: Sequence[tuple[dict[str, Any] | None, dict[str, Any]]], steps: Sequence[str]
+    title: str,
+    words: str,
+    pairs: Sequence[tuple[dict[str, Any] | None, dict[str, Any]]],
+    steps: Sequence[str],
+    key: str = "ladder",
 ) -> Canvas:
     """Draw rungs, each after the one that it is compared with, and in words what lies between the two."""
     right = _WIDE - max(text_width(step, "rung-note") for step in steps) - 18.0
     bottom = _LADDER_TOP + _RUNG * len(pairs)
-    canvas = Canvas("ladder", _WIDE, bottom + _BELOW, title, words)
+    canvas = Canvas(key, _WIDE, bottom + _BELOW, title, words)
     x = linear(0.0, top_of(rung for _, rung in pairs) * 1.04, _LADDER_LEFT, right)
     canvas.axes((_LADDER_LEFT, _LADDER_TOP, right, bottom), x, "epsilon")
     for index, ((above, rung), step) in enumerate(zip(pairs, steps, strict=True)):
@@ -221,8 +228,7 @@ def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Drawn:
     drawn = {attack["name"]: _largest(attack["canaries"]) for attack in attacks}
     heights = {name: _CANARY * len(canaries) + _GAP for name, canaries in drawn.items()}
     limits = {"limit-exact": mechanism} if math.isfinite(mechanism) else {}
-    widest = mechanism * _WIDEST if limits else _ENDLESS
-    high = max([widest, *(1.1 * bound for of in bounds.values() for bound in of)])
+    high = max([mechanism * _WIDEST if limits else _ENDLESS, *(1.1 * bound for of in bounds.values() for bound in of)])
     canvas, x = _epsilon_rows("canaries", "Epsilon of each canary", words, heights, high, limits)
     y = _ROWS_TOP + _GAP / 2
     for name, canaries in drawn.items():
@@ -309,22 +315,27 @@ def roc_figure(attack: dict[str, Any], mechanism: Mechanism, exact: float, key: 
         f"{threshold:.3f} the false positive rate is {rate(fpr)} and the true positive rate {rate(tpr)}. No point may "
         f"lie above the region that epsilon {epsilon(exact)} at delta {mechanism.delta:g} allows."
     )
-    canvas, top = Canvas(key, _NARROW, _HEIGHT, f"ROC of {attack['name']}", words), _TOP - 20
-    x, y = log(_LOWEST, 1.0, _LEFT, _RIGHT), log(_LOWEST, 1.0, _BOTTOM, top)
+    left, top, right, bottom = RATES_BOX
+    x, y = log(_LOWEST, 1.0, left, right), log(_LOWEST, 1.0, bottom, top)
     grid = np.geomspace(_LOWEST, 1.0, _STEPS).tolist()
-    upper = [(x(value), y(allowed(value, exact, mechanism.delta))) for value in grid]
-    canvas.curve([(_LEFT, _BOTTOM), *upper, (_RIGHT, _BOTTOM)], "region", closed=True)
-    canvas.curve(upper, "region-edge")
-    box = (_LEFT, top, _RIGHT, _BOTTOM)
-    canvas.axes(box, x, "false positive rate (canary absent)", y, "true positive rate (canary eligible)")
-    canvas.line((x(_LOWEST), y(_LOWEST)), (x(1.0), y(1.0)), "chance")
+    canvas = rates_canvas(key, f"ROC of {attack['name']}", words, x, y, grid, exact, mechanism.delta)
     reach = max(8.0, *map(abs, roc["threshold"])) * max(1.0, 1 / mechanism.sigma)
     perfect = perfect_rates(mechanism)(np.linspace(-reach, reach, 4 * _STEPS))
     for css, rates in (("curve-perfect", perfect), ("curve-attack", (roc["fpr"], roc["tpr"]))):
         canvas.curve([(x(f), y(t)) for f, t in zip(*rates, strict=True) if min(f, t) >= _LOWEST], css)
     canvas.circle((x(fpr), y(tpr)), 6.5, "mark-rule", "the frozen threshold")
     _draw_counted(canvas, x, y, **canary["counted"])
-    _roc_legend(canvas)
+    canvas.legend(
+        (right, bottom),
+        [
+            ("line", "curve-attack", "this attack"),
+            ("line", "curve-perfect", "a perfect attack"),
+            ("line", "chance", "guessing"),
+            ("rect", "region", "allowed"),
+            ("circle", "mark-rule", "frozen threshold"),
+            ("circle", "mark-observed", "counted, with ends"),
+        ],
+    )
     return canvas.drawn(
         f"Exact rates over all thresholds for canary {canary['id']}. The shaded region is what epsilon "
         f"{epsilon(exact)} allows: a point above it would be a violation. A perfect attack on this mechanism follows "
@@ -332,6 +343,19 @@ def roc_figure(attack: dict[str, Any], mechanism: Mechanism, exact: float, key: 
         ("threshold", "false positive rate", "true positive rate"),
         _digits(roc["threshold"], roc["fpr"], roc["tpr"]),
     )
+
+
+def rates_canvas(
+    key: str, title: str, words: str, x: Scale, y: Scale, grid: Sequence[float], exact: float, delta: float
+) -> Canvas:
+    """Return a canvas of TPR against FPR with the region that (exact, delta) allows, and the line of guessing."""
+    canvas, (left, _, right, bottom) = Canvas(key, _NARROW, _HEIGHT, title, words), RATES_BOX
+    upper = [(x(value), y(allowed(value, exact, delta))) for value in grid]
+    canvas.curve([(left, bottom), *upper, (right, bottom)], "region", closed=True)
+    canvas.curve(upper, "region-edge")
+    canvas.axes(RATES_BOX, x, "false positive rate (canary absent)", y, "true positive rate (canary eligible)")
+    canvas.line((x(grid[0]), y(grid[0])), (x(1.0), y(1.0)), "chance")
+    return canvas
 
 
 def allowed(fpr: float, exact: float, delta: float) -> float:
@@ -349,22 +373,6 @@ def _draw_counted(canvas: Canvas, x: Scale, y: Scale, fpr: tuple[float, ...], tp
     canvas.line((x(fpr[0]), y(tpr[1])), (x(fpr[2]), y(tpr[1])), "whisker-observed")
     canvas.line((x(fpr[1]), y(tpr[0])), (x(fpr[1]), y(tpr[2])), "whisker-observed")
     canvas.circle((x(fpr[1]), y(tpr[1])), 3.2, "mark-observed", f"counted: {rate(fpr[1])}, {rate(tpr[1])}")
-
-
-def _roc_legend(canvas: Canvas) -> None:
-    keys: list[Key] = [
-        ("line", "curve-attack", "this attack"),
-        ("line", "curve-perfect", "a perfect attack"),
-        ("line", "chance", "guessing"),
-        ("rect", "region", "allowed"),
-        ("circle", "mark-rule", "frozen threshold"),
-        ("circle", "mark-observed", "counted, with ends"),
-    ]
-    width = 46 + max(text_width(name, "key") for _, _, name in keys)
-    left, top = _RIGHT - width + 2, _BOTTOM - 112
-    canvas.rect((left - 8, top - 14), width, 118, "legend", 4)
-    for row, key in enumerate(keys):
-        canvas.key_at((left, top + 4 + 18 * row), key, room=32)
 
 
 def density_figure(attack: dict[str, Any], q: float, key: str) -> Drawn:

@@ -23,6 +23,7 @@ from canarybank.report.figures import (
     utility_figure,
     vote_figure,
 )
+from canarybank.report.one_run import evolved_markdown, one_run_markdown, one_run_parts, one_run_rows
 from canarybank.report.summary import round_rows, summarise_run
 from canarybank.report.system import (
     BETTING_COLUMNS,
@@ -60,6 +61,8 @@ __all__ = ["PAGE", "page_of", "render_html", "render_summary", "write_report"]
 PAGE = "report.html"
 Forms = tuple[dict[str, str], dict[str, list[dict[str, Any]]]]
 """Texts and tables, by the names of their files."""
+Parts = tuple[dict[str, Any], dict[str, Any]]
+"""The words of a certificate, and its tables and figures."""
 _NUMERIC = re.compile(r"[+−-]?[\d.,]+(e[+-]?\d+)?%?( to [\d.,]+)?|∞|—")
 
 
@@ -73,7 +76,8 @@ def write_report(
     """
     run, mode = run if isinstance(run, Run) else Run.open(run), SHAREABLE if shareable else PRIVATE
     target = run.folder if folder is None else Path(folder)
-    texts, tables = _system_forms(run) if run.kind == "system" else _audit_forms(run)
+    forms = {"system": _system_forms, "one-run": _one_run_forms}.get(run.kind, _audit_forms)
+    texts, tables = forms(run)
     for name, text in texts.items():
         write_atomic(target / name, text, mode=mode)
     for name, rows in tables.items():
@@ -86,8 +90,11 @@ def write_report(
 
 def _audit_forms(run: Run) -> Forms:
     """Return the texts and the tables of an audit or an evolution, by their names."""
-    summary, tables = summarise_run(run), {}
-    texts = {PAGE: render_summary(summary)}
+    summary, tables, certified = summarise_run(run), {}, one_run_parts(run)
+    texts = {PAGE: render_summary(summary, certified)}
+    if certified is not None:
+        texts |= {"summary.md": evolved_markdown(summary, certified[0])}
+        tables["results"] = one_run_rows(run)
     if summary["verdict"]:
         texts |= {"summary.md": summary_markdown(summary), "results.tex": latex_tables(summary)}
         tables["results"] = result_rows(run.results)
@@ -101,6 +108,20 @@ def _system_forms(run: Run) -> Forms:
     summary, rows = summarise_system(run), system_rows(run)
     texts = {PAGE: _system_page(run, summary), "summary.md": system_markdown(summary)}
     return texts, {"results": rows} if rows else {}
+
+
+def _one_run_forms(run: Run) -> Forms:
+    """Return the texts and the table of an audit of one run."""
+    page, summary = _one_run_page(run)
+    return {PAGE: page, "summary.md": one_run_markdown(summary)}, {"results": one_run_rows(run)}
+
+
+def _one_run_page(run: Run) -> tuple[str, dict[str, Any]]:
+    """Return the page of an audit of one run, and the summary that it was made from."""
+    made = one_run_parts(run)
+    assert made is not None  # noqa: S101, such a run has a certificate, or is not finished
+    summary, parts = made
+    return page_of("one_run.html", version=summary["version"], summary=summary, parts=parts), summary
 
 
 def _system_page(run: Run, summary: dict[str, Any]) -> str:
@@ -120,13 +141,18 @@ def _system_page(run: Run, summary: dict[str, Any]) -> str:
 
 def render_html(run: Run) -> str:
     """Return the page of a finished run."""
+    if run.kind == "one-run":
+        return _one_run_page(run)[0]
     if run.kind == "system":
         return _system_page(run, summarise_system(run))
-    return render_summary(summarise_run(run))
+    return render_summary(summarise_run(run), one_run_parts(run))
 
 
-def render_summary(summary: dict[str, Any]) -> str:
-    """Return the page of a summary. The same summary gives the same bytes."""
+def render_summary(summary: dict[str, Any], certified: Parts | None = None) -> str:
+    """Return the page of a summary, with the words and figures of its certificate where an evolution has one.
+
+    The same summary gives the same bytes.
+    """
     evolution = summary["evolution"]
     parts = _audit_parts(summary) if summary["verdict"] else {"panels": []}
     if evolution:
@@ -138,7 +164,9 @@ def render_summary(summary: dict[str, Any]) -> str:
             "costs": known_columns(("after round", "MAUVE", "precision", "recall", "distinct pairs"), costs),
             "prefixes": known_columns(PREFIX_COLUMNS, prefix_rows(summary["prefixes"])),
         }
-    return page_of("page.html", version=summary["version"], summary=summary, evolution=evolution, **parts)
+    section, figures = certified or (None, None)
+    given = {"summary": summary, "evolution": evolution, "certificate": section, "certificate_parts": figures}
+    return page_of("page.html", version=summary["version"], **given, **parts)
 
 
 def page_of(template: str, **values: Any) -> str:

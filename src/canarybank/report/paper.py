@@ -286,8 +286,7 @@ def _table(piece: Piece) -> "Figure":
     coordinate, groups = piece.coordinates[0], dict[str, list[Cell]]()
     for cell in piece.cells:
         groups.setdefault(str(cell.at[coordinate]), []).append(cell)
-    most = max(map(len, groups.values()))
-    figure, axes = _figure(3.6 + 3.2 * len(groups), 1.6 + 0.34 * most, len(groups))
+    figure, axes = _figure(3.6 + 3.2 * len(groups), 1.6 + 0.34 * max(map(len, groups.values())), len(groups))
     for ax, (name, cells) in zip(axes, groups.items(), strict=True):
         _dots(ax, cells)
         ax.set(xlim=(0, None), xlabel="epsilon", title=f"{coordinate} {name}")
@@ -355,8 +354,7 @@ def _panels(piece: Piece) -> dict[tuple[str, str], dict[str, Points]]:
 
 def _in_order(points: Points) -> Points:
     """Return points from left to right; words stay in the order in which they were given."""
-    words = list(dict.fromkeys(place for place, _ in points if isinstance(place, str)))
-    return sorted(points, key=lambda point: words.index(point[0]) if isinstance(point[0], str) else point[0])
+    return sorted(points, key=lambda point: 0.0 if isinstance(point[0], str) else point[0])
 
 
 def _line(ax: "Axes", points: Points, label: str, colour: str) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "Drawn",
     "Key",
     "Scale",
+    "key_lines",
     "linear",
     "log",
     "nice_ticks",
@@ -55,7 +56,7 @@ _ASCII = """
 """
 _WIDTHS = {chr(code): int(width) / 100 for code, width in enumerate(_ASCII.split(), start=32)}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_GAP, _MARK_GAP = 16.0, 8.0
+_GAP, _MARK_GAP, _KEY_LINE = 16.0, 8.0, 18.0
 _MARK_WIDTHS = {
     "circle": 10.0,
     "diamond": 12.0,
@@ -126,6 +127,22 @@ def nice_ticks(low: float, high: float, count: int) -> Iterable[tuple[float, str
 def text_width(text: str, css: str = "") -> float:
     """Return how wide a text of some class can get, in pixels, in the widest common default font."""
     return sum(map(_em, text)) * TEXT_SIZES[css] * (_BOLD if css in BOLD_TEXT else 1.0)
+
+
+def key_width(key: Key) -> float:
+    """Return the room that an entry of a legend takes in a line."""
+    shape, _, name = key
+    return _MARK_WIDTHS[shape] + _MARK_GAP + text_width(name, "key") + _GAP
+
+
+def key_lines(keys: Sequence[Key], width: float) -> list[list[Key]]:
+    """Return the entries of a legend in as many lines as they need, each at most that wide."""
+    lines: list[list[Key]] = [[]]
+    for key in keys:
+        if lines[-1] and sum(map(key_width, (*lines[-1], key))) - _GAP > width:
+            lines.append([])
+        lines[-1].append(key)
+    return lines
 
 
 def shortened(text: str, room: float, css: str = "") -> str:
@@ -206,11 +223,18 @@ class Canvas:
 
     def keys(self, left: float, y: float, keys: Sequence[Key]) -> None:
         """Write a legend in one line, further to the left where it could run out of the drawing."""
-        widths = [_MARK_WIDTHS[shape] + _MARK_GAP + text_width(name, "key") + _GAP for shape, _, name in keys]
-        at = max(0.0, min(left, self.width - sum(widths)))
-        for key, width in zip(keys, widths, strict=True):
+        at = max(0.0, min(left, self.width - sum(map(key_width, keys))))
+        for key in keys:
             self.key_at((at, y), key)
-            at += width
+            at += key_width(key)
+
+    def legend(self, corner: Point, keys: Sequence[Key]) -> None:
+        """Write a legend in a box with this lower right corner, an entry a line."""
+        width = 46 + max(text_width(name, "key") for *_, name in keys)
+        left, top = corner[0] - width + 2, corner[1] - _KEY_LINE * len(keys)
+        self.rect((left - 8, top - 8), width, corner[1] - top + 8, "legend", 4)
+        for row, key in enumerate(keys):
+            self.key_at((left, top + 8 + _KEY_LINE * row), key, room=32)
 
     def key_at(self, place: Point, key: Key, room: float | None = None) -> None:
         """Write one entry of a legend: its mark, and its name beside it or after so much room."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,17 +11,15 @@ from canarybank.auditing.curve import Curve, claimed_curve
 from canarybank.auditing.declaration import Evidence
 from canarybank.errors import InputError
 from canarybank.mechanism import Claim
-from canarybank.report.figures import allowed, change_of, draw_ladder
-from canarybank.report.svg import Canvas, Drawn, Key, Scale, linear, log, text_width
+from canarybank.report.figures import RATES_BOX, change_of, draw_ladder, rates_canvas
+from canarybank.report.svg import Canvas, Drawn, Key, Scale, linear, log
 from canarybank.report.system import RULE_COLUMNS, CountedRule
 from canarybank.report.text import decimal, epsilon, label, rate, rung_text
 
 __all__ = ["rates_figures", "system_ladder"]
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 440.0, 420.0, 62.0, 428.0, 14.0, 370.0
 _STEPS, _DRAWN = 201, 24
 """The points of a curve; and of more rules only those furthest from guessing are drawn: the table holds all."""
-_KEY = 18.0
 _MARKS = {Evidence.BOUND: "circle", Evidence.CURVE: "diamond", Evidence.BETTING: "circle"}
 
 
@@ -29,49 +27,30 @@ def rates_figures(rules: Sequence[CountedRule], claim: Claim, rows: Sequence[tup
     """Draw each rule's rates as a box of its intervals, against what the claim allows: plain, and in logarithms."""
     runs = max(max(each.counts.n0, each.counts.n1) for each in rules)
     lowest = 10.0 ** math.floor(math.log10(0.5 / runs))
-    drawn = sorted(rules, key=lambda each: each.fpr[2] - each.tpr[0])[:_DRAWN]
-    plain = _Plot("rates", "", linear(0.0, 1.0, _LEFT, _RIGHT), linear(0.0, 1.0, _BOTTOM, _TOP), 0.0)
-    small = _Plot("small", ", in logarithms", log(lowest, 1.0, _LEFT, _RIGHT), log(lowest, 1.0, _BOTTOM, _TOP), lowest)
-    curve, over = _curve(claim), len(rules)
-    return _draw_rates(plain, drawn, over, claim, curve, rows), _draw_rates(small, drawn, over, claim, curve, rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _Plot:
-    key: str
-    title: str
-    x: Scale
-    y: Scale
-    lowest: float
+    return _draw_rates("rates", 0.0, rules, claim, rows), _draw_rates("small", lowest, rules, claim, rows)
 
 
 def _draw_rates(
-    plot: _Plot,
-    drawn: Sequence[CountedRule],
-    rules: int,
-    claim: Claim,
-    curve: Curve | None,
-    rows: Sequence[tuple[str, ...]],
+    key: str, lowest: float, rules: Sequence[CountedRule], claim: Claim, rows: Sequence[tuple[str, ...]]
 ) -> Drawn:
-    x, y, against = plot.x, plot.y, f"epsilon {epsilon(claim.epsilon)} at delta {claim.delta:g}"
+    """Draw rates from the lowest on, in logarithms unless that is 0."""
+    (left, top, right, bottom), curve = RATES_BOX, _curve(claim)
+    drawn = sorted(rules, key=lambda each: each.fpr[2] - each.tpr[0])[:_DRAWN]
+    scale = partial(log, lowest, 1.0) if lowest else partial(linear, 0.0, 1.0)
+    x, y, against = scale(left, right), scale(bottom, top), f"epsilon {epsilon(claim.epsilon)} at delta {claim.delta:g}"
     counted = "; ".join(f"{_name(each)}: FPR {rate(each.fpr[1])}, TPR {rate(each.tpr[1])}" for each in drawn)
     words = f"Counted rates, against what {'the claimed mechanism' if curve else against} allows. {counted}."
-    canvas = Canvas(plot.key, _WIDTH, _HEIGHT, f"TPR against FPR of each rule{plot.title}", words)
-    grid = np.geomspace(plot.lowest, 1.0, _STEPS) if plot.lowest else np.linspace(0.0, 1.0, _STEPS)
-    upper = [(x(value), y(allowed(value, claim.epsilon, claim.delta))) for value in grid.tolist()]
-    canvas.curve([(_LEFT, _BOTTOM), *upper, (_RIGHT, _BOTTOM)], "region", closed=True)
-    canvas.curve(upper, "region-edge")
-    box = (_LEFT, _TOP, _RIGHT, _BOTTOM)
-    canvas.axes(box, x, "false positive rate (canary absent)", y, "true positive rate (canary eligible)")
-    canvas.line((x(plot.lowest), y(plot.lowest)), (x(1.0), y(1.0)), "chance")
+    title = f"TPR against FPR of each rule{', in logarithms' if lowest else ''}"
+    grid = np.geomspace(lowest, 1.0, _STEPS) if lowest else np.linspace(0.0, 1.0, _STEPS)
+    canvas = rates_canvas(key, title, words, x, y, grid.tolist(), claim.epsilon, claim.delta)
     if curve is not None:
         most = np.asarray(curve.allowed(grid)).tolist()
         canvas.curve([(x(f), y(t)) for f, t in zip(grid.tolist(), most, strict=True)], "curve-claim")
     for each in drawn:
         _draw_rule(canvas, x, y, each)
     _legend(canvas, drawn, curve)
-    caption = "The same, so that small rates can be told apart." if plot.lowest else _caption(curve, against)
-    left_out = f" Of {rules} rules {len(drawn)} are drawn; the table holds all." if len(drawn) < rules else ""
+    caption = "The same, so that small rates can be told apart." if lowest else _caption(curve, against)
+    left_out = f" Of {len(rules)} rules {len(drawn)} are drawn; the table holds all." if len(drawn) < len(rules) else ""
     return canvas.drawn(caption + left_out, RULE_COLUMNS, rows)
 
 
@@ -121,11 +100,7 @@ def _legend(canvas: Canvas, rules: Sequence[CountedRule], curve: Curve | None) -
         *(("rect", f"box box-{score}", f"{score} score") for score in scores),
         *((_MARKS[kind], f"mark-{kind} mark-any", str(kind)) for kind in kinds),
     ]
-    width = 46 + max(text_width(name, "key") for _, _, name in keys)
-    left, top = _RIGHT - width + 2, _BOTTOM - _KEY * len(keys) - 4
-    canvas.rect((left - 8, top - 4), width, _KEY * len(keys) + 8, "legend", 4)
-    for row, key in enumerate(keys):
-        canvas.key_at((left, top + 12 + _KEY * row), key, room=32)
+    canvas.legend(RATES_BOX[2:], keys)
 
 
 def system_ladder(rungs: list[dict[str, Any]], system: str) -> Drawn:

@@ -230,12 +230,11 @@ def plain(text: str) -> str:
 def latex_tables(summary: dict[str, Any]) -> str:
     """Return two tables, of attacks and of canaries, that need the packages booktabs and textcomp."""
     attacks, stands_on = summary["attacks"], bounds_stand_on(summary)
-    by_canary = [row[:8] for row in canary_rows(attacks)]
     tables = [
         PACKAGES,
         latex_table(*known_columns(ATTACK_COLUMNS, attack_rows(attacks)), f"Epsilon by attack. {stands_on}"),
         latex_table(
-            *known_columns(CANARY_COLUMNS[:8], by_canary),
+            *known_columns(CANARY_COLUMNS[:8], [row[:8] for row in canary_rows(attacks)]),
             f"Epsilon by canary, each at its share of alpha. {stands_on}",
         ),
     ]
@@ -400,8 +399,12 @@ def _evidence_parts(outcome: GateOutcome) -> list[str]:
         ),
         (
             f"Claimed: {outcome.claim}; exact epsilon of the claimed mechanism {exact}; "
-            f"{confidence(outcome.confidence)} confidence over all evidence, {outcome.trials:,} judged runs of each "
-            "hypothesis of each canary."
+            f"{confidence(outcome.confidence)} confidence over all evidence, "
+            + (
+                f"{outcome.trials:,} judged runs of each hypothesis of each canary."
+                if outcome.canaries is None
+                else f"one run with {outcome.canaries:,} canaries."
+            )
         ),
     ]
 
@@ -431,8 +434,7 @@ def junit(outcome: GateOutcome) -> str:
     Whatever exceeds the claim, computed or measured, is a failure. There is at least one exactly where the gate fails.
     """
     failures = len({cause.attack for cause in outcome.causes})
-    tests = len(outcome.attacks) + len(outcome.evidence) + outcome.is_exact_known
-    root, suite = _suite(tests=tests, failures=failures)
+    root, suite = _suite(tests=len(outcome.attacks) + len(outcome.evidence) + outcome.is_exact_known, failures=failures)
     properties, own = SubElement(suite, "properties"), outcome.frozen_power
     stated = {
         "claim": outcome.claim,

@@ -20,6 +20,12 @@ def test_the_region_is_the_definition_in_both_directions(fpr):
     assert broken or tpr == 1.0
 
 
+@pytest.mark.parametrize("exact", [1e-9, 3.0, 800.0, math.inf])
+@pytest.mark.parametrize("delta", [0.0, 1e-12, 0.4])
+def test_the_region_lies_between_delta_and_1_whatever_the_epsilon(exact, delta):
+    assert delta <= allowed(1e-6, exact, delta) <= 1
+
+
 def test_a_perfect_attack_stays_inside_and_touches():
     mechanism = Mechanism()
     exact = one_round_epsilon(mechanism)

@@ -1,0 +1,338 @@
+"""Show the certificate of one run: the verdict first, every number as the certificate has it, nothing cut."""
+
+import re
+from dataclasses import replace
+from html import unescape
+from xml.etree.ElementTree import fromstring
+
+import numpy as np
+import pytest
+
+from canarybank.auditing.guessing import guess_scores
+from canarybank.auditing.known_coins import family_epsilon
+from canarybank.auditing.one_run import RunDeclaration, RunScores, judge_run
+from canarybank.mechanism import Claim, Mechanism
+from canarybank.report import PAGE, render_html, write_report
+from canarybank.report.certificate import (
+    Planted,
+    certificate_markdown,
+    certificate_rows,
+    compared_scores,
+    least_confidence,
+    summarise_certificate,
+)
+from canarybank.report.certificate_figures import certificate_parts, curve_figures, score_figures
+from canarybank.report.page import page_of
+from canarybank.report.svg import key_lines, text_width
+from canarybank.report.text import epsilon, percent
+from canarybank.run.carried import read_scores
+
+PLANTED = Planted(probes=5, bank=8192, style="nonce", votes="Of the auxiliary users' votes, 0.34% go to probes.")
+
+
+def played(q, coins, rounds, canaries, *, noise=1.0, rate=None, evidence=(), mechanism=True):
+    """Play one run whose noise is divided by a factor and whose sampler may have another rate, and judge it."""
+    rng, claim = np.random.default_rng(15), Claim.of(Mechanism(q=q), rounds=rounds)
+    if not mechanism:
+        claim = Claim(claim.epsilon, claim.delta, rounds=rounds)
+    declared = RunDeclaration(claim, canaries, coins, 0.95, evidence)
+    eligible = rng.random(canaries) < 0.5 if coins == "fair" or q == 1 else np.ones(canaries, bool)
+    took = eligible[:, None] & (rng.random((canaries, rounds)) < (rate or q))
+    scores = (rng.normal(size=took.shape)) / noise + 0.95 * took
+    run = RunScores(scores, eligible, took if coins == "known" else None)
+    return declared, run, judge_run(declared, run)
+
+
+CASES = {
+    "several": played(0.1, "known", 6, 409),
+    "halved": played(0.1, "known", 6, 409, noise=2.0),
+    "often": played(0.1, "known", 6, 409, rate=0.16),
+    "one": played(0.5, "known", 1, 81),
+    "fair": played(0.5, "fair", 2, 128),
+    "all": played(1.0, "known", 3, 128, evidence=("known-coins", "order-statistics", "guessing")),
+    "guessed": played(1.0, "fair", 1, 409, mechanism=False),
+    "broken": played(1.0, "fair", 1, 1638, noise=2.5),
+    "nothing": played(0.1, "fair", 1, 81),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return CASES[request.param]
+
+
+def page(declared, run, found, planted=PLANTED):
+    section = summarise_certificate(declared, run, found, planted)
+    extra = {"command": "", "versions": [], "hashes": [], "hardware": "", "started": "", "config": []}
+    summary = section | {"system": "it", "notes": [], "statement": "Not private.", "provenance": extra}
+    return page_of("one_run.html", version="1", summary=summary, parts=certificate_parts(declared, run, found, section))
+
+
+def seen(html):
+    """Return what a reader sees of a page."""
+    shown = re.sub(r"<(style|script)>.*?</\1>|<[^>]*>", " ", html, flags=re.DOTALL)
+    return " ".join(unescape(shown).split())
+
+
+def written(declared, run, found):
+    return "\n".join(certificate_markdown(summarise_certificate(declared, run, found, PLANTED)))
+
+
+@pytest.mark.parametrize(
+    ("name", "tone", "begins"),
+    [
+        ("several", "quiet", "No violation detected at this power: one run of 6 releases with 409 canaries shows"),
+        ("halved", "violation", "Violation detected: one run of 6 releases with 409 canaries shows"),
+        ("broken", "violation", "Violation detected: one run of 1 release with 1,638 canaries shows"),
+        ("nothing", "quiet", "No violation detected at this power: one run of 1 release with 81 canaries shows"),
+    ],
+)
+def test_the_verdict_comes_first_with_its_bound_and_its_confidence(name, tone, begins):
+    declared, run, found = CASES[name]
+    verdict = summarise_certificate(declared, run, found, PLANTED)["verdict"]
+    best = max(found.shown, key=lambda each: each.epsilon)
+    assert (verdict["tone"], verdict["sentence"][: len(begins)]) == (tone, begins)
+    bound = f"an epsilon of at least {epsilon(best.epsilon)} ({best.evidence.value})"
+    assert (bound if best.epsilon else "no epsilon above 0") in verdict["sentence"]
+    assert f"claimed {epsilon(found.claim.epsilon)}, with 95% confidence over all evidence" in verdict["sentence"]
+    html = page(declared, run, found)
+    assert html.index("<h1>") < html.index("<h2")
+    assert verdict["sentence"] in seen(html[: html.index("<h2")])
+
+
+def test_a_sampler_that_takes_too_many_refutes_without_a_larger_epsilon():
+    """A refuted certificate says so first, though its bound is below the claim."""
+    declared, run, found = CASES["often"]
+    lower = replace(found, shown=tuple(replace(each, epsilon=0.5) for each in found.shown))
+    verdict = summarise_certificate(declared, run, lower, PLANTED)["verdict"]
+    assert found.refuted
+    assert verdict["sentence"].startswith("The claim is refuted: one run of 6 releases")
+    assert verdict["tone"] == "violation"
+    assert "and 0.1 is claimed" in " ".join(verdict["beside"])
+
+
+def test_every_kind_of_evidence_is_shown_with_all_that_it_says(case):
+    declared, run, found = case
+    text, markdown = seen(page(declared, run, found)), written(declared, run, found)
+    for each, power in zip(found.shown, declared.power, strict=True):
+        expected = declared.expected(each.evidence)
+        ends = f"{epsilon(expected.q05)} to {epsilon(expected.q95)}"
+        row = summarise_certificate(declared, run, found, PLANTED)["evidence"][found.shown.index(each)]
+        told = (each.evidence.value, "refuted" if each.refuted else "not refuted", epsilon(each.epsilon))
+        assert row[:3] == told
+        assert row[5:] == (epsilon(expected.median), ends, f"{each.alpha:.4g}")
+        for said in (each.statement, each.family, each.assumption, power):
+            assert said in text
+        assert f"| {each.evidence.value} | {told[1]} | {told[2]} |" in markdown
+    for name, share in declared.ledger.entries:
+        assert f"{name} {share:.4g} 0.05" in text
+
+
+def test_the_ladder_has_a_rung_for_the_claim_the_mechanism_the_canaries_and_each_evidence(case):
+    declared, run, found = case
+    claim, rungs = found.claim, summarise_certificate(declared, run, found, PLANTED)["rungs"]
+    known = [] if claim.mechanism is None else ["mechanism", "attack"]
+    assert [rung["name"] for rung in rungs] == ["accounted", *known, *(["expected", "observed"] * len(found.shown))]
+    assert rungs[0]["epsilon"] == claim.epsilon
+    if known:
+        assert rungs[1]["epsilon"] == pytest.approx(claim.epsilon, rel=1e-5)
+        assert rungs[2]["epsilon"] == family_epsilon(claim.q, declared.shift, claim.rounds, claim.delta)
+        assert rungs[2]["epsilon"] < rungs[1]["epsilon"]
+    for each, typical, observed in zip(
+        found.shown, rungs[-2 * len(found.shown) :: 2], rungs[-2 * len(found.shown) + 1 :: 2], strict=True
+    ):
+        expected = declared.expected(each.evidence)
+        assert (typical["epsilon"], typical["low"], typical["high"]) == (expected.median, expected.q05, expected.q95)
+        assert observed["epsilon"] == each.epsilon
+    figure = certificate_parts(*case, summarise_certificate(*case, PLANTED))["ladder"]
+    assert [row[:3] for row in figure.rows][-1] == (
+        "observed",
+        f"by {each.evidence.value}",
+        f"at least {epsilon(each.epsilon)}",
+    )
+
+
+@pytest.mark.parametrize("name", ["several", "halved", "often", "one", "all"])
+def test_the_rule_of_a_comparison_lies_beyond_the_claim_exactly_where_the_shift_does(name):
+    declared, run, found = CASES[name]
+    shifts = [shift for each in found.shown for shift in each.shifts]
+    compared = compared_scores(declared, run, found)
+    assert [each.found for each in compared] == shifts
+    for each in compared:
+        assert (each.bound > each.allowed) == (each.found.lower > declared.limit)
+        assert abs(each.out.mean()) < 0.05
+        assert each.inside.mean() == pytest.approx(each.found.difference, abs=0.05)
+        assert each.bound < each.found.difference
+        if each.found.way == "between":
+            assert (each.inside.size, each.out.size) == (each.found.included, each.found.left_out)
+
+
+def test_means_over_the_releases_are_compared_where_a_canary_is_in_all_of_them():
+    (compared,) = compared_scores(*CASES["all"])
+    assert compared.of_means
+    assert compared.inside.size + compared.out.size == 128
+    assert compared.bound == pytest.approx(compared.found.lower * compared.found.deviation * 3**0.5)
+
+
+def test_the_guesses_that_count_lie_at_or_beyond_the_lines():
+    declared, run, found = CASES["fair"]
+    for each in found.shown:
+        least = least_confidence(declared, run, each.guesses)
+        scores = guess_scores(run.scores, q=0.5, designed=declared.guessed_by)
+        assert (np.abs(scores) >= least).sum() == each.guesses
+
+
+def test_known_coins_are_counted_release_by_release_and_others_over_the_run():
+    first, whole = curve_figures(*CASES["several"])
+    assert first.title == "One release, given who took part"
+    assert "curve-counted" in first.svg
+    assert "curve-counted" not in whole.svg
+    for name in ("fair", "all"):
+        assert all("curve-counted" in figure.svg for figure in curve_figures(*CASES[name]))
+
+
+def test_the_curve_at_the_bound_lies_above_the_claimed_one_exactly_where_the_claim_is_refuted():
+    for name, is_above in (("several", False), ("halved", True), ("all", False)):
+        for figure in curve_figures(*CASES[name]):
+            for row in figure.rows[2:]:
+                assert (float(row[2]) > float(row[1])) == is_above
+
+
+def test_without_a_mechanism_there_is_no_family_and_no_curve():
+    figures = curve_figures(*CASES["guessed"])
+    assert all("curve-claim" not in figure.svg and "region-edge" in figure.svg for figure in figures)
+    assert "claim allows" in figures[0].caption
+
+
+def test_canaries_are_disclosed_with_what_they_cost(case):
+    declared, run, found = case
+    text = seen(page(declared, run, found))
+    probes = 5 * found.canaries
+    assert f"{found.canaries:,} canaries are synthetic users that the auditor made (nonce)" in text
+    assert f"{probes:,} of 8,192 entries, {100 * probes / 8192:.1f}".removesuffix(".0") in text
+    assert "users' votes, 0.34% go to probes" in text
+    assert "They cost real users no privacy" in text
+    assert "utility was not measured" in text
+    measured = replace(PLANTED, votes=None, utility=("MAUVE fell by 0.01.",))
+    assert "MAUVE fell by 0.01." in seen(page(declared, run, found, measured))
+
+
+def test_what_known_coins_say_of_the_sampler_is_said():
+    declared, run, found = CASES["several"]
+    sentence = summarise_certificate(declared, run, found, PLANTED)["sampler"]
+    (shown,) = found.shown
+    assert f"{found.took:,} of {409 * 6:,} coins" in sentence
+    assert f"at least {shown.rate:.3g}" in sentence
+    assert summarise_certificate(*CASES["all"], PLANTED)["sampler"] is None
+
+
+def test_a_row_for_each_kind_of_evidence_holds_its_numbers(case):
+    declared, _, found = case
+    rows = certificate_rows(declared, found)
+    assert [(row["evidence"], row["epsilon"], row["refuted"]) for row in rows] == [
+        (each.evidence.value, each.epsilon, each.refuted) for each in found.shown
+    ]
+    assert [row["expected_median"] for row in rows] == [declared.expected(each.evidence).median for each in found.shown]
+
+
+def test_a_run_without_any_noise_has_a_page():
+    """Scores out that are all alike give the largest shift that is ever said, and a page all the same."""
+    took = np.arange(16)[:, None] % 2 == 0
+    declared = RunDeclaration(Claim.of(Mechanism(q=1.0)), 16, "known", 1.0, ("known-coins", "guessing"))
+    run = RunScores(took * 2.0, took[:, 0], took)
+    found = judge_run(declared, run)
+    text = seen(page(declared, run, found))
+    assert found.refuted
+    assert "Violation detected" in text
+    assert found.shown[0].shift == 30.0
+    for figure in curve_figures(declared, run, found):
+        assert "at the bound, known-coins" in figure.columns
+
+
+def test_no_text_of_a_figure_runs_out_of_it(case):
+    """In the widest font; the browser's test looks at what covers what."""
+    parts = certificate_parts(*case, summarise_certificate(*case, PLANTED))
+    for figure in (*parts["scores"], *parts["curves"], parts["ladder"]):
+        root = fromstring(figure.svg)  # noqa: S314, our own
+        width = float(root.get("viewBox").split()[2])
+        for text in root.iter("text"):
+            if text.get("transform"):
+                continue
+            long, at = text_width(text.text, text.get("class", "")), float(text.get("x"))
+            left = at - {"end": long, "middle": long / 2}.get(text.get("text-anchor"), 0.0)
+            assert left >= -1, (figure.key, text.text)
+            assert left + long <= width + 1, (figure.key, text.text)
+
+
+def test_a_legend_takes_as_many_lines_as_it_needs():
+    keys = [("line", "a", "x" * 20) for _ in range(4)]
+    assert [len(line) for line in key_lines(keys, 10_000)] == [4]
+    assert [len(line) for line in key_lines(keys, 1)] == [1, 1, 1, 1]
+    assert key_lines(keys, 450) == [keys[:2], keys[2:]]
+
+
+def test_every_score_is_in_a_histogram(case):
+    figures = score_figures(*case, summarise_certificate(*case, PLANTED))
+    assert figures
+    assert all(figure.svg.count("area-") == 2 for figure in figures)
+
+
+@pytest.mark.parametrize("name", ["halved", "known", "fair"])
+def test_the_report_of_one_run_has_all_its_forms_the_same_to_the_byte(one_runs, tmp_path, name):
+    first, second = (write_report(one_runs[name], tmp_path / place) for place in "ab")
+    assert [path.name for path in first] == [PAGE, "summary.md", "results.csv", "results.parquet"]
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize(("name", "begins"), [("halved", "Violation detected: "), ("known", "No violation detected")])
+def test_the_page_of_one_run_says_first_what_its_certificate_says(one_runs, tmp_path, name, begins):
+    run, found = one_runs[name], one_runs[name].one_run_results.found
+    html, text = render_html(run), write_report(run, tmp_path)[1].read_text()
+    top = seen(html[: html.index("<h2")])
+    assert begins in top
+    assert found.refuted == (name == "halved")
+    for each in found.shown:
+        assert epsilon(each.epsilon) in top
+        assert each.statement in seen(html)
+        assert f"| {epsilon(each.epsilon)} |" in text
+    assert text.index(begins.partition(":")[0]) < text.index("## ")
+    assert f"{found.canaries:,} canaries are synthetic users" in seen(html)
+    assert f"{percent(run.one_run.votes_taken)} go to probes" in seen(html)
+
+
+@pytest.mark.parametrize("name", ["halved", "known", "fair"])
+def test_scores_are_made_again_from_what_the_folder_keeps(one_runs, name):
+    plant, scores = read_scores(one_runs[name])
+    assert judge_run(plant.declaration, scores) == one_runs[name].one_run_results.found
+
+
+def test_the_page_of_an_evolution_shows_its_certificate_first_and_what_it_spent_after(certified, tmp_path):
+    page, *others = write_report(certified, tmp_path)
+    facts, html = certified.results.evolution, page.read_text()
+    top = seen(html[: html.index("<h2")])
+    assert "one run of 2 releases with 10 canaries" in top
+    assert top.index("violation") < top.index("2 rounds of Private Evolution")
+    assert [path.name for path in others] == [
+        "summary.md",
+        *(f"{name}.{kind}" for name in ("results", "rounds") for kind in ("csv", "parquet")),
+    ]
+    text = seen(html)
+    for each in facts.certificate.shown:
+        assert each.statement in text
+        assert each.statement.replace(":", r"\:") in others[0].read_text()
+    assert "What the probes cost in utility, after round 2" in text
+    assert f"recall {facts.cost[-1].recall:+.3f}" in text
+    assert "went to probes" in text
+    plant, scores = read_scores(certified)
+    assert judge_run(plant.declaration, scores) == facts.certificate
+
+
+@pytest.mark.parametrize("name", ["halved", "fair"])
+def test_no_name_breaks_out_of_the_page_of_one_run(one_runs, tmp_path, name, hostile):
+    html, text = render_html(one_runs[name]), write_report(one_runs[name], tmp_path)[1].read_text()
+    assert hostile not in html
+    assert html.count("<script") == 1
+    assert "<img" not in html
+    assert "\u202e" not in html
+    assert not re.search(r"(?<!\\)<", text)
