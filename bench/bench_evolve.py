@@ -39,7 +39,7 @@ class Before:
 
     def release(self, round_number: int, bank: Bank) -> np.ndarray:  # noqa: ARG002, every round is drawn alike
         """Draw a release."""
-        return self.voters.simulate(bank, MECHANISM, self)
+        return self.voters.simulate(bank, MECHANISM, self).histogram
 
 
 def run() -> list[Result]:

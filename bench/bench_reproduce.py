@@ -99,11 +99,11 @@ def _timed(folder: Path) -> tuple[int, float, float]:
 
 def _exact_seconds(order: object) -> float:
     from canarybank.auditing import epsilon_at, supremum
-    from canarybank.flow.audit import frozen_audit
+    from canarybank.flow.audit import one_release
     from canarybank.paper.runs import arm_a
 
-    work = frozen_audit(arm_a(order))  # type: ignore[arg-type]
-    delta, systems = work.mechanism.delta, work.auditor.evaluation(work.routes)
+    work = one_release(arm_a(order).config)  # type: ignore[arg-type]
+    delta, systems = work.auditor.mechanism.delta, work.auditor.evaluation(work.routes)
     assert len(work.cases) == CASES
     began = time.perf_counter()
     for case in work.cases:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from canarybank.auditing import Branch, epsilon_lower, pooled, stratified
+from canarybank.cli import main
 from canarybank.registry import METHODS
 from canarybank.run import Commitment, Manifest, Results
 from canarybank.run.plant import Plant, SealedRules, SystemResults
@@ -77,3 +78,14 @@ def test_the_mathematics_describe_no_inversion_that_the_code_does_not_have():
     said = " ".join((ROOT / "docs" / "mathematics.md").read_text(encoding="utf-8").split())
     assert "half a step" not in said
     assert "ladder of tilts whose first rung serves the neighbourhood of the mean" in said
+
+
+def test_the_commands_of_the_page_of_one_run_are_understood(capsys, monkeypatch, tmp_path):
+    page = (ROOT / "docs" / "one-run.md").read_text(encoding="utf-8")
+    found = re.findall(r"canarybank ([a-z]+[^`\n]* --[^`\n]*)", page)
+    commands = [each for each in found if not each.startswith("design")]  # that would make a plant
+    assert len(commands) >= 3
+    monkeypatch.chdir(tmp_path)
+    for each in commands:
+        assert main(each.split()) in {2, 4}, each
+        assert re.search(r"'(my\.toml|runs/my)'", capsys.readouterr().err), each  # nothing but the file is missing

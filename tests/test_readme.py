@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from canarybank.attack import ATTACKS
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
@@ -33,7 +35,7 @@ def shell(tmp_path_factory):
     """A folder to work in, with its own cache, and `canarybank` on the path."""
     folder = tmp_path_factory.mktemp("readme")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = os.environ | {"CANARYBANK_CACHE": str(folder / "cache"), "PATH": path}
+    environment = os.environ | {"CANARYBANK_CACHE": str(folder / "cache"), "COLUMNS": "100", "PATH": path}
 
     def run(command, expect=0):
         done = subprocess.run(  # noqa: S602, the README's commands are typed into a shell
@@ -56,16 +58,31 @@ def test_the_two_commands_are_targets_that_do_what_the_readme_says():
         assert tool in planned("test")
 
 
-def test_the_demo_prints_the_table_of_the_readme(shell):
+@pytest.fixture(scope="module")
+def demo(shell):
+    """What the whole demo prints: the only place where it runs at its full size."""
+    return shell[1]("canarybank demo")
+
+
+def test_the_demo_runs_offline_and_ends_in_a_table_and_a_page(shell, demo):
     folder, run = shell
-    answer = json.loads(run("canarybank demo --json --quiet"))
+    lines = [line.split() for line in demo.splitlines() if line.strip()]
+    assert [line[0] for line in lines if line[0] in ATTACKS and len(line) == 8] == list(ATTACKS)
+    assert "runs/demo/report.html" in demo
+    assert "512 a canary, wordllama cosine to their records 0.50 to 1.00" in " ".join(demo.split())
     assert (folder / "runs" / "demo" / "report.html").stat().st_size < 1_500_000
-    printed = {row["attack"]: row for row in answer["attacks"]}
+    assert run("canarybank demo") == demo
+
+
+@pytest.mark.usefixtures("demo")
+def test_the_table_of_the_readme_is_the_demos(shell):
+    results = json.loads((shell[0] / "runs" / "demo" / "results.json").read_text())
+    found = {row["attack"]: row for row in results["attacks"]}
     table = README.partition("<!-- demo table -->\n")[2].partition("<!-- end of demo table -->")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.strip().splitlines()[2:]]
-    assert [row[0] for row in rows] == list(printed)
+    assert [row[0] for row in rows] == list(found)
     for name, _, exact, rule, expected, observed in rows:
-        ladder = printed[name]["ladder"]
+        ladder = found[name]["ladder"]
         figures = [f"{ladder[rung]['epsilon']:.3f}" for rung in ("attack", "rule", "observed")]
         assert [exact, rule, observed] == figures
         assert expected == f"{ladder['expected']['low']:.3f} to {ladder['expected']['high']:.3f}"
@@ -87,7 +104,8 @@ def test_own_users_in_five_lines_of_toml(shell):
     assert "report.html" in run(audit + small)
     assert "no violation detected at this power" in run(gate).lower()
     *reproductions, sweep = blocks("sh")[2].strip().splitlines()
-    assert "Sweep over mechanism.sigma and mechanism.q" in run(f"{sweep} --audit.trials 500 --audit.threshold analytic")
+    small = " --audit.trials 500 --audit.threshold analytic --attack.names nonce-norm --cohorts.canaries 1"
+    assert "Sweep over mechanism.sigma and mechanism.q" in run(sweep + small)
     for command in reproductions:
         known = run(f"{command} --help")
         assert all(option in known for option in re.findall(r"--(?:data|scale|generator)\b", command))

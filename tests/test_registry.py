@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from canarybank.cli import main
-from canarybank.config import fields, resolve
+from canarybank.config import Config, fields, resolve
 from canarybank.config.loading import plugins_of, registered
-from canarybank.config.model import RECEIVED, AuditConfig, Config, RunConfig
+from canarybank.config.model import RECEIVED, AuditConfig, RunConfig
 from canarybank.encode import HashingEncoder
 from canarybank.engine import Serial, Threads
 from canarybank.errors import ConfigError

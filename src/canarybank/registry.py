@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module, metadata
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -127,7 +128,7 @@ class Registry(Generic[Entry]):
         place, package = self._plugin(name)
         self._imported(place, name)
         module = place.partition(":")[0]
-        return Plugin(self.kind, name, package or _package(module), _source_hash(module))
+        return Plugin(self.kind, name, package or _package(module.partition(".")[0]), _source_hash(module))
 
     def unknown(self, name: str, words: Collection[str] = ()) -> str:
         """Say that there is no such entry, and what may have been meant."""
@@ -219,8 +220,9 @@ def _attribute(place: str) -> Any:
     return found
 
 
-def _package(module: str) -> str:
-    root = module.partition(".")[0]
+@cache
+def _package(root: str) -> str:
+    """Return the package that holds a module which is imported, and so stays what it is; asking reads every package."""
     owners = metadata.packages_distributions().get(root, [])
     return f"{owners[0]} {metadata.version(owners[0])}" if owners else root
 

@@ -5,8 +5,7 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
-from canarybank.auditing import Branch
-from canarybank.auditing.rates import epsilon_at, supremum
+from canarybank.auditing import Branch, epsilon_at, supremum
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, epsilon, one_round_epsilon
 from canarybank.score import Bounds, Rates, RoundLaw, SummedLaw

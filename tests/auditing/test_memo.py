@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from canarybank.attack import ATTACKS, Canary, nonce_canary, nonce_pool
-from canarybank.auditing import NOWHERE, Auditor, Case, Claims, Settings, route_cohorts
+from canarybank.auditing import Auditor, Case, Claims, Settings, route_cohorts
 from canarybank.encode import HashingEncoder
 from canarybank.engine import Serial
 from canarybank.mechanism import Bank, Mechanism, RouteTable
@@ -86,7 +86,7 @@ def test_what_was_designed_and_frozen_is_not_asked_for_again(cohorts, bank, tmp_
     second = frozen(cohorts, bank, auditor(cache), kind)
     assert cache.made == made
     same(first, second)
-    same(second, frozen(cohorts, bank, auditor(NOWHERE), kind))
+    same(second, frozen(cohorts, bank, auditor(None), kind))
 
 
 @pytest.mark.parametrize("change", ["k", "base", "reserved", "size"])
@@ -101,7 +101,7 @@ def test_routes_that_another_bank_or_k_left_are_not_taken(cohorts, bank, tmp_pat
         "reserved": Bank(bank.vectors, bank.texts).reserve(6, 1),
         "size": Bank(bank.vectors[:-5], bank.texts[:-5]).reserve(6, 0),
     }[change]
-    warm, plain = (route_cohorts(cohorts, other, mechanism.k, memo) for memo in (cache, NOWHERE))
+    warm, plain = (route_cohorts(cohorts, other, mechanism.k, memo) for memo in (cache, None))
     for role in ROLES:
         one, two = getattr(warm, role).table, getattr(plain, role).table
         assert np.array_equal(one.positions, two.positions)
@@ -137,7 +137,7 @@ def test_what_decides_a_threshold_and_no_design_makes_it_anew(cohorts, bank, tmp
     frozen(cohorts, bank, auditor(cache))
     kept = frozen(cohorts, bank, auditor(cache, **change))
     assert (cache.made["design"], cache.made["threshold"], cache.found["design"]) == (1, 2, 1)
-    same(kept, frozen(cohorts, bank, auditor(NOWHERE, **change)))
+    same(kept, frozen(cohorts, bank, auditor(None, **change)))
 
 
 @pytest.mark.parametrize("change", [{"mechanism": replace(MECHANISM, sigma=2.0)}, {"eligible": 13}], ids=["sigma", "N"])
@@ -158,7 +158,7 @@ def test_another_bank_changes_both(cohorts, bank, tmp_path):
 def test_probes_that_only_the_calibration_users_can_tell_apart_have_thresholds_of_their_own(cohorts, bank, tmp_path):
     cache = StageCache(tmp_path)
     room, routes = auditor(cache), route_cohorts(cohorts, bank, MECHANISM.k)
-    (case,) = (frozen(cohorts, bank, auditor(NOWHERE)),)
+    (case,) = (frozen(cohorts, bank, auditor(None)),)
     (designed,) = case.designs
     moved = bank.with_probes(bank.vectors[bank.base[:6]], [f"probe {i}" for i in range(6)])
     cases = [Case.of(0, designed), Case.of(0, replace(designed, bank=moved))]

@@ -31,7 +31,7 @@ from canarybank.auditing import (
     expected_bound,
     find_method,
 )
-from canarybank.auditing.forecast import CanaryLaws, bound_law, calibrated_spread
+from canarybank.auditing.forecast import bound_law, calibrated_spread
 from canarybank.errors import ConfigError, InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.registry import METHODS
@@ -112,7 +112,7 @@ def test_one_file_makes_a_method(tmp_path, monkeypatch, people, bank, sizes, mec
     assert result.ladder.expected.epsilon <= result.ladder.rule.high
     thirds = find_method("thirds:THIRDS")
     law = RoundLaw.perfect(Mechanism())
-    found = calibrated_spread([CanaryLaws(law, law)], Target(20_000, 1e-5, 0.01, thirds), number=20_000, seed=0)
+    found = calibrated_spread([law], [law], Target(20_000, 1e-5, 0.01, thirds), number=20_000, seed=0)
     assert 0 <= found.lower < found.upper < 3
     assert ceiling(Mechanism(), 10**5, method=thirds).expected == pytest.approx(
         ceiling(Mechanism(), 10**5, method="clopper-pearson", alpha=0.02 / 3).expected
@@ -190,7 +190,8 @@ def test_choosing_an_aim_leaves_the_coverage_as_it_is():
 
 def test_the_spread_of_a_pooled_bound_takes_one_branch_too():
     found = calibrated_spread(
-        [CanaryLaws(EVERY, EVERY)] * CANARIES,
+        [EVERY] * CANARIES,
+        [EVERY] * CANARIES,
         POOL.target(ALWAYS, CANARIES),
         number=TRIALS,
         seed=0,

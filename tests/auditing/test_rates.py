@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from canarybank.auditing import clopper_pearson, rate_epsilon
 from canarybank.auditing.methods import POOLED, STRATIFIED
-from canarybank.auditing.rates import clopper_pearson, count_epsilons, ends, rate_epsilon
+from canarybank.auditing.rates import count_epsilons, ends
 from canarybank.errors import InputError
 
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from canarybank.auditing import Projected, Target, calibrated, expected_bound
-from canarybank.auditing.forecast import CanaryLaws, calibrated_spread, drawn_thresholds, frozen_spread
+from canarybank.auditing import Projected, Target, calibrated, expected_bound, frozen_spread
+from canarybank.auditing.forecast import calibrated_spread, drawn_thresholds
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism
 from canarybank.score import RoundLaw
@@ -38,10 +38,10 @@ def test_frozen_spread_holds_what_naive_draws_show():
 def test_calibrating_spreads_the_bound_as_the_reference_figures_say():
     # With thresholds by noisy counts a perfect attack's maximum over five has mean 1.086 and sd 0.077; both ends of a
     # 68% interval are then about one sd away, and the ends are known to 0.01.
-    found = calibrated_spread([CanaryLaws(PERFECT, PERFECT)] * 5, TARGET, number=10**6, seed=0, level=0.6827)
+    found = calibrated_spread([PERFECT] * 5, [PERFECT] * 5, TARGET, number=10**6, seed=0, level=0.6827)
     assert found.lower == pytest.approx(1.086 - 0.077, abs=0.015)
     assert found.upper == pytest.approx(1.086 + 0.077, abs=0.015)
-    whole = calibrated_spread([CanaryLaws(PERFECT, PERFECT)] * 5, TARGET, number=10**6, seed=1)
+    whole = calibrated_spread([PERFECT] * 5, [PERFECT] * 5, TARGET, number=10**6, seed=1)
     fixed = frozen_spread([rates(BEST)] * 5, TARGET)
     assert whole.lower < fixed.lower
     assert whole.upper > fixed.upper
@@ -51,7 +51,7 @@ def test_the_interval_of_one_canary_knows_its_rare_thresholds():
     # One canary alone at five million trials: its low end hangs on thresholds that one calibration in a thousand gives.
     # 6,000 other calibrations with 40 bounds each: a share of at most 5e-4 should fall below, with sd about 2e-4.
     target = Target(5e6, 1e-5, 0.05)
-    found = calibrated_spread([CanaryLaws(PERFECT, PERFECT)], target, number=5_000_000, seed=0)
+    found = calibrated_spread([PERFECT], [PERFECT], target, number=5_000_000, seed=0)
     rng = np.random.default_rng(1)
     fpr, tpr = PERFECT.point(drawn_thresholds([PERFECT], target, 5_000_000, 6000, [rng])[0])
     tp, fp = (rng.binomial(5_000_000, rate[:, None], (6000, 40)) for rate in (tpr, fpr))
@@ -67,7 +67,7 @@ def test_an_interval_takes_in_the_mass_between_two_values_of_its_grid():
     # A canary that stands out altogether: nearly all of its bounds are one value, and those below it a little less.
     law = RoundLaw(np.empty(0), 8.0, 64.0, 32.0, 1.0)
     target = Target(5000, 1e-5, 0.01)
-    found = calibrated_spread([CanaryLaws(law, law)] * 5, target, number=5000, seed=0, replicates=500)
+    found = calibrated_spread([law] * 5, [law] * 5, target, number=5000, seed=0, replicates=500)
     rng = np.random.default_rng(0)
     rates = [law.point(drawn_thresholds([law], target, 5000, 4000, [rng])[0]) for _ in range(5)]
     drawn = [(rng.binomial(5000, tpr), rng.binomial(5000, fpr)) for fpr, tpr in rates]
@@ -79,9 +79,9 @@ def test_a_spread_needs_canaries_and_rates():
     for wrong in ([], [(0.5, float("nan"))], [(1.5, 0.1)]):
         with pytest.raises(InputError, match="rates"):
             frozen_spread(wrong, TARGET)
-    for canaries, replicates in (([], 10), ([CanaryLaws(PERFECT, PERFECT)], 0)):
+    for canaries, replicates in (([], 10), ([PERFECT], 0)):
         with pytest.raises(InputError, match="canar"):
-            calibrated_spread(canaries, TARGET, number=100, seed=0, replicates=replicates)
+            calibrated_spread(canaries, canaries, TARGET, number=100, seed=0, replicates=replicates)
 
 
 def test_drawn_thresholds_fall_as_real_calibrations_do():
@@ -96,7 +96,7 @@ def test_drawn_thresholds_fall_as_real_calibrations_do():
 @pytest.mark.parametrize("method", ["clopper-pearson", "pooled", "stratified"])
 def test_other_methods_have_a_spread_too(method):
     target = Target(20_000, 1e-5, 0.01, method, 2, 0.1)
-    found = calibrated_spread([CanaryLaws(PERFECT, PERFECT)] * 2, target, number=20_000, seed=0, replicates=40)
+    found = calibrated_spread([PERFECT] * 2, [PERFECT] * 2, target, number=20_000, seed=0, replicates=40)
     assert 0 <= found.lower < found.upper < 3
 
 

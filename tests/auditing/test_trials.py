@@ -5,21 +5,13 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.stats import binomtest
 
-from canarybank.auditing.trials import (
-    Counts,
-    Literal,
-    Projected,
-    Shard,
-    _Crowd,
-    count,
-    draw,
-    plan,
-)
+from canarybank.auditing import Counts, Literal, Projected, Shard, count, draw, plan
+from canarybank.auditing.trials import _Crowd
 from canarybank.engine import Processes, Serial, Threads
 from canarybank.errors import CanarybankError
 from canarybank.mechanism import Mechanism
 from canarybank.score import LinearScore, Moments, RoundLaw
-from canarybank.systems.mechanism import BankSystem
+from canarybank.systems import BankSystem
 
 
 def setting(seed, users=60, coordinates=6, mechanism=None):

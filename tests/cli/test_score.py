@@ -10,13 +10,13 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from operators import altered, operate, rows_of
+from operators import altered, forge, operate, rows_of
 
 from canarybank.cli import main
 from canarybank.generate import CandidateBank
 from canarybank.run.plant import FAILED, NOTES, UNTIMED
-from canarybank.run.systems import _alike
-from canarybank.store import hash_file, hash_folder, lock_folder
+from canarybank.run.systems import alike as is_alike
+from canarybank.store import hash_folder, lock_folder
 
 DOUBLES = str(Path(__file__).parents[1] / "doubles")
 SETTINGS = {"mechanism.q": 1, "mechanism.sigma": 1, "system.runs": 60, "system.apart": 30}
@@ -597,9 +597,7 @@ def test_a_plant_of_a_newer_layout_is_not_misread(cli, plant, tmp_path):
 def test_what_was_altered_after_scoring_is_found(name, change, cli, scored):
     """Also by a forger who enters the new hash into the manifest."""
     plant = scored / "plant"
-    altered(plant / name, change)
-    if name != "manifest.json":
-        altered(plant / "manifest.json", lambda value: value["files"].update({name: hash_file(plant / name)}))
+    forge(plant, name, change)
     outcome = cli("verify", plant)
     assert outcome.code == 4, outcome.out
     assert cli("gate", plant, "--claimed-eps", "4.4").code == 4
@@ -617,7 +615,7 @@ def test_what_was_altered_after_scoring_is_found(name, change, cli, scored):
 )
 def test_only_the_last_digit_of_a_decimal_is_not_taken_for_altered(other, alike):
     """Another machine may print a figure rounded the other way."""
-    assert _alike("At least 1.234 of 1,200 (5e-13).", other) == alike
+    assert is_alike("At least 1.234 of 1,200 (5e-13).", other) == alike
 
 
 def test_the_note_of_an_audit_is_not_taken_for_altered():

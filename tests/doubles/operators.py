@@ -5,6 +5,8 @@ import json
 
 import numpy as np
 
+from canarybank.store import hash_file
+
 
 def rows_of(path):
     with path.open(newline="") as file:
@@ -40,3 +42,10 @@ def altered(path, change):
     value = json.loads(path.read_text())
     change(value)
     path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def forge(plant, name, change):
+    """Change a JSON file of a plant, and enter its new hash into the manifest, as a forger would."""
+    altered(plant / name, change)
+    if name != "manifest.json":
+        altered(plant / "manifest.json", lambda value: value["files"].update({name: hash_file(plant / name)}))

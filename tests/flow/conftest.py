@@ -73,16 +73,19 @@ def copied(finished, tmp_path):
 
 
 NURSERY = f"""
-import contextlib, json, os, sys
+import contextlib, importlib.util, json, os, sys
 sys.path.insert(0, {str(Path(__file__).parents[1] / "doubles")!r})
 import canarybank.auditing.evidence
 import polars
 from canarybank.cli import main
 from canarybank.config import resolve
 from canarybank.flow import run_audit, run_evolution
-from canarybank.mechanism import Mechanism, epsilon
+from canarybank.mechanism import Mechanism, epsilon, prv_epsilon
 from scripted_answers import answering
 epsilon(Mechanism())
+if importlib.util.find_spec("opacus"):
+    for rounds in (1, 2):
+        prv_epsilon(Mechanism(k=3, q=0.5), rounds)
 def sentence(request):
     return "I saw the " + " ".join("abcdefgh"[request.seed // 8**i % 8] * 4 for i in range(6)) + "."
 def run(order):

@@ -8,9 +8,7 @@ from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.errors import ConfigError
 from canarybank.flow.caches import CACHES, caches_usage, parse_size, prune_caches
 from canarybank.generate import Response, ResponseCache
-from canarybank.store import cache_root, write_atomic
-from canarybank.store.files import atomic_writer
-from canarybank.store.stage_cache import StageCache
+from canarybank.store import StageCache, atomic_writer, cache_root, write_atomic
 
 
 @pytest.fixture

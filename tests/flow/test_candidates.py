@@ -6,7 +6,7 @@ from canarybank.config.model import BankConfig, UsersConfig
 from canarybank.errors import CanarybankError, ConfigError, DataError
 from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates, read_bank, read_texts
 from canarybank.generate import CandidateBank, ScriptedGenerator
-from canarybank.store.stage_cache import StageCache
+from canarybank.store import StageCache
 
 FILES = ("a.parquet", "b.parquet", "c.txt")
 TEXTS = ("one, two", "three \u2028 four", "five")
@@ -134,8 +134,7 @@ def test_a_file_gives_its_first_entries(tmp_path, users, cache):
         gather_candidates(BankConfig(source=str(tmp_path / "a.txt"), size=4), users, None, cache)
 
 
-def test_the_embedded_bank_for_other_users_is_noted(users, cache, monkeypatch):
-    monkeypatch.setattr("canarybank.flow.bank.embedded_bank", lambda _: CandidateBank(TEXTS, ("",) * 3))
+def test_the_embedded_bank_for_other_users_is_noted(users, cache):
     assert gather_candidates(BankConfig(), users, None, cache).notes == ()
     assert (
         "these users are others"

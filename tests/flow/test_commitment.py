@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from canarybank.run.commitment import Commitment
-from canarybank.run.folder import COMMITMENT
+from canarybank.run import Commitment
 
 
 def test_its_hash_is_the_sha256_of_its_file(finished):
-    data = (finished.folder / COMMITMENT).read_bytes()
+    data = (finished.folder / "commitment.json").read_bytes()
     assert finished.commitment.hash == finished.commitment_hash == hashlib.sha256(data).hexdigest()
 
 
@@ -44,8 +43,8 @@ def test_it_covers_canaries_claim_layout_and_versions(finished):
     assert set(commitment.packages) == {"numpy", "scipy"}
 
 
-FIRST_LAYOUT = Path(__file__).parent / "first_layout" / COMMITMENT
-SECOND_LAYOUT = Path(__file__).parents[1] / "recorded" / "folders" / "audit" / COMMITMENT
+FIRST_LAYOUT = Path(__file__).parent / "first_layout" / "commitment.json"
+SECOND_LAYOUT = Path(__file__).parents[1] / "recorded" / "folders" / "audit" / "commitment.json"
 
 
 @pytest.mark.parametrize("path", [FIRST_LAYOUT, SECOND_LAYOUT], ids=["1", "2"])

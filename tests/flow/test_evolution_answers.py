@@ -2,9 +2,10 @@ import pytest
 
 from canarybank.config import resolve
 from canarybank.errors import ConfigError, DataError, MissingError
+from canarybank.flow.bank import embedded_facts
 from canarybank.flow.generators import (
+    FACTS_FILE,
     AbsentGenerator,
-    embedded_facts,
     evolution_generator,
     recorded_answers,
 )
@@ -21,7 +22,7 @@ def test_an_absent_model_refuses_with_what_to_install():
 
 def test_embedded_answers_stand_in_for_a_model_that_is_not_installed():
     made = evolution_generator(resolve(flags=WRITER, preset="embedded-evolution").config)
-    assert made.fingerprint == embedded_facts()["fingerprint"]
+    assert made.fingerprint == embedded_facts(FACTS_FILE)["fingerprint"]
     with pytest.raises(MissingError, match="--insecure-seed 0"):
         in_order(made, [Request("Something that nobody asked before.")])
 
@@ -55,7 +56,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 def test_embedded_answers_are_small_and_say_where_they_come_from():
     answers, accept = recorded_answers("embedded")
-    facts = embedded_facts()
+    facts = embedded_facts(FACTS_FILE)
     assert len(answers) == facts["answers"]
     assert accept == (facts["fingerprint"],)
     assert "SmolLM2" in facts["generator"]

@@ -1,12 +1,15 @@
 """Run the embedded evolution from the answers that the package carries, as the light install does: with no model."""
 
+import json
+from importlib import resources
+
 import pytest
 
 from canarybank.config import resolve
 from canarybank.errors import MissingError
 from canarybank.flow import run_evolution
-from canarybank.flow.generators import EMBEDDED_PRESET, embedded_facts
 
+SHIPPED = json.loads((resources.files("canarybank.flow") / "data" / "evolve.json").read_text(encoding="utf-8"))
 AUDIT = {"evolve.audit": "nonce-mueff", "evolve.mauve": False, "audit.trials": 20_000, "run.workers": 1}
 
 
@@ -16,7 +19,7 @@ def run_offline(tmp_path_factory):
 
     def run(flags):
         absent = {"generator.kind": "scripted_answers:write"}  # no script answers, as if the model were not here
-        resolved = resolve(flags={"evolve.insecure_seed": 0, **absent, **flags}, preset=EMBEDDED_PRESET)
+        resolved = resolve(flags={"evolve.insecure_seed": 0, **absent, **flags}, preset="embedded-evolution")
         return run_evolution(resolved, tmp_path_factory.mktemp("embedded") / "run").results
 
     return run
@@ -31,7 +34,7 @@ def test_two_rounds_run_offline_from_the_shipped_answers(results):
     facts = results.evolution
     assert facts.complete
     assert [each.born for each in facts.rounds] == [40, 40]
-    assert facts.generator == embedded_facts()["generator"]
+    assert facts.generator == SHIPPED["generator"]
 
 
 def test_evolution_works_mauve_and_recall_rise_round_by_round(results):
@@ -45,7 +48,7 @@ def test_evolution_works_mauve_and_recall_rise_round_by_round(results):
 
 
 def test_the_figures_are_those_that_were_recorded(results):
-    recorded = embedded_facts()["figures"][0]
+    recorded = SHIPPED["figures"][0]
     for found, kept in zip(results.evolution.utility.figures, recorded, strict=True):
         assert found.recall == pytest.approx(kept["recall"], abs=0.005)
         assert found.precision == pytest.approx(kept["precision"], abs=0.02)

@@ -1,4 +1,4 @@
-from canarybank.config.model import EvolveConfig
+from canarybank.config import EvolveConfig
 from canarybank.run.results import schema, statement_of
 
 

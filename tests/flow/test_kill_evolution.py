@@ -8,7 +8,7 @@ import pytest
 
 from canarybank.run import Run, verify
 
-SHARDS = 2 * 2 * 5
+SHARDS = 2 * 2 * 3
 """Of two attacks and two hypotheses."""
 
 
@@ -18,7 +18,7 @@ def command(evolving):
     chosen = evolving | {
         "attack.probes": 8,
         "attack.pool": 20,
-        "audit.trials": 600_000,
+        "audit.trials": 300_000,
         "audit.threshold": "analytic",
     }
     named = {"evolve.insecure_seed": "insecure-seed"}

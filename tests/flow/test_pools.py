@@ -9,7 +9,7 @@ from canarybank.encode import HashingEncoder
 from canarybank.errors import ConfigError, InputError, MissingError
 from canarybank.flow.bank import cosines, make_pool
 from canarybank.generate import CachedGenerator, OpenAIGenerator, ResponseCache, ScriptedGenerator, load_prompt
-from canarybank.store.stage_cache import StageCache, stage_key
+from canarybank.store import StageCache, stage_key
 
 ENCODER = HashingEncoder()
 RECORDS = ("i like warm soup", "rain again today")

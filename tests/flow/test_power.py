@@ -6,7 +6,7 @@ import pytest
 
 from canarybank.auditing import Target, best_threshold, ceiling, epsilon_lower, perfect_rates
 from canarybank.config import resolve
-from canarybank.flow.audit import frozen_audit
+from canarybank.flow.audit import one_release
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.run import Run
 from canarybank.run.gating import compare, frozen_rates, separation, unclipped_rates
@@ -72,7 +72,7 @@ def test_a_background_that_hides_the_canary_names_no_size_of_violation(strong):
 def frozen(flags):
     """Return the frozen rules of the strong run, to be tried on systems that break its mechanism."""
     told = {**flags, "audit.trials": 300_000, "audit.threshold": "analytic"}
-    return frozen_audit(resolve(flags=told))
+    return one_release(resolve(flags=told).config)
 
 
 def simulated(rates, claimed, *, trials=300_000, alpha=0.0125, seed=7):

@@ -3,9 +3,9 @@ import math
 import re
 from dataclasses import replace
 
+from canarybank.run import Results
 from canarybank.run.commitment import Record
 from canarybank.run.folder import read_document
-from canarybank.run.results import Results
 from canarybank.score import Interval
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from canarybank.attack import ATTACKS, nonce_pool
-from canarybank.config import resolve
-from canarybank.config.model import CohortsConfig
+from canarybank.config import CohortsConfig, resolve
 from canarybank.encode import HashingEncoder
 from canarybank.errors import CohortError, ConfigError
 from canarybank.flow.inputs import canaries_of, chosen_attacks, cohort_sizes, draw_roles

@@ -12,10 +12,7 @@ from canarybank.config import resolve
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.engine import Serial, Threads
 from canarybank.errors import StoreError
-from canarybank.flow import run_audit
-from canarybank.flow.audit import mechanism_of
-from canarybank.flow.bank import read_texts
-from canarybank.flow.inputs import admit_users, chosen_attacks, draw_roles
+from canarybank.flow import gather, mechanism_of, run_audit
 from canarybank.mechanism import Bank
 from canarybank.report import write_report
 from canarybank.run import Run, gate, verify
@@ -39,11 +36,9 @@ def test_an_own_csv_with_user_and_text_alone_runs_from_end_to_end(finished):
 
 def test_a_run_finds_what_the_audit_in_memory_finds(finished, resolved, tmp_path):
     config, encoder = resolved.config, HashingEncoder()
-    people = admit_users(config.users, config.cohorts, StageCache(tmp_path)).users
-    users = people.with_vectors(encoder.encode(people.texts))
-    texts = read_texts(type(tmp_path)(config.bank.source))
+    inputs = gather(config, StageCache(tmp_path), None)
+    texts, cohorts = inputs.candidates.texts, inputs.roles.encoded(encoder.encode)
     bank = Bank(encoder.encode(texts), texts).reserve(12, 0)
-    cohorts = draw_roles(config.cohorts, users, chosen_attacks(config)[0])
     for record in finished.results.attacks:
         expected = audit(
             cohorts,
@@ -220,9 +215,9 @@ def test_the_other_attacks_run(flags, tmp_path):
 
 def test_users_without_a_role_are_never_encoded(flags, fresh_cache):
     small = {"cohorts.auxiliary": 3, "cohorts.calibration": 3, "cohorts.evaluation": 4, "audit.trials": 200}
-    few, asked = resolve(flags=flags | small), resolve(flags=flags).config
-    people = admit_users(asked.users, asked.cohorts, StageCache(fresh_cache)).users
-    cohorts = draw_roles(few.config.cohorts, people, chosen_attacks(few.config)[0])
+    few = resolve(flags=flags | small)
+    inputs = gather(few.config, StageCache(fresh_cache), None)
+    people, cohorts = inputs.people.users, inputs.roles
     run_audit(few, fresh_cache / "run", engine=Serial())
     encoder = CachedEncoder(HashingEncoder(), VectorCache())
     assert encoder.missing(cohorts.texts) == 0

@@ -3,14 +3,13 @@ import shutil
 
 import pytest
 
-from canarybank.config import resolve
-from canarybank.config.model import Config, GeneratorConfig
+from canarybank.config import Config, resolve
+from canarybank.config.model import GeneratorConfig
 from canarybank.errors import GenerationError
 from canarybank.flow.generators import build_generator, may_send_records, sending_recorded
 from canarybank.generate import OpenAIGenerator, ScriptedGenerator
 from canarybank.registry import GENERATORS
-from canarybank.run import Run
-from canarybank.run.folder import Manifest
+from canarybank.run import Manifest, Run
 
 URL = "http://127.0.0.1:9/v1"
 KINDS = ("none", *GENERATORS.places)

@@ -2,8 +2,7 @@ import tomllib
 
 import pytest
 
-from canarybank.config import PRESETS, resolve, starter
-from canarybank.config.loading import fields
+from canarybank.config import PRESETS, fields, resolve, starter
 
 
 def test_a_starter_file_sets_nothing_and_shows_every_key(tmp_path):

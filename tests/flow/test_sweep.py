@@ -1,4 +1,5 @@
 import pytest
+from watched import Watched
 
 from canarybank.config import resolve
 from canarybank.errors import ConfigError, IncompleteError
@@ -83,33 +84,22 @@ def test_values_with_slashes_or_of_great_length_make_places_too(resolved):
 
 
 @pytest.mark.usefixtures("fresh_cache")
-def test_sigma_q_clip_and_trials_encode_and_route_nothing_again(flags, tmp_path, monkeypatch):
-    from canarybank.encode import HashingEncoder
-    from canarybank.mechanism import routing
-
-    asked, searched = [], []
-    encode, search = HashingEncoder.encode, routing._search
-    monkeypatch.setattr(HashingEncoder, "encode", lambda self, texts: asked.append(len(texts)) or encode(self, texts))
-    monkeypatch.setattr(
-        routing, "_search", lambda records, *rest: searched.append(len(records)) or search(records, *rest)
-    )
-    names = ("ordinary", "exact", "nonce-norm", "nonce-mueff")
+def test_sigma_q_clip_and_trials_encode_and_route_nothing_again(flags, tmp_path):
+    names, watched = ("ordinary", "exact", "nonce-norm", "nonce-mueff"), Watched()
     resolved = resolve(flags=flags | {"audit.trials": 500, "attack.names": names})
-    first = run_sweep(grid(resolved, [Axis("mechanism.sigma", (1.0,))]), tmp_path / "points")
-    # Three cohorts and two canaries an attack, each routed once.
-    before, tables = len(asked), 3 + 2 * len(names)
-    assert before
-    assert len(searched) >= tables
-    searched.clear()
+    first = run_sweep(grid(resolved, [Axis("mechanism.sigma", (1.0,))]), tmp_path / "points", progress=watched)
+    tables = 3 + 2 * len(names)  # three cohorts and two canaries an attack, each routed once
+    assert first[0].require_run().manifest.stages["made"]["routes"] == tables
+    assert {"encoding with hashing", "route"} <= set(watched.stages)
+    watched.stages.clear()
     axes = {"mechanism.sigma": 2.0, "mechanism.q": 0.3, "mechanism.clip": 0.2, "audit.trials": 700}
     for key, value in axes.items():
-        (point,) = run_sweep(grid(resolved, [Axis(key, (value,))]), tmp_path / "points")
+        (point,) = run_sweep(grid(resolved, [Axis(key, (value,))]), tmp_path / "points", progress=watched)
         made = point.require_run().manifest.stages["made"]
         assert not {"users", "routes", "bank"} & set(made)
         assert point.require_run().manifest.stages["found"]["routes"] == tables
-    assert not searched
-    assert len(asked) == before
-    assert first[0].require_run().manifest.stages["made"]["routes"] == tables
+    assert "trials" in watched.stages
+    assert not {"encoding with hashing", "route"} & set(watched.stages)
 
 
 def test_a_sweep_is_one_table_of_all_points_and_attacks(flags, tmp_path):

@@ -1,5 +1,4 @@
-from canarybank.config import resolve
-from canarybank.config.loading import filled, is_default, varied
+from canarybank.config import filled, is_default, resolve, varied
 
 
 def test_a_varied_configuration_remembers_where_values_came_from():

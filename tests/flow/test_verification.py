@@ -7,7 +7,6 @@ import pytest
 
 from canarybank.errors import InputError
 from canarybank.run import Run, gate, verify
-from canarybank.run.verification import _verified
 from canarybank.store import Log, canonical_json, hash_folder
 
 FIRST_LAYOUT = Path(__file__).parent / "first_layout"
@@ -193,7 +192,7 @@ def test_counts_that_no_rule_of_this_run_gives_are_found_even_where_log_bounds_a
     counts = replace(canary.counts, tp=2900)
     first = replace(first, canaries=(replace(canary, counts=counts), first.canaries[1]))
     run.__dict__["results"] = run.results.model_copy(update={"attacks": (first, second)})
-    assert any("2,900 of 3,000 tp of ordinary, canary 0, cannot come" in text for text in _verified(run, None).findings)
+    assert any("2,900 of 3,000 tp of ordinary, canary 0, cannot come" in text for text in verify(run).findings)
 
 
 def test_a_run_of_the_first_layout_still_verifies(tmp_path):

@@ -1,6 +1,7 @@
 import pytest
 
-from canarybank.config.model import Config, GeneratorConfig
+from canarybank.config import Config
+from canarybank.config.model import GeneratorConfig
 from canarybank.errors import ConfigError, MissingError
 from canarybank.flow.generators import build_generator, cached_generator, response_file
 from canarybank.generate import LlamaCppGenerator, OpenAIGenerator, Request, ScriptedGenerator

@@ -12,19 +12,8 @@ from canarybank.auditing.betting import pairs_to_refute
 from canarybank.auditing.curve import perfect_roc
 from canarybank.engine import Processes, Serial
 from canarybank.errors import InputError
-from canarybank.flow.zoo import (
-    ANY,
-    INDEPENDENCE,
-    KINDS,
-    LENGTHS,
-    ZooCell,
-    ZooTable,
-    audit_zoo_system,
-    described,
-    measure_zoo,
-    read_runs,
-    recorded_zoo,
-)
+from canarybank.flow import ZooTable, measure_zoo, recorded_zoo
+from canarybank.flow.zoo import ANY, INDEPENDENCE, KINDS, LENGTHS, ZooCell, audit_zoo_system, described, read_runs
 from canarybank.systems import ZOO
 
 EVERYTHING = ("bound", "curve", "betting")

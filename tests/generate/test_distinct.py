@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canarybank.errors import InputError
-from canarybank.generate.distinct import Distinct, fold, jaccard, shingles
+from canarybank.generate import Distinct, fold
+from canarybank.generate.distinct import jaccard, shingles
 
 TEXTS = st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=9).map(" ".join), max_size=25)
 

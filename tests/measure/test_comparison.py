@@ -4,6 +4,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 from canarybank.errors import InputError, MissingError
 from canarybank.measure import Mauve, precision_recall
@@ -27,15 +28,25 @@ def naive(generated: np.ndarray, real: np.ndarray, k: int) -> tuple[float, float
 
 
 @pytest.mark.parametrize(("k", "dimension", "shift"), [(1, 3, 0.4), (3, 5, 0.8), (5, 2, 1.5)])
-def test_it_is_the_naive_twin(k: int, dimension: int, shift: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_the_naive_twin(k: int, dimension: int, shift: float) -> None:
     rng = np.random.default_rng(k)
     real = rng.normal(size=(70, dimension)).astype(np.float32)
     generated = (0.7 * rng.normal(size=(55, dimension)) + shift).astype(np.float32)
     generated[:5], generated[7] = real[:5], generated[6]  # copies of real ones, and of one another
-    monkeypatch.setattr("canarybank.measure.comparison.CHUNK_VALUES", 500)
     found = precision_recall(generated, real, neighbours=k)
     assert (found.precision, found.recall) == naive(generated, real, k)
     assert 0 < found.recall < 1
+
+
+def test_clouds_of_several_blocks_of_distances_are_as_by_all_distances_at_once() -> None:
+    rng = np.random.default_rng(4)
+    real, generated = rng.normal(size=(2400, 3)), rng.normal(size=(2200, 3)) + 0.8
+    found = precision_recall(generated, real)
+    for points, centres, share in ((generated, real, found.precision), (real, generated, found.recall)):
+        radii = np.sort(cdist(centres.astype(np.float32), centres.astype(np.float32)), axis=1)[:, 3]
+        inside = cdist(points.astype(np.float32), centres.astype(np.float32)) <= radii
+        assert share == pytest.approx(inside.any(axis=1).mean(), abs=1e-3)
+        assert 0.1 < share < 1
 
 
 def test_alike_clouds_cover_each_other_and_far_ones_do_not() -> None:
@@ -53,13 +64,12 @@ def test_a_narrow_cloud_is_precise_and_has_little_recall() -> None:
     assert found.recall < 0.1
 
 
-def test_copies_are_inside_even_where_every_ball_is_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_are_inside_even_where_every_ball_is_a_point() -> None:
     # Each real point stands four times, so its third neighbour is at no distance; rounding, which differs between
     # products of different shapes, must not push a copy out.
-    monkeypatch.setattr("canarybank.measure.comparison.CHUNK_VALUES", 1400)
-    points = np.random.default_rng(2).normal(size=(50, 384))
+    points = np.random.default_rng(2).normal(size=(600, 384))
     real = np.repeat(points / np.linalg.norm(points, axis=1, keepdims=True), 4, axis=0).astype(np.float32)
-    found = precision_recall(real[::4][:47], real)
+    found = precision_recall(real[::4][:597], real)
     assert (found.precision, found.recall) == (1.0, 1.0)
 
 

@@ -302,7 +302,9 @@ def test_processes_at_once_never_draw_more_than_is_paid(tmp_path: Path) -> None:
     account = Account.open(tmp_path / "people.log", "people", budget=1.9, q=0.1, sigma=1.1088)
     assert account.releases_left == 5
     (tmp_path / "draws").mkdir()
-    context = multiprocessing.get_context("spawn")
+    # One server imports, and its forks begin at once: spawned, each would import first, and hardly meet another.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["canarybank.mechanism.account"])
     workers = [
         context.Process(target=spend, args=(str(account.path), f"run{i}", str(tmp_path / "draws"))) for i in range(6)
     ]

@@ -4,8 +4,15 @@ from dataclasses import replace
 import pytest
 
 from canarybank.errors import BudgetError, InputError
-from canarybank.mechanism import Mechanism, epsilon, one_round_delta
-from canarybank.mechanism.budget import affordable_rounds, composition_bound, q_for_users, sigma_for_epsilon
+from canarybank.mechanism import (
+    Mechanism,
+    affordable_rounds,
+    composition_bound,
+    epsilon,
+    one_round_delta,
+    q_for_users,
+    sigma_for_epsilon,
+)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from canarybank.auditing import AttackResult, Bound, CanaryResult, Ladder, Rung, Target, Threshold, find_method
-from canarybank.auditing.forecast import frozen_spread
+from canarybank.auditing import (
+    AttackResult,
+    Bound,
+    CanaryResult,
+    Ladder,
+    Rung,
+    Target,
+    Threshold,
+    find_method,
+    frozen_spread,
+)
 from canarybank.config import resolve
 from canarybank.config.model import AuditConfig
 from canarybank.errors import ConfigError
@@ -12,8 +21,7 @@ from canarybank.mechanism import Mechanism
 from canarybank.paper import Cell, Span, make_piece
 from canarybank.paper.piece import ROUND_THEORY
 from canarybank.paper.pieces import PAPER_ROUNDS, cohort_shares, prefix_cell
-from canarybank.run import Results, Run
-from canarybank.run.results import EvolutionFacts
+from canarybank.run import EvolutionFacts, Results, Run
 from canarybank.score import Interval
 
 EVOLVING = {

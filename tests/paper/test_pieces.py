@@ -1,20 +1,33 @@
 import json
+from dataclasses import replace
 
 import pytest
+from watched import Watched
 
-from canarybank.auditing import Auditor
 from canarybank.config import resolve
-from canarybank.errors import CanarybankError, ConfigError, MissingError
+from canarybank.errors import CanarybankError, CohortError, ConfigError, MissingError
 from canarybank.flow import Axis, grid, run_sweep
-from canarybank.paper import PIECES, finished_pieces, make_all, make_piece, read_piece, sweep_piece, write_piece
+from canarybank.paper import PIECES, Order, finished_pieces, make_all, make_piece, read_piece, sweep_piece, write_piece
 from canarybank.paper.pieces import GRIDS, ablation_settings, published_name, short_names
 from canarybank.run import Run
 from canarybank.store import read_checked, read_json, write_checked, write_json
 
+ALONE = {"attack.names": "nonce-norm", "cohorts.canaries": 1}
+BY_LAW = {"audit.threshold": "analytic"}
+"""Thresholds whose intervals need no other calibrations, where the interval is not what is tested."""
 
-def test_the_main_table_holds_every_figure_of_its_run(order):
-    asked = order()
+
+@pytest.fixture(scope="module")
+def main_table(flags, tmp_path_factory):
+    """Make the main table once: the order, the piece, and the stages that were seen."""
+    watched, given = Watched(), {"data": flags["users.source"], "bank": flags["bank.source"]}
+    asked = Order(resolve(flags=flags), tmp_path_factory.mktemp("main") / "rep", **given, progress=watched)
     piece = make_piece("main", asked)
+    return asked, piece, set(watched.stages)
+
+
+def test_the_main_table_holds_every_figure_of_its_run(main_table):
+    asked, piece, _ = main_table
     results = Run.open(asked.folder / "arm-a").results
     assert [cell.at["attack"] for cell in piece.cells] == ["ordinary", "nonce-norm"]
     for cell, record in zip(piece.cells, results.attacks, strict=True):
@@ -28,18 +41,17 @@ def test_the_main_table_holds_every_figure_of_its_run(order):
     assert read_piece(asked.folder / "main.json") == piece
 
 
-def test_made_again_it_is_the_same_and_plays_nothing(order, monkeypatch):
-    asked = order()
-    first = make_piece("main", asked)
-    before = (asked.folder / "main.json").read_bytes()
-    monkeypatch.setattr("canarybank.paper.runs.frozen_audit", None)
-    monkeypatch.setattr(Auditor, "play", None)
-    assert make_piece("main", asked) == first
+def test_made_again_it_is_the_same_and_plays_nothing(main_table):
+    asked, first, stages = main_table
+    assert {"trials", "sampling"} <= stages
+    before, watched = (asked.folder / "main.json").read_bytes(), Watched()
+    assert make_piece("main", replace(asked, progress=watched)) == first
+    assert not {"trials", "sampling"} & set(watched.stages)
     assert (asked.folder / "main.json").read_bytes() == before
 
 
 def test_an_interval_that_was_computed_in_an_earlier_way_is_computed_again(order):
-    asked = order()
+    asked = order(flags=ALONE)
     piece = make_piece("main", asked)
     (kept,) = (asked.folder / "spreads").rglob("*.json")
     document = read_checked(kept)
@@ -50,9 +62,9 @@ def test_an_interval_that_was_computed_in_an_earlier_way_is_computed_again(order
     assert make_piece("main", asked) == piece
 
 
-@pytest.mark.parametrize("broken", [[], {"attacks": {"ordinary": 3}}])
+@pytest.mark.parametrize("broken", [[], {"attacks": {"nonce-norm": 3}}])
 def test_an_interval_whose_file_is_not_as_it_was_written_is_computed_again(order, broken):
-    asked = order()
+    asked = order(flags=ALONE)
     piece = make_piece("main", asked)
     (kept,) = (asked.folder / "spreads").rglob("*.json")
     write_json(kept, read_json(kept) | broken if isinstance(broken, dict) else broken)
@@ -60,25 +72,26 @@ def test_an_interval_whose_file_is_not_as_it_was_written_is_computed_again(order
 
 
 def test_another_method_than_the_papers_is_said_to_be_another(order):
-    other = make_piece("main", order(flags={"audit.method": "joint", "audit.threshold": "analytic"})).about
+    other = make_piece("main", order(flags=ALONE | BY_LAW | {"audit.method": "joint"})).about
     assert "by the method joint, not the paper's rule" in other
 
 
-def test_thresholds_by_law_have_an_interval_without_another_walk(order, monkeypatch):
-    monkeypatch.setattr("canarybank.paper.runs.frozen_audit", None)
-    piece = make_piece("main", order(flags={"audit.threshold": "analytic"}))
+def test_thresholds_by_law_have_an_interval_without_another_walk(order):
+    watched = Watched()
+    piece = make_piece("main", order(flags={"audit.threshold": "analytic"}, progress=watched))
     assert all(cell.is_explained for cell in piece.cells)
+    assert "sampling" not in watched.stages
 
 
-def test_a_bound_outside_the_interval_is_flagged(order):
-    cell = make_piece("main", order()).cells[1]
+def test_a_bound_outside_the_interval_is_flagged(main_table):
+    cell = main_table[1].cells[1]
     assert cell.model_copy(update={"observed": cell.explained.high + 0.1}).is_explained is False
     assert cell.explains(cell.explained.low) is True
     assert cell.explains(cell.explained.low - 0.1) is False
 
 
 def test_both_arms_and_the_run_of_the_first_is_shared(order, world):
-    asked = order(bank_b=str(world / "bank.csv"))
+    asked = order(bank_b=str(world / "bank.csv"), flags=BY_LAW)
     make_piece("main", asked)
     before = (asked.folder / "arm-a" / "manifest.json").read_bytes()
     piece = make_piece("full", asked)
@@ -89,7 +102,7 @@ def test_both_arms_and_the_run_of_the_first_is_shared(order, world):
 
 def test_the_bank_of_each_arm_is_stated_where_they_differ(order, tmp_path):
     (tmp_path / "other.txt").write_text("\n".join(f"soup and bread {i}" for i in range(90)) + "\n")
-    setup = make_piece("full", order(bank_b=str(tmp_path / "other.txt"))).setup
+    setup = make_piece("full", order(bank_b=str(tmp_path / "other.txt"), flags=BY_LAW)).setup
     assert setup["bank"].startswith("arm A: ")
     assert setup["bank"].endswith("from bank.csv; arm B: 90 entries, 12 positions for probes, from other.txt")
     assert "sigma 1, q 0.1, delta 1e-05, exact epsilon 1.68" in setup["mechanism"]
@@ -104,15 +117,16 @@ def test_the_bank_of_each_arm_is_stated_where_they_differ(order, tmp_path):
         ({"generator.kind": "smollm2", "bank.labels": "talk"}, {"prompt_b": "bank-label"}, "shows no examples"),
     ],
 )
-def test_an_arm_without_a_bank_is_refused_before_anything_is_played(order, monkeypatch, given, more, match):
-    monkeypatch.setattr("canarybank.paper.pieces.run_audit", None)
+def test_an_arm_without_a_bank_is_refused_before_anything_is_played(order, given, more, match):
+    asked = order(flags={"cohorts.evaluation": 4} | given, **more)
     with pytest.raises(CanarybankError, match=match):
-        make_piece("full", order(flags={"cohorts.evaluation": 4} | given, **more))
+        make_piece("full", asked)
+    assert not (asked.folder / "arm-a").exists()
 
 
 def test_encoders_that_are_not_here_are_named(order, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    piece = make_piece("encoders", order(encoders=("hashing", "nobody/nothing", "hashing")))
+    piece = make_piece("encoders", order(encoders=("hashing", "nobody/nothing", "hashing"), flags=BY_LAW))
     assert {cell.at["encoder"] for cell in piece.cells} == {"hashing"}
     assert [cell.at["attack"] for cell in piece.cells] == ["ordinary", "exact", "nonce"]
     assert any("nothing is not here" in note for note in piece.notes)
@@ -131,9 +145,8 @@ def test_a_table_of_no_encoders_is_refused(order):
         make_piece("encoders", order(encoders=()))
 
 
-def test_a_piece_is_the_same_bytes_however_often_it_is_written(order, tmp_path):
-    piece = make_piece("main", order())
-    first = write_piece(piece, tmp_path).read_bytes()
+def test_a_piece_is_the_same_bytes_however_often_it_is_written(main_table, tmp_path):
+    first = write_piece(main_table[1], tmp_path).read_bytes()
     assert write_piece(read_piece(tmp_path / "main.json"), tmp_path).read_bytes() == first
     assert json.loads(first)["statement"].startswith("This holds statistics")
 
@@ -157,28 +170,15 @@ def test_nothing_is_finished_before_it_is_made(order):
     assert finished_pieces(order()) == ()
 
 
-def test_all_names_what_it_leaves_out_but_not_when_nothing_can_be_made(order, monkeypatch):
-    made, main = [], PIECES["main"]
-
-    def piece(name):
-        def make(asked):
-            made.append(name)
-            if name != "main":
-                raise ConfigError(f"{name} lacks something.")
-            return main(asked)
-
-        return make
-
-    names = {name: piece(name) for name in ("main", "full")}
-    monkeypatch.setattr("canarybank.paper.pieces.PIECES", names)
-    asked = order()
+def test_all_names_what_it_leaves_out_but_not_when_nothing_can_be_made(order, tmp_path):
+    asked = order(encoders=(), small=True, flags=BY_LAW | {"cohorts.canaries": 1, "audit.trials": 300})
     pieces, left = make_all(asked)
-    assert [each.name for each in pieces] == ["main"]
-    assert left == ("full was left out: full lacks something.",)
-    assert [each.name for each in finished_pieces(asked)] == ["main"]
-    monkeypatch.setattr("canarybank.paper.pieces.PIECES", {"full": names["full"]})
-    with pytest.raises(ConfigError, match="full lacks"):
-        make_all(asked)
+    assert [each.name for each in pieces] == ["main", "ablations"]
+    assert [note.partition(" ")[0] for note in left] == ["full", "multiround", "encoders"]
+    assert left[0].startswith("full was left out: Arm B is a bank")
+    assert [each.name for each in finished_pieces(asked)] == ["main", "ablations"]
+    with pytest.raises(CohortError):
+        make_all(order(tmp_path / "none", flags={"cohorts.evaluation": 10**6}))
 
 
 def test_a_small_figure_sweeps_over_sigma_and_q_with_one_canary(order):

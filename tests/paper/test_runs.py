@@ -6,16 +6,26 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from canarybank.auditing import AttackResult, Bound, CanaryResult, Ladder, Rung, Target, find_method
-from canarybank.auditing.forecast import CanaryLaws, calibrated_spread, frozen_spread
-from canarybank.auditing.settings import best_threshold
+from canarybank.auditing import (
+    AttackResult,
+    Bound,
+    CanaryResult,
+    Ladder,
+    Rung,
+    Target,
+    best_threshold,
+    find_method,
+    frozen_spread,
+)
+from canarybank.auditing.forecast import calibrated_spread
 from canarybank.config import resolve
 from canarybank.config.model import AuditConfig
-from canarybank.flow.audit import Point, frozen_audit
+from canarybank.flow import Point
+from canarybank.flow.audit import one_release
 from canarybank.mechanism import Mechanism
 from canarybank.paper import Cell, PaperValue, Span
 from canarybank.paper.runs import attack_cell, paper_notes, run_spreads
-from canarybank.run.results import Results
+from canarybank.run import Results
 from canarybank.score import Interval, RoundLaw
 
 PERFECT = RoundLaw.perfect(Mechanism())
@@ -80,34 +90,20 @@ def laws(case, work):
     ]
 
 
-def test_calibrated_intervals_calibrate_by_the_calibration_users_and_evaluate_by_the_evaluation_users(
-    flags, tmp_path, monkeypatch
-):
+def test_calibrated_intervals_calibrate_by_the_calibration_users_and_evaluate_by_the_evaluation_users(flags, tmp_path):
     cohorts = {"cohorts.auxiliary": 6, "cohorts.calibration": 5, "cohorts.evaluation": 10}
     settings = resolve(flags=flags | cohorts | {"audit.alpha": 0.04, "audit.trials": 2500, "run.seed": 5})
-    asked = []
-
-    def capture(canaries, target, *, number, seed):
-        asked.append((canaries, target, number, seed))
-        return Interval(float(len(asked)), 9.0)
-
-    monkeypatch.setattr("canarybank.paper.runs.calibrated_spread", capture)
-    names = ("ordinary", "nonce-norm")
+    names, ready = ("ordinary", "nonce-norm"), one_release(settings.config)
     found = run_spreads(run_of("one", *((name, []) for name in names)), settings, tmp_path / "kept.json")
-    assert found == {"ordinary": Interval(1.0, 9.0), "nonce-norm": Interval(2.0, 9.0)}
-    ready = frozen_audit(settings)
-    for name, (canaries, target, number, seed) in zip(names, asked, strict=True):
-        assert (number, seed) == (2500, 5)
-        assert target == Target(2500, 1e-5, 0.02, find_method("paper"), 2, 0.1)
-        cases = [case for case in ready.cases if case.attack.name == name]
-        assert len(canaries) == len(cases) == 2
-        for each, case in zip(canaries, cases, strict=True):
-            calibration, evaluation = laws(case, ready)
-            np.testing.assert_allclose(each.calibration.point(POINTS), calibration.point(POINTS), atol=1e-9)
-            np.testing.assert_allclose(each.evaluation.point(POINTS), evaluation.point(POINTS), atol=1e-9)
-    ordinary = asked[0][0][0]
-    apart = np.abs(np.subtract(ordinary.calibration.point(POINTS), ordinary.evaluation.point(POINTS)))
-    assert apart.max() > 1e-3
+    target = Target(2500, 1e-5, 0.02, find_method("paper"), 2, 0.1)
+    for name in names:
+        twins = [laws(case, ready) for case in ready.cases if case.attack.name == name]
+        calibrating, evaluating = zip(*twins, strict=True)
+        direct = calibrated_spread(calibrating, evaluating, target, number=2500, seed=5)
+        assert (found[name].lower, found[name].upper) == pytest.approx((direct.lower, direct.upper), abs=1e-3)
+        if name == "ordinary":
+            exchanged = calibrated_spread(evaluating, calibrating, target, number=2500, seed=5)
+            assert abs(exchanged.upper - direct.upper) > 5e-3
 
 
 def test_thresholds_are_drawn_by_the_law_that_calibrates_and_rated_by_the_law_that_evaluates():
@@ -116,10 +112,10 @@ def test_thresholds_are_drawn_by_the_law_that_calibrates_and_rated_by_the_law_th
     target = Target(200_000, 1e-5, 0.02)
     moved = RoundLaw(np.empty(0), PERFECT.noise, PERFECT.shift, PERFECT.offset + 0.5, PERFECT.q)
     found = {}
-    for name, canary in {"moved": CanaryLaws(moved, PERFECT), "back": CanaryLaws(PERFECT, moved)}.items():
-        found[name] = calibrated_spread([canary], target, number=10**9, seed=0, level=0.9, replicates=120)
-        threshold, _ = best_threshold(canary.calibration.point, target)
-        fpr, tpr = canary.evaluation.point(np.array([threshold]))
+    for name, (by, on) in {"moved": (moved, PERFECT), "back": (PERFECT, moved)}.items():
+        found[name] = calibrated_spread([by], [on], target, number=10**9, seed=0, level=0.9, replicates=120)
+        threshold, _ = best_threshold(by.point, target)
+        fpr, tpr = on.point(np.array([threshold]))
         direct = frozen_spread([(float(tpr[0]), float(fpr[0]))], target, level=0.9)
         assert found[name].lower == pytest.approx(direct.lower, abs=0.07)
         assert found[name].upper == pytest.approx(direct.upper, abs=0.07)

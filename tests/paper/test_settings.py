@@ -7,7 +7,7 @@ from canarybank.config import resolve
 from canarybank.errors import ConfigError
 from canarybank.flow.bank import bank_prompt
 from canarybank.flow.inputs import admit_users, chosen_attacks, draw_roles
-from canarybank.generate.bank import bank_plan
+from canarybank.generate import bank_plan
 from canarybank.paper.runs import arm_a, arm_b, dataset_of
 from canarybank.store import StageCache
 

@@ -109,7 +109,8 @@ def test_bounds_by_a_method_that_nobody_named_are_not_made_again(judge, by_plugi
 
 def test_verify_notes_what_it_could_not_check(by_plugin, mark):
     found = verify(by_plugin)
-    assert found.notes[0].startswith("The bounds were not made again from the counts. The method 'evil_module:thing'")
+    beginning = "The bounds were not made again from the counts. The method 'evil_module:thing'"
+    assert any(note.startswith(beginning) for note in found.notes)
     assert not any("bounds of" in finding for finding in found.findings)
     assert not mark.exists()
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from canarybank.errors import StoreError
-from canarybank.store import locks
-from canarybank.store.locks import lock_folder
+from canarybank.store import lock_folder, locks
 
 HOLD = (
     "import sys, time\n"

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from canarybank.store.stage_cache import StageCache, StageUsage, stage_key
+from canarybank.store import StageCache, StageUsage, stage_key
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from canarybank.errors import ColumnError, DataError, InputError
-from canarybank.users.rows import Columns, Fault, Row, Skip, as_row, malformed, missing_columns, plain
+from canarybank.users import Columns, Fault, Row, Skip
+from canarybank.users.rows import as_row, malformed, missing_columns, plain
 
 
 @pytest.mark.parametrize(

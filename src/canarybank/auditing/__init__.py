@@ -11,6 +11,21 @@ from canarybank.auditing.forecast import (
     trials_needed,
     trials_needed_for,
 )
+from canarybank.auditing.guessing import (
+    expected_guessing,
+    expected_order_statistics,
+    guessing_lower,
+    order_statistics_lower,
+)
+from canarybank.auditing.known_coins import (
+    Expected,
+    Shift,
+    expected_known_coins,
+    family_epsilon,
+    rate_lower,
+    shift_between,
+    shift_within,
+)
 from canarybank.auditing.methods import (
     Bound,
     Branch,
@@ -23,7 +38,6 @@ from canarybank.auditing.methods import (
 )
 from canarybank.auditing.pipeline import Auditor, claim_names, transcript_scores
 from canarybank.auditing.ports import (
-    NOWHERE,
     Case,
     Claims,
     Memo,
@@ -69,7 +83,6 @@ from canarybank.auditing.trials import (
 from canarybank.systems.mechanism import BankSystem, CallableSystem, ReleaseSystem, SystemFactory
 
 __all__ = [
-    "NOWHERE",
     "AlphaLedger",
     "AttackResult",
     "AuditResult",
@@ -83,6 +96,7 @@ __all__ = [
     "Ceiling",
     "Claims",
     "Counts",
+    "Expected",
     "ExpectedBound",
     "Ladder",
     "Literal",
@@ -96,6 +110,7 @@ __all__ = [
     "Rung",
     "Settings",
     "Shard",
+    "Shift",
     "Summed",
     "Supremum",
     "SystemFactory",
@@ -125,16 +140,25 @@ __all__ = [
     "epsilon_lower",
     "evidence",
     "expected_bound",
+    "expected_guessing",
+    "expected_known_coins",
+    "expected_order_statistics",
+    "family_epsilon",
     "find_method",
     "frozen_spread",
+    "guessing_lower",
     "headline",
+    "order_statistics_lower",
     "own_method",
     "perfect_rates",
     "plan",
     "pooled",
     "pooled_bound",
     "rate_epsilon",
+    "rate_lower",
     "route_cohorts",
+    "shift_between",
+    "shift_within",
     "stratified",
     "supremum",
     "transcript_scores",

@@ -80,7 +80,6 @@ def vote_evidence(design: Design, auxiliary: Routed[Auxiliary], mechanism: Mecha
     others = design.restrict(auxiliary.contributions(design.bank, unclipped)).tocsc()
     traffic = np.asarray(others.sum(axis=0)).ravel() / others.shape[0]
     voters = np.diff(others.indptr) / others.shape[0]
-    order = np.lexsort((design.inspected, -own))[:12]
     return {
         "inspected": len(design.inspected),
         "voted": int(np.count_nonzero(own)),
@@ -95,7 +94,7 @@ def vote_evidence(design: Design, auxiliary: Routed[Auxiliary], mechanism: Mecha
                 "voters": _round(voters[i]),
                 "text": _excerpt(design.bank, int(design.inspected[i])),
             }
-            for i in order
+            for i in np.lexsort((design.inspected, -own))[:12]
         ],
     }
 

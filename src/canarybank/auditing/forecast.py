@@ -31,7 +31,6 @@ from canarybank.seeds import stream
 
 __all__ = [
     "LEVEL",
-    "CanaryLaws",
     "Ceiling",
     "ExpectedBound",
     "bound_law",
@@ -281,14 +280,13 @@ def ceiling(
     if trials == math.inf:  # the exact epsilon, always
         law |= dict.fromkeys(("expected", "median", "q05", "q95", "mean"), exact)
     # A rate that underflows says nothing; no rule on one release shows more than the exact epsilon.
-    rule = min(exact, max(0.0, float(replace(target, trials=math.inf).bound(tpr, fpr))))
     return Ceiling(
         **law,
         threshold=threshold,
         whitened=threshold / mu + mu / 2,
         fpr=fpr,
         tpr=tpr,
-        rule=rule,
+        rule=min(exact, max(0.0, float(replace(target, trials=math.inf).bound(tpr, fpr)))),
         exact=exact,
     )
 
@@ -340,14 +338,6 @@ def trials_needed_for(rates: AttackRates, epsilon: float, target: Target, exact:
     return math.ceil(math.exp(log_trials))
 
 
-@dataclass(frozen=True, slots=True)
-class CanaryLaws:
-    """The law that a canary's threshold is calibrated by, and the law that it is then evaluated by."""
-
-    calibration: Law
-    evaluation: Law
-
-
 def frozen_spread(pairs: Sequence[tuple[float, float]], target: Target, *, level: float = LEVEL) -> Interval:
     """Return where the bound falls with probability ``level``, given each canary's true rates (TPR, FPR).
 
@@ -364,7 +354,8 @@ def frozen_spread(pairs: Sequence[tuple[float, float]], target: Target, *, level
 
 
 def calibrated_spread(
-    canaries: Sequence[CanaryLaws],
+    calibration: Sequence[Law],
+    evaluation: Sequence[Law],
     target: Target,
     *,
     number: int,
@@ -374,6 +365,7 @@ def calibrated_spread(
 ) -> Interval:
     """Return where the bound falls with probability ``level`` when thresholds are calibrated anew by trials.
 
+    Each canary's threshold is calibrated by its law of ``calibration`` and evaluated by that of ``evaluation``.
     Calibrations with ``number`` trials of each hypothesis are simulated, ``replicates`` over all canaries, which gives
     the law of each threshold; given a threshold, the law of the bound is that of its binomial counts, with no
     simulation. Each end is put where the chance of missing it, and the standard error of that chance by so many
@@ -381,19 +373,20 @@ def calibrated_spread(
     hundredths from one seed to another.
     """
     probability("level", level)
-    if not canaries or replicates < len(canaries):
+    canaries = len(calibration)
+    if not canaries or replicates < canaries:
         raise InputError(
-            f"A spread needs a canary and a calibration for each, not {len(canaries)} canaries and {replicates}."
+            f"A spread needs a canary and a calibration for each, not {canaries} canaries and {replicates}."
         )
-    share, streams = replicates // len(canaries), [stream(seed, "spread", index) for index in range(len(canaries))]
-    drawn = drawn_thresholds([each.calibration for each in canaries], target, number, share, streams)
+    share, streams = replicates // canaries, [stream(seed, "spread", index) for index in range(canaries)]
+    drawn = drawn_thresholds(calibration, target, number, share, streams)
     grid, reached = _largest(
-        [_together(canaries, drawn, target)]
+        [_together(evaluation, drawn, target)]
         if target.method.pools
-        else [_mixture(each.evaluation, kinds, target) for each, kinds in zip(canaries, drawn, strict=True)]
+        else [_mixture(law, kinds, target) for law, kinds in zip(evaluation, drawn, strict=True)]
     )
     # The chance that comes to (1 - level) / 2 together with the standard error of its share in so many draws.
-    draws = share * len(canaries)
+    draws = share * canaries
     tail = float((np.sqrt(1 / draws + 4 * ((1.0 - level) / 2)) - np.sqrt(1 / draws)) ** 2 / 4)
     low, high = (int(np.searchsorted(reached, at)) for at in (tail, 1.0 - tail))
     # Between two values of the grid there may be mass: the interval takes it in at both ends.
@@ -481,11 +474,11 @@ def _mixture(law: Law, thresholds: Array, target: Target) -> Mixture:
     return [(weight, bound_law(target, [(tpr, fpr)])) for weight, fpr, tpr in cases]
 
 
-def _together(canaries: Sequence[CanaryLaws], drawn: Sequence[Array], target: Target) -> Mixture:
+def _together(laws: Sequence[Law], drawn: Sequence[Array], target: Target) -> Mixture:
     """Return the law of the pooled bound at drawn thresholds of all canaries, which calibrate independently."""
     # A pooled bound is of summed counts, so rare thresholds of one canary hardly move it, and a few sets of them do.
     some = [thresholds[:64] for thresholds in drawn]
-    rates = [each.evaluation.point(kinds) for each, kinds in zip(canaries, some, strict=True)]
+    rates = [law.point(kinds) for law, kinds in zip(laws, some, strict=True)]
     pairs = zip(*(zip(tpr.tolist(), fpr.tolist(), strict=True) for fpr, tpr in rates), strict=True)
     return [(1 / len(some[0]), bound_law(target, list(each))) for each in pairs]
 

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolSource, design
 from canarybank.auditing.forecast import expected_bound
 from canarybank.auditing.methods import Bound
-from canarybank.auditing.ports import NOWHERE, Case, Claims, Memo, Place, Routes, Systems, Tally
+from canarybank.auditing.ports import Case, Claims, Memo, Place, Routes, Systems, Tally
 from canarybank.auditing.rates import IMPOSSIBLE, Law, at_most, chance_between, epsilon_at, supremum
 from canarybank.auditing.result import AttackResult, CanaryResult, Ladder, Rung
 from canarybank.auditing.settings import (
@@ -49,7 +49,7 @@ from canarybank.store import hash_array, stage_key
 from canarybank.systems.mechanism import BankSystem, ReleaseSystem, SystemFactory
 from canarybank.users import Evaluation
 
-__all__ = ["Auditor", "claim_names", "transcript_scores"]
+__all__ = ["Auditor", "cases_by_attack", "claim_names", "transcript_scores"]
 
 CONTRADICTED = (
     "The system does not release as its law states: its counts cannot come from it. So nothing is computed exactly; "
@@ -69,7 +69,7 @@ class Auditor:
     eligible: int
     system: SystemFactory = BankSystem
     claims: Claims = Claims.EACH
-    memo: Memo = NOWHERE
+    memo: Memo | None = None
     engine: Engine = field(default_factory=Threads)
     progress: Progress = SILENT
     step: float = 1.25e-5
@@ -105,7 +105,7 @@ class Auditor:
             table=table,
             seed=seed,
         )
-        if self.memo is NOWHERE or not (pool is None or isinstance(pool, Pool)):
+        if self.memo is None or not (pool is None or isinstance(pool, Pool)):
             return make()
         plugin = attack.pin_selection()
         key = stage_key(
@@ -162,9 +162,12 @@ class Auditor:
                 raise CohortError(f"{case.attack.name} canary {case.index} has no frozen rule yet; freeze it first.")
             if any(case.canary in over.evaluation.cohort.users.ids for over in routes):
                 raise CohortError(f"The canary {case.canary!r} is also an evaluation user; a canary is in no cohort.")
-            pairs = zip(case.designs, routes, strict=True)
             return self._systems(
-                case, [over.evaluation.contributions(each.bank, self.mechanism) for each, over in pairs]
+                case,
+                [
+                    over.evaluation.contributions(each.bank, self.mechanism)
+                    for each, over in zip(case.designs, routes, strict=True)
+                ],
             )
 
         return systems
@@ -187,7 +190,7 @@ class Auditor:
             )
         frozen: list[Case] = []
         with self.progress.stage("thresholds", total=sum(len(case.scores) for case in cases), unit="rules") as stage:
-            for _, group in _by_attack(cases):
+            for group in cases_by_attack(cases):
                 candidates = []
                 for case in group:
                     candidates.append(self._thresholds(case, systems, len(group), calibration))
@@ -225,7 +228,7 @@ class Auditor:
                 for rounds in range(1, len(case.scores) + 1)
             ]
 
-        kept = make() if not calibration else self.memo.document("threshold", key, make)
+        kept = make() if self.memo is None or not calibration else self.memo.document("threshold", key, make)
         return [
             [Threshold(each["value"], ThresholdMode(each["mode"]), each["expected"]) for each in prefix]
             for prefix in kept
@@ -293,8 +296,8 @@ class Auditor:
         """
         found: list[AttackResult] = []
         with self.progress.stage("judging", total=len(cases), unit="canaries") as stage:
-            for attack, group in _by_attack(cases):
-                made = [systems(case) for case in group]
+            for group in cases_by_attack(cases):
+                attack, made = group[0].attack, [systems(case) for case in group]
                 for rounds in range(1, len(group[0].scores) + 1):
                     laws = [self.law(case, over, rounds) for case, over in zip(group, made, strict=True)]
                     said = notes(group[0])
@@ -441,14 +444,10 @@ class Auditor:
         beside = pooled_bound([canary.counts for canary in canaries], self.mechanism, settings)
         claim = headline([canary.bound for canary in canaries], beside, settings)
         names = claim_names(attack, [canary.canary for canary in canaries], settings)
-        spent = [1 - each.confidence for each in ([claim] if settings.method.pools else (c.bound for c in canaries))]
-        # The confidence was 1 less the share, so the last bits of the share are lost in it.
-        share = settings.alpha / len(spent)
-        shares = (share if math.isclose(each, share, rel_tol=1e-9) else each for each in spent)
         return {
             "headline": claim,
             "pooled": beside,
-            "ledger": AlphaLedger(settings.alpha, tuple(zip(names, shares, strict=True))),
+            "ledger": AlphaLedger.split(settings.alpha, names),
             "ladder": self._ladder(judged, settings, rounds, claim, accounted),
         }
 
@@ -518,15 +517,14 @@ def claim_names(attack: str, canaries: Sequence[str], settings: Settings) -> lis
     return [f"{attack}/{name}" for name in (["pooled"] if settings.method.pools else canaries)]
 
 
-def _by_attack(cases: Sequence[Case]) -> list[tuple[Attack, list[Case]]]:
-    """Return each attack with all of its cases, wherever they stand: they share its alpha."""
+def cases_by_attack(cases: Sequence[Case]) -> list[list[Case]]:
+    """Return the cases of each attack, wherever they stand: they share its alpha."""
     if not cases:
         raise InputError("An audit needs at least one canary.")
     if len({case.place for case in cases}) < len(cases):
         raise InputError("Two cases have the same attack and index; their trials would be the same ones.")
     names = dict.fromkeys(case.attack.name for case in cases)
-    groups = ([case for case in cases if case.attack.name == name] for name in names)
-    return [(group[0].attack, group) for group in groups]
+    return [[case for case in cases if case.attack.name == name] for name in names]
 
 
 def _law_of(system: ReleaseSystem, score: LinearScore) -> RoundLaw | None:

@@ -19,7 +19,6 @@ from canarybank.systems.mechanism import ReleaseSystem
 from canarybank.users import Auxiliary, Calibration, Cohort, Cohorts, Evaluation
 
 __all__ = [
-    "NOWHERE",
     "Case",
     "Claims",
     "Memo",
@@ -44,18 +43,6 @@ class Memo(Protocol):
 
     def arrays(self, stage: str, key: str, make: Callable[[], Mapping[str, NDArray[Any]]], /) -> Mapping[str, Any]:
         """Return named arrays."""
-
-
-class _Nowhere:
-    """Remember nothing."""
-
-    def document(self, _stage: str, _key: str, make: Callable[[], Any]) -> Any:
-        return make()
-
-    arrays = document
-
-
-NOWHERE: Memo = _Nowhere()
 
 
 class Tally(Protocol):
@@ -147,15 +134,17 @@ class Routes:
     auxiliary: Routed[Auxiliary]
     calibration: Routed[Calibration]
     evaluation: Routed[Evaluation]
-    memo: Memo = NOWHERE
+    memo: Memo | None = None
 
     def canary(self, canary: Canary, k: int) -> RouteTable:
         """Route the records of a canary."""
         return _route_table(canary.vectors, self.bank, k, self.memo)
 
 
-def route_cohorts(cohorts: Cohorts, bank: Bank, k: int, memo: Memo = NOWHERE, progress: Progress = SILENT) -> Routes:
-    """Route every cohort over the base of a bank, once for all attacks and canaries."""
+def route_cohorts(
+    cohorts: Cohorts, bank: Bank, k: int, memo: Memo | None = None, progress: Progress = SILENT
+) -> Routes:
+    """Route every cohort over the base of a bank, once for all attacks and canaries; without a memo nothing is kept."""
 
     def routed(cohort: C) -> Routed[C]:
         return Routed(cohort, _route_table(cohort.users.require_vectors(), bank, k, memo, progress))
@@ -164,9 +153,9 @@ def route_cohorts(cohorts: Cohorts, bank: Bank, k: int, memo: Memo = NOWHERE, pr
 
 
 def _route_table(
-    vectors: NDArray[np.float32], bank: Bank, k: int, memo: Memo, progress: Progress = SILENT
+    vectors: NDArray[np.float32], bank: Bank, k: int, memo: Memo | None, progress: Progress = SILENT
 ) -> RouteTable:
-    if memo is NOWHERE:
+    if memo is None:
         return RouteTable.build(vectors, bank, k, progress)
     base = hash_json([hash_array(bank.vectors[bank.base]), bank.size, sorted(bank.reserved)])
     key = stage_key("routes", records=hash_array(vectors), base=base, k=k)

@@ -94,16 +94,14 @@ def ends(x: ArrayLike, n: ArrayLike, gamma: float) -> tuple[Array, Array]:
 
 def lower_end(x: ArrayLike, n: ArrayLike, gamma: ArrayLike) -> Array:
     """Return the lower one of the ends."""
-    x, n, gamma = (np.asarray(each, np.float64) for each in (x, n, gamma))
-    some = x > 0
-    return np.where(some, betaincinv(np.where(some, x, 1.0), n - x + 1, np.asarray(gamma, np.float64)), 0.0)
+    x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
+    return np.where(x > 0, betaincinv(np.where(x > 0, x, 1.0), n - x + 1, np.asarray(gamma, np.float64)), 0.0)
 
 
 def upper_end(x: ArrayLike, n: ArrayLike, gamma: ArrayLike) -> Array:
     """Return the upper one of the ends."""
-    x, n, gamma = (np.asarray(each, np.float64) for each in (x, n, gamma))
-    short = x < n
-    return np.where(short, betainccinv(x + 1, np.where(short, n - x, 1.0), np.asarray(gamma, np.float64)), 1.0)
+    x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
+    return np.where(x < n, betainccinv(x + 1, np.where(x < n, n - x, 1.0), np.asarray(gamma, np.float64)), 1.0)
 
 
 def rate_epsilon(above: ArrayLike, below: ArrayLike, delta: float) -> Array:

@@ -276,8 +276,11 @@ def attack_bound(counts: Sequence[Counts], mechanism: Mechanism | Claim, setting
 
     With probability at least 1 - alpha it does not exceed the epsilon of the mechanism that gave the counts.
     """
-    bounds = [canary_bound(each, mechanism, settings, len(counts)) for each in counts]
-    return headline(bounds, pooled_bound(counts, mechanism, settings), settings)
+    return headline(
+        [canary_bound(each, mechanism, settings, len(counts)) for each in counts],
+        pooled_bound(counts, mechanism, settings),
+        settings,
+    )
 
 
 def canary_bound(counts: Counts, mechanism: Mechanism | Claim, settings: Settings, canaries: int) -> Bound:

@@ -69,11 +69,12 @@ class Literal:
 
     def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
         """Release and score in batches, so that memory stays bounded."""
-        scores = []
-        for batch in (min(_BATCH, size - done) for done in range(0, size, _BATCH)):
-            releases = self.system.release(eligible, batch, rng)
-            scores.append(self.score.llr(checked_releases(releases, batch, len(self.score.canary))))
-        return np.concatenate(scores)
+        batches = (min(_BATCH, size - done) for done in range(0, size, _BATCH))
+        releases = (
+            checked_releases(self.system.release(eligible, batch, rng), batch, len(self.score.canary))
+            for batch in batches
+        )
+        return np.concatenate([self.score.llr(each) for each in releases])
 
     def included(self) -> "Literal":
         """Return the same trials with a canary that surely takes part, where the system is our own."""
@@ -255,8 +256,7 @@ def count(
     progress: Progress = SILENT,
 ) -> Counts:
     """Play ``number`` trials of each hypothesis and count the scores above the threshold."""
-    before = [-np.inf] * (len(trials.rounds) - 1) if isinstance(trials, Summed) else []
-    thresholds = [*before, threshold]
+    thresholds = [threshold] * (len(trials.rounds) if isinstance(trials, Summed) else 1)
     return count_prefixes(trials, thresholds, number, seed=seed, path=path, engine=engine, progress=progress)[-1]
 
 

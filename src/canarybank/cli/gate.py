@@ -82,7 +82,9 @@ def _facts(outcome: "GateOutcome") -> dict[str, str]:
     after = {
         "exact epsilon": f"{exact} of the mechanism, computed without trials" if outcome.is_exact_known else exact,
         "compared": "with exact figures as printed, to four significant digits or more; with bounds as they are",
-        "trials": f"{outcome.trials:,} of each hypothesis of each canary",
+        "trials": f"{outcome.trials:,} of each hypothesis of each canary"
+        if outcome.canaries is None
+        else f"one run with {outcome.canaries:,} canaries",
         "commitment": outcome.commitment,
     }
     if not outcome.attacks:

@@ -37,7 +37,7 @@ def command(
     written, unless you make it shareable.
     """
     from canarybank.cli.runner import open_page, print_run, published
-    from canarybank.cli.score import print_system
+    from canarybank.cli.score import print_one_run, print_system
     from canarybank.errors import ConfigError
     from canarybank.report import write_report
     from canarybank.run import Run
@@ -51,6 +51,8 @@ def command(
     page = published(opened) if out is None else write_report(opened, out, shareable=shareable)[0]
     if opened.kind == "system":
         print_system("report", opened, page, output)
+    elif opened.kind == "one-run":
+        print_one_run("report", opened, page, output)
     else:
         print_run("report", opened, page, output)
     if show:

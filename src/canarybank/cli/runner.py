@@ -9,7 +9,7 @@ from canarybank.cli.output import Output, facts, paragraph, table
 from canarybank.cli.typed import typed
 
 if TYPE_CHECKING:
-    from canarybank.run import Results, Run
+    from canarybank.run import EvolutionFacts, Results, Run
 
 __all__ = ["attack_rows", "audit_into", "open_page", "print_run", "published"]
 
@@ -74,6 +74,8 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
         document |= {"headline": headline}
         parts += [paragraph(f"{headline}.", "" if found else "bold"), table(*columns, text=0)]
         lines |= more
+        if evolution.certificate is not None:
+            parts.append(paragraph(evolution.certificate.statement, "bold"))
     lines |= {"generator": asked} if asked else {}
     lines |= {"commitment": results.commitment} if results.commitment else {}
     lines |= {"notes": " ".join(results.notes)} if results.notes else {}
@@ -132,10 +134,26 @@ def evolution_parts(run: "Run") -> tuple[str, tuple[list[str], list[list[str]]],
             f"bounds of each number of rounds, {made[-1]['attack']}; of independent releases over this run's "
             "banks, held fixed"
         )
+    lines |= _certificate_lines(evolution)
     if evolution.insecure_seed is not None:
         lines["INSECURE"] = f"seeded with {evolution.insecure_seed}: a simulation, not private"
     lines["population"] = str(run.folder / "population.parquet")
     return evolution_headline(results), (list(shown.values()), rows), lines
+
+
+def _certificate_lines(evolution: "EvolutionFacts") -> dict[str, str]:
+    """Say what a certificate stands on: its canaries, what they cost, its evidence and what it could have shown."""
+    carried, found = evolution.carried, evolution.certificate
+    if carried is None or found is None:
+        return {}
+    shown = {str(each.evidence): f"{each.statement} {each.assumption}" for each in found.shown}
+    return {
+        "canaries": f"{carried.canaries:,} synthetic users of the auditor, {carried.eligible:,} of them in; style "
+        f"{carried.style}; {carried.probes // carried.canaries} probes each",
+        "their cost": carried.cost,
+        **shown,
+        "power": " ".join(carried.power),
+    }
 
 
 def _cell(value: Any) -> str:

@@ -37,6 +37,7 @@ from canarybank.progress import SILENT, Progress
 from canarybank.registry import SYSTEMS
 from canarybank.run.commitment import Commitment, commit, finite
 from canarybank.run.folder import COMMITMENT, RESULTS, TRIALS, Run
+from canarybank.run.one_run import OneRunPlant
 from canarybank.run.plant import Plant
 from canarybank.run.results import Results, Setup
 from canarybank.run.trials_log import ShardLog
@@ -48,11 +49,11 @@ __all__ = [
     "Axis",
     "Designs",
     "Point",
-    "frozen_audit",
     "grid",
     "hold_to",
     "lost_documents",
     "mechanism_of",
+    "one_release",
     "read_axis",
     "restore",
     "run_audit",
@@ -61,7 +62,7 @@ __all__ = [
 ]
 
 Told = Callable[[str], None]
-Made = TypeVar("Made", Commitment, Plant)
+Made = TypeVar("Made", Commitment, Plant, OneRunPlant)
 _LONGEST = 80
 _NONCES = "The canaries are made of nonces, not people: this shows what the mechanism allows, not what users risk."
 
@@ -91,7 +92,7 @@ def run_audit(
         if run.is_finished and not lost:
             refuse_unverified(run, rewritten=True)
             return run
-        work = _one_release(config, engine, progress)
+        work = one_release(config, engine, progress)
         with sending_recorded(run, config, work.inputs.generator):
             _ = work.cases
         run.require_folder()
@@ -107,14 +108,8 @@ def run_audit(
     return run
 
 
-def frozen_audit(resolved: Resolved, *, engine: Engine | None = None, progress: Progress = SILENT) -> "AuditWork":
-    """Return an audit of one release with everything that stands before its trials frozen."""
-    work = _one_release(resolved.config, engine, progress)
-    _ = work.cases
-    return work
-
-
-def _one_release(config: Config, engine: Engine | None, progress: Progress) -> "AuditWork":
+def one_release(config: Config, engine: Engine | None = None, progress: Progress = SILENT) -> "AuditWork":
+    """Return the audit of one release; each part of it is made when it is first asked for."""
     made = build_generator(config)
     inputs = gather(config, StageCache(), None if made is None else cached_generator(made), progress)
     return AuditWork(Designs(inputs, mechanism_of(config), engine or build_engine(config.run)))
@@ -273,12 +268,11 @@ class AuditWork:
     def commitment(self) -> Commitment:
         """Return the commitment to the frozen rules."""
         config, bank, exact = self.inputs.config, self.designs.bank, epsilon(self.designs.mechanism, self.rounds)
-        values = decisive(flatten(config), "evolution" if self.inputs.evolving else "audit")
         return commit(
             self.auditor,
             self.cases,
             self.inputs.cohorts,
-            settings_hash=hash_json(values),
+            settings_hash=hash_json(decisive(flatten(config), "evolution" if self.inputs.evolving else "audit")),
             encoder=self.inputs.encoder.fingerprint,
             bank_hash=bank.hash,
             reserved=bank.reserved,
@@ -358,7 +352,7 @@ def hold_to(run: Run, made: Made, committed: Told | None = None) -> Made:
     path = run.folder / COMMITMENT
     if not path.exists():
         run.write(COMMITMENT, made)
-    elif (kept := run.plant if isinstance(made, Plant) else run.commitment) != made:
+    elif (kept := run.committed) != made:
         keys = list(differences(kept.model_dump(mode="json"), made.model_dump(mode="json")))
         raise StoreError(
             f"What this command would commit to is not what {str(path)!r} says; it differs at {', '.join(keys[:5])}. "

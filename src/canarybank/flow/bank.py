@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import resources
+from importlib.resources.abc import Traversable
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ __all__ = [
     "counters_of",
     "embedded_bank",
     "embedded_canaries",
+    "embedded_facts",
+    "embedded_file",
     "embedded_pool",
     "gather_candidates",
     "make_pool",
@@ -140,8 +143,7 @@ def _generated(
 
     def make() -> dict[str, Any]:
         bank = make_bank(generator, size, labels, prompt=prompt, examples=examples, progress=progress, **chosen)
-        counters = counters_of(bank.provenance)
-        return {"texts": list(bank.texts), "labels": list(bank.labels), "counters": counters}
+        return {"texts": list(bank.texts), "labels": list(bank.labels), "counters": counters_of(bank.provenance)}
 
     key = stage_key(
         "bank",
@@ -325,13 +327,13 @@ def embedded_bank(labels: Sequence[str] = ()) -> CandidateBank:
                 f"The embedded bank has no label {label!r}; `canarybank bank show` lists those that it has."
             )
     texts = {entry["text"]: label for entry, label in zip(entries, known, strict=True) if label in (labels or known)}
-    made = {**_embedded_facts().get("bank", {}), "embedded": digest}
+    made = {**embedded_facts().get("bank", {}), "embedded": digest}
     return CandidateBank(tuple(texts), tuple(texts.values()), provenance=made)
 
 
 def embedded_canaries() -> tuple[str, ...]:
     """Return the ids of the built-in users who have embedded paraphrases, in their order."""
-    return tuple(str(name) for name in _embedded_facts()["canaries"])
+    return tuple(str(name) for name in embedded_facts()["canaries"])
 
 
 def embedded_pool(encode: Encode) -> PoolSource:
@@ -356,7 +358,7 @@ def embedded_pool(encode: Encode) -> PoolSource:
                 f"A pool of {size} paraphrases is asked for, and {len(entries)} of {canary.id!r} are embedded; ask for "
                 f"at most that many by --attack.pool. {_INSTALL}"
             )
-        chosen, facts = _spread(entries, size), _embedded_facts()
+        chosen, facts = _spread(entries, size), embedded_facts()
         made = dict(zip(facts["canaries"], facts.get("pools", ()), strict=False)).get(canary.id, {})
         texts = tuple(each["text"] for each in chosen)
         similarities = tuple(each["similarity"] for each in chosen if "similarity" in each)
@@ -388,7 +390,7 @@ def _spread(entries: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
 @cache
 def _embedded_lines(name: str) -> tuple[list[dict[str, Any]], str]:
     """Return the lines of an embedded file, and the hash of the file."""
-    data = _embedded(name)
+    data = embedded_file(name).read_bytes()
     try:
         text = gzip.decompress(data).decode()
     except (EOFError, OSError, ValueError, zlib.error) as error:
@@ -396,23 +398,24 @@ def _embedded_lines(name: str) -> tuple[list[dict[str, Any]], str]:
     return [parse_json(line, name) for line in text.split("\n") if line], hash_bytes(data)
 
 
-def _embedded_facts() -> dict[str, Any]:
-    return dict(parse_json(_embedded(FACTS_FILE), FACTS_FILE))
+def embedded_facts(name: str = FACTS_FILE) -> dict[str, Any]:
+    """Return where embedded texts or answers come from: model, prompts, seeds, fingerprint."""
+    return dict(parse_json(embedded_file(name).read_bytes(), name))
 
 
-def _embedded(name: str) -> bytes:
-    try:
-        return (_FOLDER / name).read_bytes()
-    except OSError as error:
+def embedded_file(name: str) -> Traversable:
+    """Return a file that the package carries."""
+    if not (_FOLDER / name).is_file():
         raise MissingError(
-            f"This installation lacks the embedded file {name} ({error.strerror}); reinstall canarybank, or name a "
-            "bank file by --bank.source."
-        ) from None
+            f"This installation lacks the embedded file {name}; reinstall canarybank, or name files of your own by "
+            "--bank.source and --evolve.responses."
+        )
+    return _FOLDER / name
 
 
-def counters_of(provenance: Any) -> dict[str, int]:
+def counters_of(provenance: Mapping[str, Any]) -> dict[str, int]:
     """Return the counters that a provenance holds; none, where it is from elsewhere and holds something else."""
-    found = provenance.get("counters") if isinstance(provenance, Mapping) else None
+    found = provenance.get("counters")
     if not isinstance(found, Mapping):
         return {}
     return {str(name): count for name, count in found.items() if type(count) is int}

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from canarybank.config.model import NO_GENERATOR, Config, GeneratorConfig
 from canarybank.errors import ConfigError, MissingError
+from canarybank.flow.bank import embedded_facts, embedded_file
 from canarybank.generate import (
     CachedGenerator,
     Generator,
@@ -30,7 +30,7 @@ from canarybank.generate import (
 from canarybank.generate.server import OPENAI_URL
 from canarybank.registry import GENERATORS, call_with
 from canarybank.run.folder import GeneratorRecord, Run
-from canarybank.store import cache_root, parse_json, require_file, tighten
+from canarybank.store import cache_root, require_file, tighten
 
 __all__ = [
     "ANSWERS_FILE",
@@ -40,7 +40,6 @@ __all__ = [
     "AbsentGenerator",
     "build_generator",
     "cached_generator",
-    "embedded_facts",
     "evolution_generator",
     "may_send_records",
     "recorded_answers",
@@ -167,7 +166,7 @@ def evolution_generator(config: Config) -> Generator:
     if made is not None:
         behind: Generator = cached_generator(made)
     elif recorded == EMBEDDED:
-        facts = embedded_facts()
+        facts = embedded_facts(FACTS_FILE)
         behind = AbsentGenerator(str(facts["generator"]), str(facts["fingerprint"]))
     else:
         raise ConfigError(
@@ -184,24 +183,12 @@ def recorded_answers(source: str) -> tuple[ResponseCache, tuple[str, ...]]:
     """Return recorded answers in memory, and further fingerprints that they go by: embedded ones, or a file's."""
     answers = ResponseCache()
     if source == EMBEDDED:
-        with resources.as_file(_embedded_file(ANSWERS_FILE)) as path:
+        with resources.as_file(embedded_file(ANSWERS_FILE)) as path:
             answers.load(path)
-        return answers, (str(embedded_facts()["fingerprint"]),)
+        return answers, (str(embedded_facts(FACTS_FILE)["fingerprint"]),)
     require_file(source, "file of recorded answers (evolve.responses)")
     answers.load(source)
     return answers, ()
-
-
-def embedded_facts() -> dict[str, Any]:
-    """Return where the embedded answers come from: model, fingerprint, settings."""
-    return dict(parse_json(_embedded_file(FACTS_FILE).read_bytes(), FACTS_FILE))
-
-
-def _embedded_file(name: str) -> Any:
-    file = resources.files("canarybank.flow") / "data" / name
-    if not file.is_file():
-        raise MissingError(f"This installation lacks the embedded file {name}; reinstall canarybank.")
-    return file
 
 
 def may_send_records(config: Config) -> bool:

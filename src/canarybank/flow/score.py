@@ -10,6 +10,7 @@ from scipy.stats import fisher_exact
 
 from canarybank.auditing.system import FALSE_ALARM
 from canarybank.errors import BudgetError, DependenceError, IncompleteError, InputError, StoreError
+from canarybank.flow.one_run import score_one_run
 from canarybank.flow.system import SystemWork
 from canarybank.progress import SILENT, Progress
 from canarybank.run.folder import COMMITMENT, SEALED, Run
@@ -33,10 +34,11 @@ def score_plant(
     program: str | Sequence[str] | None = None,
     stop_when_refuted: bool = False,
     missing_are_lost: bool = False,
+    coins: Path | str | None = None,
     any_time: bool = False,
     progress: Progress = SILENT,
 ) -> Run:
-    """Judge the releases of a plant's schedule, once: the alpha that was declared is then spent.
+    """Judge the releases of a plant's schedule or of its one run, once: the alpha that was declared is then spent.
 
     Args:
         plant: The folder that `canarybank design` wrote.
@@ -45,12 +47,44 @@ def score_plant(
             asked again for the runs that it lacks.
         stop_when_refuted: End as soon as betting, where it was declared, refutes the claim.
         missing_are_lost: Count runs without a release as lost, which weakens the evidence; else they are refused.
+        coins: Of one run, a CSV file of which canary took part in which round, where coins are known.
         any_time: Accept releases that were written before the commitment, by their files' times.
         progress: Where progress is shown.
     """
+    if Run.open(plant).kind == "one-run":
+        if releases is None or stop_when_refuted or missing_are_lost:
+            raise InputError(
+                "This plant is for one run, which is recorded once: give its releases, and neither a program nor "
+                "--stop-when-refuted nor --missing-are-lost."
+            )
+        return score_one_run(plant, releases, coins=coins, any_time=any_time)
+    if coins is not None:
+        raise InputError("--coins is for a plant of one run (canarybank design --one-run); leave it out.")
+    return _score_schedule(
+        Path(plant),
+        releases,
+        program,
+        stop_when_refuted=stop_when_refuted,
+        missing_are_lost=missing_are_lost,
+        any_time=any_time,
+        progress=progress,
+    )
+
+
+def _score_schedule(
+    plant: Path,
+    releases: Path | str | None,
+    program: str | Sequence[str] | None,
+    *,
+    stop_when_refuted: bool,
+    missing_are_lost: bool,
+    any_time: bool,
+    progress: Progress,
+) -> Run:
+    """Judge the releases of a plant's schedule, recorded or made by a program."""
     if (releases is None) == (program is None):
         raise InputError("Give the releases that were recorded, or a program that makes them, and not both.")
-    with Run.again(Path(plant), "system") as run:
+    with Run.again(plant, "system") as run:
         committed, notes = run.plant, tuple[str, ...]()
         if altered := altered_files(run.folder, committed.files):
             name, what = next(iter(altered.items()))

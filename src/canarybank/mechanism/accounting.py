@@ -153,6 +153,7 @@ def _opacus_accountants() -> Any:
         ) from problem
 
 
+@lru_cache(maxsize=1024)
 def _prv_upper(accountants: Any, mechanism: Mechanism, rounds: int, error: float) -> float:
     try:
         if _prv_cells(accountants, mechanism, rounds, error) <= PRV_CELLS:

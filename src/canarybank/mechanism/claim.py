@@ -24,13 +24,6 @@ class Claim:
     Neighbours differ by adding or removing one user, or by replacing one user with another. A claim that names its
     mechanism can be false without any trial: ``refutation`` says so.
 
-    Args:
-        epsilon: The claimed epsilon; infinite where nothing is claimed at this delta.
-        delta: The delta at which it is claimed.
-        neighbours: ``add-remove`` or ``replace``.
-        mechanism: What releases, where that is known; at the same delta.
-        rounds: The number of releases.
-
     Example:
         >>> Claim.of(Mechanism(sigma=2.0)).epsilon < Claim.of(Mechanism(sigma=1.0)).epsilon
         True
@@ -39,10 +32,15 @@ class Claim:
     """
 
     epsilon: float
+    """The claimed epsilon; infinite where nothing is claimed at this delta."""
     delta: float
+    """The delta at which it is claimed."""
     neighbours: Neighbours = "add-remove"
+    """What differs between neighbours: one user is added or removed, or replaced."""
     mechanism: Mechanism | None = None
+    """What releases, where that is known; at the same delta."""
     rounds: int = 1
+    """The number of releases."""
 
     def __post_init__(self) -> None:
         """Refuse what is no claim, and a mechanism at another delta."""

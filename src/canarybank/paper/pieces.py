@@ -112,8 +112,7 @@ def _arms(order: Order, name: str, title: str, arms: Mapping[str, Callable[[Orde
     if len(set(banks.values())) > 1:
         facts["bank"] = "; ".join(f"arm {arm}: {bank}" for arm, bank in banks.items())
     paper = {arm: partial(table_values, dataset_of(each.resolved.config), arm) for arm, each in runs.items()}
-    notes = run_notes(*runs.values())
-    return _table(order, "arm", runs, paper, name=name, title=title, setup=facts, notes=notes)
+    return _table(order, "arm", runs, paper, name=name, title=title, setup=facts, notes=run_notes(*runs.values()))
 
 
 def _bank_fact(finished: Point) -> str:

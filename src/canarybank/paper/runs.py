@@ -4,18 +4,19 @@ What you do not set is as in the paper, on your own users.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from canarybank.attack import CanaryKind
-from canarybank.auditing import AttackResult, CanaryResult, ThresholdMode
-from canarybank.auditing.forecast import LEVEL, CanaryLaws, calibrated_spread, frozen_spread
+from canarybank.auditing import AttackResult, CanaryResult, Case, ThresholdMode
+from canarybank.auditing.forecast import LEVEL, calibrated_spread, frozen_spread
+from canarybank.auditing.pipeline import cases_by_attack
 from canarybank.config import PRESETS, Config, Resolved, filled, is_default, varied
 from canarybank.errors import ConfigError, StoreError
-from canarybank.flow.audit import AuditWork, Point, frozen_audit, mechanism_of, settings_of
+from canarybank.flow.audit import AuditWork, Point, mechanism_of, one_release, settings_of
 from canarybank.flow.bank import bank_labels, bank_prompt, embedded_bank, gather_candidates, read_texts
 from canarybank.flow.generators import may_send_records, refuse_sending
 from canarybank.flow.inputs import (
@@ -128,8 +129,7 @@ def arm_a(order: Order) -> Resolved:
             own["cohorts.fixed"] = ("embedded",)
     resolved = filled(resolved, own, _ORIGIN)
     if order.small:
-        cohorts = _small_cohorts(resolved.config, order)
-        resolved = filled(resolved, {"audit.trials": 50_000, **cohorts}, "small scale")
+        resolved = filled(resolved, {"audit.trials": 50_000, **_small_cohorts(resolved.config, order)}, "small scale")
     resolved = _with_bank(filled(resolved, PAPER, _ORIGIN), order.bank, order)
     mechanism = resolved.config.mechanism.model_dump()
     is_paper = all(PAPER[f"mechanism.{name}"] == value for name, value in mechanism.items())
@@ -285,22 +285,24 @@ def _computed(results: Results, resolved: Resolved, progress: Progress) -> dict[
             )
             for record in results.attacks
         }
-    work, names = frozen_audit(resolved, progress=progress), [record.attack for record in results.attacks]
-    calibrated, found = partial(_calibrated, work), {}
-    with progress.stage("sampling", total=len(names), unit="attacks") as stage:
-        for index, interval in build_engine(resolved.config.run).run(calibrated, names):
-            found[names[index]] = interval
-            stage.advance(1, note=names[index])
-    return {name: found[name] for name in names}
+    work, found = one_release(resolved.config, progress=progress), {}
+    groups = cases_by_attack(work.cases)
+    with progress.stage("sampling", total=len(groups), unit="attacks") as stage:
+        for index, interval in build_engine(resolved.config.run).run(partial(_calibrated, work), groups):
+            name = groups[index][0].attack.name
+            found[name] = interval
+            stage.advance(1, note=name)
+    return {record.attack: found[record.attack] for record in results.attacks}
 
 
-def _calibrated(work: AuditWork, attack: str) -> Interval:
-    auditor, cases = work.auditor, [case for case in work.cases if case.attack.name == attack]
-    sides = (auditor.calibration(work.routes), auditor.evaluation(work.routes))
-    laws = [[auditor.law(case, systems(case)) for systems in sides] for case in cases]
-    canaries = [CanaryLaws(*(law for law in each if law is not None)) for each in laws]
-    target = auditor.settings.target(auditor.mechanism, len(cases))
-    return calibrated_spread(canaries, target, number=auditor.settings.trials, seed=auditor.settings.seed)
+def _calibrated(work: AuditWork, cases: Sequence[Case]) -> Interval:
+    auditor, settings = work.auditor, work.auditor.settings
+    calibration, evaluation = (
+        [law for case in cases if (law := auditor.law(case, systems(case))) is not None]
+        for systems in (auditor.calibration(work.routes), auditor.evaluation(work.routes))
+    )
+    target = settings.target(auditor.mechanism, len(cases))
+    return calibrated_spread(calibration, evaluation, target, number=settings.trials, seed=settings.seed)
 
 
 def setup_facts(runs: Iterable[Point]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, mo
 
 from canarybank import __version__
 from canarybank.auditing import AlphaLedger, Auditor, Case, claim_names
+from canarybank.auditing.pipeline import cases_by_attack
 from canarybank.auditing.trials import SHARD
 from canarybank.mechanism import Mechanism
 from canarybank.store import canonical_json, hash_array, hash_bytes, hash_json
@@ -198,7 +199,8 @@ class Commitment(Record):
 
 def commit(auditor: Auditor, cases: Sequence[Case], cohorts: Cohorts | None, **facts: Any) -> Commitment:
     """Return the commitment to cases, with the facts that only the caller knows; a system of others has no cohorts."""
-    settings, groups = auditor.settings, _by_attack(cases)
+    settings = auditor.settings
+    groups = {group[0].attack.name: group for group in cases_by_attack(cases)}
     names = () if cohorts is None else ("auxiliary", "calibration", "evaluation")
     return Commitment(
         mechanism=auditor.mechanism,
@@ -223,13 +225,6 @@ def commit(auditor: Auditor, cases: Sequence[Case], cohorts: Cohorts | None, **f
         packages={name: metadata.version(name) for name in _STREAMS},
         **facts,
     )
-
-
-def _by_attack(cases: Sequence[Case]) -> dict[str, list[Case]]:
-    groups: dict[str, list[Case]] = {}
-    for case in cases:
-        groups.setdefault(case.attack.name, []).append(case)
-    return groups
 
 
 def _canary(case: Case, rounds: int) -> CanaryCommitment:

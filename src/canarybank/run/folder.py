@@ -33,6 +33,7 @@ from canarybank.config.model import RECEIVED
 from canarybank.errors import BudgetError, ConfigError, IncompleteError, InputError, MissingError, StoreError
 from canarybank.registry import Plugin
 from canarybank.run.commitment import Commitment, Record
+from canarybank.run.one_run import ONE_RUN_FILES, OneRunPlant, OneRunResults
 from canarybank.run.plant import PLANTED, RELEASES, Plant, SealedRules, SystemResults, runs_so_far
 from canarybank.run.results import NOT_PRIVATE, Results
 from canarybank.store import (
@@ -81,7 +82,7 @@ SCHEMA: Final = 2
 SOURCES: Final = (COMMITMENT, SEALED, TRIALS, RESULTS)
 
 Document = TypeVar("Document", bound=Record)
-Kind = Literal["audit", "evolution", "system"]
+Kind = Literal["audit", "evolution", "system", "one-run"]
 _PACKAGES = (
     "chitchat-dataset",
     "dp-accounting",
@@ -215,6 +216,12 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
         "remedy": "Restore it from a copy: runs that were judged are not judged again.",
         "otherwise": "; choose another folder, or go back to the old settings",
     },
+    "one-run": {
+        "noun": "audit of one run",
+        "begun": COMMITMENT,
+        "remedy": "Restore it from a copy: a run that was judged is not judged again.",
+        "otherwise": "; choose another folder, or go back to the old settings",
+    },
     "evolution": {
         "noun": "evolution",
         "begun": EVOLUTION,
@@ -270,6 +277,7 @@ class Run:
             except (ConfigError, InputError, MissingError):
                 # A start that never could have come to anything must not hold the folder against the corrected command.
                 if is_new and not (folder / begun).exists():
+                    (folder / COMMITMENT).unlink(missing_ok=True)  # of canaries, which an evolution commits to first
                     (folder / MANIFEST).unlink(missing_ok=True)
                 raise
 
@@ -314,14 +322,36 @@ class Run:
         return self._due(RESULTS, SystemResults)
 
     @cached_property
+    def one_run(self) -> OneRunPlant:
+        """Return what the audit of one run committed to, or say that it has not come so far."""
+        return self._due(COMMITMENT, OneRunPlant)
+
+    @cached_property
+    def one_run_results(self) -> OneRunResults:
+        """Return what one run showed, or say that it is not judged yet."""
+        return self._due(RESULTS, OneRunResults)
+
+    @cached_property
     def results(self) -> Results:
         """Return the results, or say that the run is not finished."""
         return self._due(RESULTS, Results)
 
     @property
+    def committed(self) -> Commitment | Plant | OneRunPlant:
+        """Return what a run of this kind committed to, or say that it has not come so far."""
+        if self.kind == "system":
+            return self.plant
+        return self.one_run if self.kind == "one-run" or self.carries_canaries else self.commitment
+
+    @property
+    def carries_canaries(self) -> bool:
+        """Say whether this is an evolution that audits itself by its own canaries."""
+        return self.kind == "evolution" and bool(self.manifest.config.get("evolve.audit_one_run"))
+
+    @property
     def commitment_hash(self) -> str:
         """Return the sha256 of the commitment's file as it is on disk."""
-        _ = self.plant if self.kind == "system" else self.commitment
+        _ = self.committed
         return hash_file(self.folder / COMMITMENT)
 
     @property
@@ -333,8 +363,9 @@ class Run:
         """Say whether a file, by its path in the folder, is of the run itself, and not made from it by a report."""
         if name in SOURCES:
             return True
-        if self.kind == "system":
-            return name in PLANTED or name.partition("/")[0] == RELEASES
+        if self.kind in {"system", "one-run"}:
+            planted = PLANTED if self.kind == "system" else ONE_RUN_FILES
+            return name in planted or name.partition("/")[0] == RELEASES
         return self.kind == "evolution" and (
             name.partition("/")[0] in {EVOLUTION, PLAIN} or name.startswith("population.")
         )
@@ -426,7 +457,7 @@ class Run:
                 f"The {self.noun} in {str(self.folder)!r} has its {name}, but its {MANIFEST} says that it is not "
                 "finished; run the same command again to finish it."
             )
-        if self.kind == "system" and (self.folder / COMMITMENT).is_file():
+        if self.kind in {"system", "one-run"} and (self.folder / COMMITMENT).is_file():
             return IncompleteError(f"The {self.noun} in {str(self.folder)!r} is not judged yet: {self.so_far}.")
         return IncompleteError(
             f"The {self.noun} in {str(self.folder)!r} has no {name} yet; run the same command again, and it goes on "
@@ -436,6 +467,9 @@ class Run:
     @property
     def so_far(self) -> str:
         """Say how far the audit of a system is that was not judged yet, and what to do next."""
+        if self.kind == "one-run":
+            coins = " --coins TOOK" * self.one_run.needs_coins
+            return f"it is designed; run the system once, then: canarybank score {self.folder} RELEASES{coins}"
         return runs_so_far(self.folder, self.plant)
 
 

@@ -186,8 +186,8 @@ class GateOutcome(Record):
     attained: Figure
     """The exact epsilon at the largest contribution that votes can make, min(clip, k^-1/2): a claim below it is
     false."""
-    epsilon: float
-    """The largest of the attacks' bounds."""
+    epsilon: Epsilon
+    """The largest of the attacks' bounds; null where it is infinite."""
     attack: str
     """The attack that gave it."""
     method: str
@@ -195,7 +195,9 @@ class GateOutcome(Record):
     confidence: float
     """Where the assumption holds, a bound exceeds the truth at most one minus this often."""
     trials: int
-    """The trials of each hypothesis of each canary."""
+    """The trials of each hypothesis of each canary; 1 of an audit of one run."""
+    canaries: int | None = None
+    """The canaries that one run carried, where it alone was judged; null elsewhere."""
     rounds: int = 1
     """The releases that the claim is about."""
     attacks: tuple[AttackGate, ...]
@@ -223,6 +225,10 @@ def gate(
     if not 0 <= claimed < math.inf:
         raise ConfigError(f"The claimed epsilon must be finite and at least 0, not {claimed!r}.")
     refuse_unverified(run, commitment_hash)
+    if run.kind == "one-run":
+        from canarybank.run.certificates import compare_one_run
+
+        return compare_one_run(run, claimed)
     if run.kind == "system":
         from canarybank.run.systems import compare_system
 
@@ -237,10 +243,16 @@ def compare(run: Run, claimed: float) -> GateOutcome:
     no bound exceeds the true epsilon. The exact figures hold for certain, so a true claim fails at most that often.
     """
     results, settings = run.results, declared(run.results)
+    if results.evolution is not None and results.evolution.certificate is not None:
+        from canarybank.run.carried import held_to
+        from canarybank.run.certificates import compare_certificate
+
+        plant = held_to(run.one_run, results.rounds)
+        return compare_certificate(results.evolution.certificate, plant.declaration, claimed, results.commitment or "")
     if not results.attacks:
         raise StoreError(
             f"The {run.noun} in {str(run.folder)!r} was not audited, so no claim can be held against it; audit an "
-            "evolution with --audit and --insecure-seed."
+            "evolution with --audit-one-run, or with --audit and --insecure-seed."
         )
     shares = dict(run.commitment.gate.entries)
     if results.commitment != run.commitment_hash or not {each.attack for each in results.attacks} <= set(shares):

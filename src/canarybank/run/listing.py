@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from canarybank.auditing.system import Verdict
 from canarybank.errors import CanarybankError, ConfigError
-from canarybank.run.commitment import Figure, Record
+from canarybank.run.commitment import Epsilon, Figure, Record
 from canarybank.run.folder import COMMITMENT, MANIFEST, RESULTS, Run
 from canarybank.run.gating import compare, exceeded_ledger
 from canarybank.run.verification import refuse_unverified
@@ -18,8 +18,8 @@ class LargestBound(Record):
 
     attack: str
     """The attack that gave it."""
-    epsilon: float
-    """The bound."""
+    epsilon: Epsilon
+    """The bound; null where it is infinite."""
     method: str
     """How counts became it."""
     confidence: float
@@ -75,6 +75,8 @@ def _read(run: Run) -> RunEntry:
         "started": run.manifest.started,
         "trials": (trials if isinstance(trials, int) else None) if audits else 0,
     }
+    if run.kind == "one-run" and (run.is_finished or (run.folder / COMMITMENT).exists()):
+        return _read_one_run(run, known)
     if run.kind == "system" and (run.is_finished or (run.folder / COMMITMENT).exists()):
         return _read_system(run, known)
     if not run.is_finished:
@@ -84,7 +86,7 @@ def _read(run: Run) -> RunEntry:
     refuse_unverified(run)
     results = run.results
     if not results.attacks:
-        return RunEntry(**known)
+        return _read_unattacked(run, known)
     # A maximum over attacks is a claim of its own, so it is the gate's, with alpha split over them.
     try:
         found = compare(run, results.claim)
@@ -104,6 +106,27 @@ def _read(run: Run) -> RunEntry:
         claimed=found.claimed,
         ok=found.ok and not exceeded,
         reason=f"{exceeded.sentence}." if exceeded else None if found.ok else found.statement,
+    )
+
+
+def _read_unattacked(run: Run, known: dict[str, Any]) -> RunEntry:
+    """Return the entry of an evolution without attacks: what its own canaries showed, where it carried any."""
+    results = run.results
+    if results.evolution is None or results.evolution.certificate is None:
+        return RunEntry(**known)
+    found = compare(run, results.epsilon)
+    return RunEntry(
+        **known,
+        largest=LargestBound(
+            attack="its own canaries",
+            epsilon=found.epsilon,
+            method=found.method,
+            confidence=found.confidence,
+            over="over all evidence",
+        ),
+        claimed=results.epsilon,
+        ok=found.ok,
+        reason=None if found.ok else found.statement,
     )
 
 
@@ -131,4 +154,26 @@ def _read_system(run: Run, known: dict[str, Any]) -> RunEntry:
         ),
         ok=None if found.verdict is Verdict.DEPENDENT else not found.refuted,
         reason=None if found.verdict is Verdict.STANDS else found.statement,
+    )
+
+
+def _read_one_run(run: Run, known: dict[str, Any]) -> RunEntry:
+    """Return the entry of an audit of one run, with what is due where it was not judged yet."""
+    known |= {"trials": 1, "claimed": run.one_run.claim.epsilon}
+    if not run.is_finished:
+        return RunEntry(**known, reason=f"Not judged yet: {run.so_far}.")
+    refuse_unverified(run)
+    found = run.one_run_results.found
+    worst = max(found.shown, key=lambda each: each.epsilon)
+    return RunEntry(
+        **known,
+        largest=LargestBound(
+            attack=f"{found.canaries:,} canaries in one run",
+            epsilon=worst.epsilon,
+            method=str(worst.evidence),
+            confidence=1 - found.alpha,
+            over="over all evidence",
+        ),
+        ok=not found.refuted,
+        reason=found.statement if found.refuted else None,
     )

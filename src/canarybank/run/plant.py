@@ -57,6 +57,7 @@ __all__ = [
     "SealedRules",
     "SystemResults",
     "discard_batches",
+    "npy_bytes",
     "read_batches",
     "runs_so_far",
     "write_batch",
@@ -260,6 +261,13 @@ def write_batch(folder: Path, number: int, releases: Releases) -> None:
     data = io.BytesIO()
     np.savez(data, **arrays)  # type: ignore[arg-type]  # whose last argument is a flag
     write_atomic(_batch(folder, number), data.getvalue())
+
+
+def npy_bytes(table: NDArray[Any]) -> bytes:
+    """Return an array as the bytes of an npy file."""
+    to = io.BytesIO()
+    np.save(to, np.ascontiguousarray(table), allow_pickle=False)
+    return to.getvalue()
 
 
 def _table(lengths: Sequence[tuple[int, ...] | None]) -> NDArray[np.int64]:

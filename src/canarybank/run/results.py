@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import Field
 
 from canarybank import __version__
-from canarybank.attack import ATTACKS, CanaryKind
+from canarybank.attack import ATTACKS, CanaryKind, CanaryStyle
 from canarybank.auditing import AttackResult
+from canarybank.auditing.one_run import Certificate
 from canarybank.config.model import AuditConfig, EvolveConfig
 from canarybank.errors import StoreError
 from canarybank.evolution import AuditCost, Evolution, Utility
@@ -22,6 +23,7 @@ from canarybank.run.commitment import RESULTS_LAYOUT, Commitment, Epsilon, Recor
 __all__ = [
     "NOT_PRIVATE",
     "AccountState",
+    "CarriedCanaries",
     "EvolutionFacts",
     "Results",
     "RoundFacts",
@@ -44,6 +46,11 @@ ALONE = "The epsilon covers this run alone: it names no budget account, and othe
 ACCOUNTED = (
     "A budget account paid for the releases; its epsilon covers all runs that name it, and no others over the same "
     "people."
+)
+CANARIES = (
+    "Canaries of the auditor voted beside the users. They are synthetic, and their records and coins are public: they "
+    "cost no user any privacy, and the epsilon is what it is without them. Their probes stand in the banks in place of "
+    "candidates, which costs quality."
 )
 UNPAID = "A simulation debits no budget account."
 REFERENCE = (
@@ -138,6 +145,46 @@ class AccountState:
     """The releases that the account can still pay; 1,000 for 1,000 or more."""
 
 
+class CarriedCanaries(Record):
+    """The canaries that an evolution carried, what they cost in quality, and what they could have shown.
+
+    Canary i owns the probes at the i-th positions of the commitment, and its records are these probes' texts.
+    """
+
+    canaries: int
+    """The canaries: synthetic users, who stand for nobody."""
+    eligible: int
+    """Those that were in."""
+    style: CanaryStyle
+    """What their texts look like."""
+    probes: int
+    """The entries of every bank that hold their probes, and no candidate."""
+    entries: int
+    """The entries of the first bank."""
+    shift: float
+    """What taking part adds to a canary's score on average, by design, in deviations of the noise."""
+    votes_taken: float | None
+    """The share of the users' votes that the probes took, estimated from the noisy releases; null where noise hides
+    it."""
+    votes_error: float | None
+    """Two standard deviations of that estimate."""
+    background: str | None = None
+    """The sha256 of what everybody would contribute to the probes of each round; null in a real run, which keeps
+    nothing of it."""
+    power: tuple[str, ...]
+    """What so many releases would typically show, by each kind of evidence."""
+
+    @property
+    def cost(self) -> str:
+        """Say what the canaries cost: in privacy, in slots, and in votes."""
+        slots = f"{self.probes:,} of {self.entries:,} entries ({100 * self.probes / self.entries:.1f}%)"
+        votes = "noise hides how many of the users' votes"
+        if self.votes_taken is not None and self.votes_error is not None:
+            most = max(0.0, self.votes_taken + self.votes_error)
+            votes = f"at most about {100 * most:.1f}% of the users' votes"
+        return f"privacy of users: nothing; quality: probes hold {slots} of every bank, and {votes} went to them"
+
+
 class EvolutionFacts(Record):
     """What an evolution did, spent and made."""
 
@@ -169,6 +216,10 @@ class EvolutionFacts(Record):
     """The same of the run without probes."""
     cost: tuple[AuditCost, ...] = ()
     """What the probes cost, population by population."""
+    certificate: Certificate | None = None
+    """What the run's own canaries showed of its claim; null where it carried none, or made no release."""
+    carried: CarriedCanaries | None = None
+    """The canaries that it carried."""
 
     @property
     def spent(self) -> float:
@@ -262,10 +313,11 @@ class Results(Record):
 
 def statement_of(config: EvolveConfig) -> str:
     """Say what of an evolution carries noise, what does not, and which runs its epsilon covers."""
+    canaries = [CANARIES] if config.audit_one_run else []
     if config.insecure_seed is not None:
-        return SIMULATION if config.account is None else f"{SIMULATION} {UNPAID}"
+        return " ".join([SIMULATION, *([] if config.account is None else [UNPAID]), *canaries])
     covers = ALONE if config.account is None else ACCOUNTED
-    return " ".join([PRIVATE, covers, *([REFERENCE] if config.reference else [])])
+    return " ".join([PRIVATE, covers, *([REFERENCE] if config.reference else []), *canaries])
 
 
 def account_state(account: Account, run: str) -> AccountState:

@@ -7,7 +7,7 @@ says.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -28,7 +28,7 @@ from canarybank.store import altered_files, hash_file, hash_folder, hash_json
 from canarybank.systems.command import schedule_text
 from canarybank.systems.trials import Split
 
-__all__ = ["compare_system", "system_findings"]
+__all__ = ["EXACT", "alike", "compare_system", "file_findings", "system_findings"]
 
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 ROUNDING = 1e-6
@@ -42,7 +42,10 @@ def system_findings(run: Run, *, written: bool = True) -> Iterator[str]:
     plant, sealed, results, digest = run.plant, run.sealed_rules, run.system_results, run.commitment_hash
     if not run.is_finished:
         yield f"{MANIFEST} says that the {run.noun} is not finished, though its {RESULTS} is there."
-    yield from _files(run, plant, written=written)
+    yield from file_findings(run, plant.files, (COMMITMENT, SEALED, RESULTS), written=written)
+    schedule = schedule_text(plant.declaration.schedule, plant.replaced_by)
+    if (run.folder / SCHEDULE).exists() and (run.folder / SCHEDULE).read_text(encoding="utf-8") != schedule:
+        yield f"{SCHEDULE} is not the schedule that follows from what was committed to."
     named = {MANIFEST: run.manifest.commitment, SEALED: sealed.commitment, RESULTS: results.commitment}
     for name, commitment in named.items():
         if commitment != digest:
@@ -54,7 +57,8 @@ def system_findings(run: Run, *, written: bool = True) -> Iterator[str]:
     yield from _remade(run, plant, sealed, results)
 
 
-def _files(run: Run, plant: Plant, *, written: bool) -> Iterator[str]:
+def file_findings(run: Run, planted: Mapping[str, str], due: Sequence[str], *, written: bool) -> Iterator[str]:
+    """Compare files with what the manifest lists, what was planted, and what must be there."""
     listed, present = run.manifest.files, hash_folder(run.folder, skip={MANIFEST})
     for name in sorted(set(present) - set(listed)):
         if run.is_source(name):
@@ -62,14 +66,11 @@ def _files(run: Run, plant: Plant, *, written: bool) -> Iterator[str]:
     for name, what in altered_files(run.folder, listed).items():
         if written or run.is_source(name):
             yield f"{name} is {what} since the run was sealed."
-    for name, what in altered_files(run.folder, plant.files).items():
+    for name, what in altered_files(run.folder, planted).items():
         yield f"{name} is {what} since it was committed to."
-    for name in (COMMITMENT, SEALED, RESULTS):
+    for name in due:
         if name not in listed:
             yield f"{MANIFEST} does not list {name}; the run was not sealed, or the list was altered."
-    schedule = schedule_text(plant.declaration.schedule, plant.replaced_by)
-    if (run.folder / SCHEDULE).exists() and (run.folder / SCHEDULE).read_text(encoding="utf-8") != schedule:
-        yield f"{SCHEDULE} is not the schedule that follows from what was committed to."
 
 
 def _remade(run: Run, plant: Plant, sealed: SealedRules, results: SystemResults) -> Iterator[str]:
@@ -85,9 +86,9 @@ def _remade(run: Run, plant: Plant, sealed: SealedRules, results: SystemResults)
         yield "The releases in the folder are not those that were fitted on, or that were judged."
         return
     rules = fit_rules(declared, fitted, plant.scores_designed)
-    if not _alike(rules, sealed.fitted):
+    if not alike(rules, sealed.fitted):
         yield f"The rules in {SEALED} are not those that the recipe gives on the runs set apart."
-    if not _alike(judge_runs(declared, sealed.fitted, releases), found, near=EXACT):
+    if not alike(judge_runs(declared, sealed.fitted, releases), found, near=EXACT):
         yield f"What {RESULTS} says is not what the sealed rules show on the releases."
     if (results.system, results.statement) != (plant.system, NOT_PRIVATE):
         yield f"{RESULTS} names another system than was committed to, or says what no audit says of its file."
@@ -95,18 +96,18 @@ def _remade(run: Run, plant: Plant, sealed: SealedRules, results: SystemResults)
         yield f"{RESULTS} has a note that no audit writes: {min(unknown)!r}."
 
 
-def _alike(one: Any, other: Any, near: float = ROUNDING) -> bool:
+def alike(one: Any, other: Any, near: float = ROUNDING) -> bool:
     """Say whether two values are the same, up to the rounding of another machine; ``near`` is that of zero."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=ROUNDING, abs_tol=near)
     if isinstance(one, str) and isinstance(other, str):
         return one == other or _alike_in_words(one, other)
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
-        return len(one) == len(other) and all(_alike(*pair, near) for pair in zip(one, other, strict=True))
+        return len(one) == len(other) and all(alike(*pair, near) for pair in zip(one, other, strict=True))
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_alike(each, other[name], near) for name, each in one.items())
+        return one.keys() == other.keys() and all(alike(each, other[name], near) for name, each in one.items())
     if is_dataclass(one) and type(one) is type(other):
-        return all(_alike(getattr(one, each.name), getattr(other, each.name), near) for each in fields(one))
+        return all(alike(getattr(one, each.name), getattr(other, each.name), near) for each in fields(one))
     return bool(np.all(one == other))
 
 

@@ -83,11 +83,39 @@ def declared(results: Results) -> Settings:
 
 
 def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) -> Verification:
-    if run.kind == "system":
-        from canarybank.run.systems import system_findings
+    on_disk, checks, notes = (_of_system if run.kind in {"system", "one-run"} else _of_audit)(run, written=written)
+    if commitment_hash is not None:
+        given = commitment_hash.strip().lower()
+        what = f"{COMMITMENT} has the hash {on_disk}, not the published {given}."
+        none = f"There is no {COMMITMENT} here, so none with the published hash {given}."
+        checks.insert(0, _wrong((given != on_disk, what if on_disk else none)))
+    elif on_disk:
+        notes.insert(
+            0,
+            f"Give the hash that was published before the {'releases' if run.carries_canaries else 'trials'}: without "
+            "it, the whole folder could have been made anew.",
+        )
+    findings = tuple(finding for check in checks for finding in _found(check))
+    return Verification(ok=not findings, findings=findings, notes=tuple(notes), commitment=on_disk)
 
-        _ = run.system_results  # which says how far the audit is, where it was not judged yet
-        return _of_system(run, commitment_hash, system_findings(run, written=written))
+
+def _of_system(run: Run, *, written: bool) -> tuple[str, list[Iterator[str]], list[str]]:
+    """Return the hash of the commitment on disk, the checks of a system's audit, and what they do not cover."""
+    if run.kind == "one-run":
+        from canarybank.run.certificates import one_run_findings
+
+        _ = run.one_run_results  # which says what to do, where it was not judged yet
+        notes = ["It was not checked that the system made these releases, and that the coins are its sampler's."]
+        return run.commitment_hash, [one_run_findings(run, written=written)], notes
+    from canarybank.run.systems import system_findings
+
+    _ = run.system_results  # which says how far the audit is, where it was not judged yet
+    notes = ["It was not checked that the system made these releases, as the schedule says."]
+    return run.commitment_hash, [system_findings(run, written=written)], notes
+
+
+def _of_audit(run: Run, *, written: bool) -> tuple[str, list[Iterator[str]], list[str]]:
+    """Return the same of an audit or an evolution; there is no hash where nothing was audited."""
     results, on_disk, notes = run.results, "", []
     present = hash_folder(run.folder, skip={MANIFEST})
     unfinished = (
@@ -103,7 +131,12 @@ def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) ->
         _evolution(run, results),
     ]
     asked = bool(run.manifest.config.get("evolve.audit")) and results.rounds > 0
-    if run.kind == "audit" or results.commitment is not None or results.attacks or asked:
+    if run.carries_canaries:
+        from canarybank.run.carried import carried_findings
+
+        on_disk = run.commitment_hash
+        checks.append(carried_findings(run, results))
+    elif run.kind == "audit" or results.commitment is not None or results.attacks or asked:
         commitment, on_disk = run.commitment, run.commitment_hash
         named, made = run.manifest.commitment, results.commitment
         checks += [
@@ -121,40 +154,22 @@ def _verified(run: Run, commitment_hash: str | None, *, written: bool = True) ->
             checks += [_rates(results), _claims(results)]
         except ConfigError as error:
             notes.append(f"The bounds were not made again from the counts. {error}")
-    if commitment_hash is not None:
-        given = commitment_hash.strip().lower()
-        what = f"{COMMITMENT} has the hash {on_disk}, not the published {given}."
-        none = f"There is no {COMMITMENT} here, so none with the published hash {given}."
-        checks.insert(0, _wrong((given != on_disk, what if on_disk else none)))
-    findings = [finding for check in checks for finding in _found(check)]
-    strange = sorted(set(present) - set(run.manifest.files))
-    uncovered = {
-        "Give the hash that was published before the trials: without it, the whole folder could have been made anew.": (
-            on_disk and commitment_hash is None
-        ),
-        f"Files that the run did not seal: {', '.join(strange)}.": strange,
-        "To check the counts themselves, run the same command in an empty folder and compare results.json.": on_disk,
-        "This run is not audited: its files are checked against its manifest and its rounds against each other.": (
-            not on_disk
-        ),
-    }
-    notes += [note for note, holds in uncovered.items() if holds]
-    return Verification(ok=not findings, findings=tuple(findings), notes=tuple(notes), commitment=on_disk)
+    if strange := sorted(set(present) - set(run.manifest.files)):
+        notes.append(f"Files that the run did not seal: {', '.join(strange)}.")
+    uncovered = "To check the counts themselves, run the same command in an empty folder and compare results.json."
+    if not on_disk:
+        uncovered = (
+            "This run is not audited: its files are checked against its manifest and its rounds against each other."
+        )
+    elif run.carries_canaries:
+        uncovered = "It was not checked that the run made these releases from its users and canaries, by these coins."
+    notes.append(uncovered)
+    return on_disk, checks, notes
 
 
 def _wrong(*pairs: tuple[bool, str]) -> Iterator[str]:
     """Yield the sentences of what is wrong."""
     yield from (sentence for is_wrong, sentence in pairs if is_wrong)
-
-
-def _of_system(run: Run, commitment_hash: str | None, found: Iterator[str]) -> Verification:
-    on_disk, findings = run.commitment_hash, list(_found(found))
-    if commitment_hash is not None and commitment_hash.strip().lower() != on_disk:
-        findings.insert(0, f"{COMMITMENT} has the hash {on_disk}, not the published {commitment_hash.strip().lower()}.")
-    notes = ["It was not checked that the system made these releases, as the schedule says."]
-    if commitment_hash is None:
-        notes.insert(0, "Give the hash that was published before the runs: without it, all could have been made anew.")
-    return Verification(ok=not findings, findings=tuple(findings), notes=tuple(notes), commitment=on_disk)
 
 
 def _found(check: Iterator[str]) -> list[str]:
@@ -222,7 +237,9 @@ def _unlike(section: str, values: Mapping[str, Any], config: Mapping[str, Any]) 
 
 def _files(run: Run, results: Results, present: Mapping[str, str], *, written: bool) -> Iterator[str]:
     listed, documents = run.manifest.files, (COMMITMENT, RESULTS, TRIALS)
-    due = (RESULTS,) if results.commitment is None else documents
+    due: tuple[str, ...] = (RESULTS,) if results.commitment is None else documents
+    if run.carries_canaries:
+        due = (COMMITMENT, RESULTS)
     return _wrong(
         *(
             (
@@ -362,10 +379,10 @@ def _claims(results: Results) -> Iterator[str]:
         counts = [canary.counts for canary in record.canaries]
         canaries = [canary_bound(each, mechanism, settings, len(counts)) for each in counts]
         over_all = pooled_bound(counts, mechanism, settings)
-        made = [headline(canaries, over_all, settings), over_all, *canaries]
         yield from _wrong(
             (
-                made != [record.headline, record.pooled, *(canary.bound for canary in record.canaries)],
+                [headline(canaries, over_all, settings), over_all, *canaries]
+                != [record.headline, record.pooled, *(canary.bound for canary in record.canaries)],
                 f"The bounds of {_named(record)} are not those that its counts give by the declared method and level.",
             ),
             (
