@@ -108,10 +108,10 @@ def killed(request, tmp_path_factory):
     doubles = Path(__file__).parents[1] / "doubles"
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
     environment["CANARYBANK_CACHE"] = str(base / "cache")
-    words = [sys.executable, "-W", "ignore", "-c", SCRIPT, str(doubles), str(base), request.param, "2", "13"]
+    words = [sys.executable, "-W", "ignore", "-c", SCRIPT, str(doubles), str(base), request.param, "2", "23"]
     outcome = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     assert outcome.returncode == 0, outcome.stderr[-3000:]
-    yield base, [base / f"{moment:04d}" for moment in range(2, int(outcome.stdout), 13)]
+    yield base, [base / f"{moment:04d}" for moment in range(2, int(outcome.stdout), 23)]
     shutil.rmtree(base)
 
 
