@@ -11,8 +11,7 @@ from canarybank.auditing import guessing
 from canarybank.auditing.guessing import (
     GuessLaw,
     best_guesses,
-    expected_guessing,
-    expected_order_statistics,
+    expected_guesses,
     guess_scores,
     guessing_lower,
     order_statistics_lower,
@@ -277,8 +276,8 @@ def test_canaries_without_a_shift_show_nothing():
     setting = {"q": 0.5, "shift": 0.0, "rounds": 1, "alpha": ALPHA}
     assert best_guesses(81, method="guessing", **setting) == 81
     assert (
-        expected_guessing(81, delta=DELTA, **setting).q95
-        == expected_order_statistics(81, delta=DELTA, **setting).q95
+        expected_guesses(81, delta=DELTA, method="guessing", **setting).q95
+        == expected_guesses(81, delta=DELTA, method="order-statistics", **setting).q95
         == 0
     )
 
@@ -290,9 +289,9 @@ def test_canaries_without_a_shift_show_nothing():
 def test_forecasts_agree_with_whole_runs(m, q, rounds):
     setting = {"q": q, "shift": 1.0, "rounds": rounds, "alpha": ALPHA}
     x, eligible = run(np.random.default_rng(34), m, rounds, q, 1.0, runs=400)
-    for method, forecast in (("guessing", expected_guessing), ("order-statistics", expected_order_statistics)):
+    for method in ("guessing", "order-statistics"):
         guesses = best_guesses(m, method=method, **setting)
-        expected = forecast(m, delta=DELTA, **setting)
+        expected = expected_guesses(m, delta=DELTA, method=method, **setting)
         counts = wrong_counts(x, eligible, guesses, q, 1.0)
 
         def bound(wrong, method=method, guesses=guesses):
@@ -344,12 +343,14 @@ ORDER = [
 @pytest.mark.parametrize(("m", "q", "listed", "ours"), GUESSING)
 def test_the_expected_figures_of_guessing_come_out(m, q, listed, ours):
     assert in_only(m, q) == pytest.approx(listed, abs=0.06)
-    found = expected_guessing(m, q=q, shift=1.0, rounds=1, delta=DELTA, alpha=ALPHA)
+    found = expected_guesses(m, method="guessing", q=q, shift=1.0, rounds=1, delta=DELTA, alpha=ALPHA)
     assert found.median == pytest.approx(ours, abs=0.001)
 
 
 @pytest.mark.parametrize(("m", "q", "listed", "ours"), ORDER)
 def test_the_expected_figures_of_order_statistics_come_out(m, q, listed, ours):
     setting = {"q": q, "shift": 1.0, "rounds": 1, "delta": DELTA, "alpha": ALPHA}
-    assert expected_order_statistics(m, guesses=m // 2, **setting).median == pytest.approx(listed, abs=0.06)
-    assert expected_order_statistics(m, **setting).median == pytest.approx(ours, abs=0.001)
+    assert expected_guesses(m, method="order-statistics", guesses=m // 2, **setting).median == pytest.approx(
+        listed, abs=0.06
+    )
+    assert expected_guesses(m, method="order-statistics", **setting).median == pytest.approx(ours, abs=0.001)

@@ -21,6 +21,9 @@ SCRIPT = textwrap.dedent(
     """
     import importlib.util, itertools, os, pathlib, shutil, signal, sys
 
+    sys.path.insert(0, sys.argv[5])
+    from killing import arm, child
+
     specification = importlib.util.spec_from_file_location("conftest", sys.argv[1])
     conftest = importlib.util.module_from_spec(specification)
     sys.modules["conftest"] = conftest
@@ -44,39 +47,13 @@ SCRIPT = textwrap.dedent(
         budget = epsilon(mechanism, 2) + 1e-6
         return Account.open(path, "people", budget=budget, q=mechanism.q, sigma=mechanism.sigma).path
 
-    def armed(moment):
-        left = [moment]
-        def deadly(function):
-            def wrapped(*args, **kwargs):
-                if left[0] == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                left[0] -= 1
-                return function(*args, **kwargs)
-            return wrapped
-        for name in ("fsync", "ftruncate", "write", "open", "mkdir"):
-            setattr(os, name, deadly(getattr(os, name)))
-        pathlib.Path.replace = deadly(pathlib.Path.replace)
-        pathlib.Path.open = deadly(pathlib.Path.open)
-
-    def child(task):
-        pid = os.fork()
-        if pid == 0:
-            try:
-                task()
-                os._exit(0)
-            except BaseException:
-                import traceback
-                traceback.print_exc()
-                os._exit(1)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
     os.fsync = lambda descriptor: None  # A kill loses nothing that was written; only a loss of power does.
     work(None)  # The accountant's figures are in memory from here on.
     for moment in itertools.count(step=stride):
         folder = base / f"{moment:04d}"
         account = opened(base / f"{moment:04d}.account")
         def killed():
-            armed(moment)
+            arm(moment, ("fsync", "ftruncate", "write", "open", "mkdir"), ("replace", "open"))
             work(folder, account)
         code = child(killed)
         if code == 0:
@@ -102,7 +79,7 @@ def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     here = Path(__file__).with_name("conftest.py")
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
     outcome = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(here), str(base), seed, str(stride)],
+        [sys.executable, "-c", SCRIPT, str(here), str(base), seed, str(stride), str(here.parents[1] / "doubles")],
         capture_output=True,
         text=True,
         check=False,

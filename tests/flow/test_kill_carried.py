@@ -19,6 +19,7 @@ SCRIPT = textwrap.dedent(
     import itertools, os, pathlib, shutil, signal, sys
 
     sys.path.insert(0, sys.argv[1])
+    from killing import arm, child
     from scripted_answers import answering
     from canarybank.config import resolve
     from canarybank.flow import run_evolution
@@ -51,31 +52,6 @@ SCRIPT = textwrap.dedent(
         with answering(lambda request: sentence(request.seed)):
             run_evolution(resolve(flags=flags), folder)
 
-    def armed(moment):
-        left = [moment]
-        def deadly(function):
-            def wrapped(*args, **kwargs):
-                if left[0] == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                left[0] -= 1
-                return function(*args, **kwargs)
-            return wrapped
-        for name in ("fsync", "ftruncate", "write", "mkdir"):
-            setattr(os, name, deadly(getattr(os, name)))
-        pathlib.Path.replace = deadly(pathlib.Path.replace)
-
-    def child(task):
-        pid = os.fork()
-        if pid == 0:
-            try:
-                task()
-                os._exit(0)
-            except BaseException:
-                import traceback
-                traceback.print_exc()
-                os._exit(1)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
     base.joinpath("users.csv").write_text(
         "user,text\\n" + "".join(f"u{i},{sentence(7919 * i + j)}\\n" for i in range(20) for j in range(3))
     )
@@ -88,7 +64,7 @@ SCRIPT = textwrap.dedent(
     for moment in itertools.count(first, stride):
         folder = base / f"{moment:04d}"
         def killed():
-            armed(moment)
+            arm(moment, ("fsync", "ftruncate", "write", "mkdir"))
             work(folder)
         code = child(killed)
         if code == 0:

@@ -12,8 +12,7 @@ from canarybank.auditing.forecast import (
     trials_needed_for,
 )
 from canarybank.auditing.guessing import (
-    expected_guessing,
-    expected_order_statistics,
+    expected_guesses,
     guessing_lower,
     order_statistics_lower,
 )
@@ -140,9 +139,8 @@ __all__ = [
     "epsilon_lower",
     "evidence",
     "expected_bound",
-    "expected_guessing",
+    "expected_guesses",
     "expected_known_coins",
-    "expected_order_statistics",
     "family_epsilon",
     "find_method",
     "frozen_spread",

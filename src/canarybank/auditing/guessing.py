@@ -33,8 +33,7 @@ __all__ = [
     "GuessLaw",
     "Guessing",
     "best_guesses",
-    "expected_guessing",
-    "expected_order_statistics",
+    "expected_guesses",
     "guess_scores",
     "guessing_lower",
     "order_statistics_lower",
@@ -265,7 +264,7 @@ def best_guesses(
     return max(sorted(numbers, reverse=True), key=merit)
 
 
-def expected_guessing(
+def expected_guesses(
     canaries: int,
     *,
     q: float,
@@ -273,10 +272,11 @@ def expected_guessing(
     rounds: int,
     delta: float,
     alpha: float,
+    method: Guessing,
     guesses: int | None = None,
     designed: float | None = None,
 ) -> Expected:
-    """Return the law of the epsilon that guessing will give, for canaries that have the shift.
+    """Return the law of the epsilon that guesses will give, for canaries that have the shift.
 
     Args:
         canaries: All canaries, each in by a fair coin.
@@ -285,40 +285,22 @@ def expected_guessing(
         rounds: The number of releases; epsilon is that of all of them.
         delta: The delta at which epsilon is stated.
         alpha: The share of alpha of the bound.
+        method: ``order-statistics`` or ``guessing``.
         guesses: The guesses made; the best number if it is not given.
         designed: The shift that the rule assumes; the true one if it is not given.
     """
     if shift == 0:
         return Expected(0.0, 0.0, 0.0)
-    r = guesses or best_guesses(canaries, q=q, shift=shift, rounds=rounds, alpha=alpha, method="guessing", delta=delta)
-    counts = _wrong_quantiles(GuessLaw(q, designed or shift, shift, rounds), canaries, r)
-    return Expected(*(guessing_lower(canaries, r, r - wrong, delta=delta, alpha=alpha) for wrong in counts))
+    rule = designed or shift
+    r = guesses or best_guesses(canaries, q=q, shift=shift, rounds=rounds, alpha=alpha, method=method, delta=delta)
 
+    def lower(wrong: int) -> float:
+        if method == "guessing":
+            return guessing_lower(canaries, r, r - wrong, delta=delta, alpha=alpha)
+        found = order_statistics_lower(canaries, r, wrong, q=q, designed=rule, rounds=rounds, alpha=alpha)
+        return family_epsilon(q, found, rounds, delta)
 
-def expected_order_statistics(
-    canaries: int,
-    *,
-    q: float,
-    shift: float,
-    rounds: int,
-    delta: float,
-    alpha: float,
-    guesses: int | None = None,
-    designed: float | None = None,
-) -> Expected:
-    """Return the law of the epsilon that order statistics will give, for canaries that have the shift.
-
-    It takes the same arguments as ``expected_guessing``.
-    """
-    if shift == 0:
-        return Expected(0.0, 0.0, 0.0)
-    r = guesses or best_guesses(canaries, q=q, shift=shift, rounds=rounds, alpha=alpha, method="order-statistics")
-    counts = _wrong_quantiles(GuessLaw(q, designed or shift, shift, rounds), canaries, r)
-    bounds = [
-        order_statistics_lower(canaries, r, wrong, q=q, designed=designed or shift, rounds=rounds, alpha=alpha)
-        for wrong in counts
-    ]
-    return Expected(*(family_epsilon(q, bound, rounds, delta) for bound in bounds))
+    return Expected(*map(lower, _wrong_quantiles(GuessLaw(q, rule, shift, rounds), canaries, r)))
 
 
 def _wrong_quantiles(law: GuessLaw, canaries: int, guesses: int) -> tuple[int, int, int]:

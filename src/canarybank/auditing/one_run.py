@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from canarybank.auditing.curve import MOST, least_factor
 from canarybank.auditing.guessing import (
     best_guesses,
-    expected_guessing,
-    expected_order_statistics,
+    expected_guesses,
     guessing_lower,
     order_statistics_lower,
     wrong_guesses,
@@ -261,14 +260,14 @@ class RunDeclaration:
                 within=shares.get(_of("within")),
                 sampler=shares.get(SAMPLER),
             )
-        forecast = expected_guessing if kind is RunEvidence.GUESSING else expected_order_statistics
-        return forecast(
+        return expected_guesses(
             self.canaries,
             q=claim.q,
             shift=shift,
             rounds=claim.rounds,
             delta=claim.delta,
             alpha=shares[kind.value],
+            method="guessing" if kind is RunEvidence.GUESSING else "order-statistics",
             guesses=self.guesses[kind],
             designed=self.guessed_by,
         )
