@@ -269,9 +269,9 @@ def test_the_check_catches_a_bound_at_three_times_its_level(coverage):
 @pytest.mark.parametrize("less", [0.0, 0.25, 0.5])
 def test_fewer_votes_of_others_than_the_design_expects_refute_no_true_claim(q, less):
     """Canaries that were designed for less than they show, and a background that was overrated: scores lie too low."""
-    mechanism = Mechanism(q=q)
-    declaration = RunDeclaration(Claim.of(mechanism), 409, FAIR, 0.447, (RunEvidence.ORDER_STATISTICS,), alpha=0.025)
-    rng, alarms, runs = np.random.default_rng(5), 0, 1000
+    claim = Claim.of(Mechanism(q=q), rounds=6)
+    declaration = RunDeclaration(claim, 409, FAIR, 0.447, (RunEvidence.ORDER_STATISTICS,), alpha=0.025)
+    rng, alarms, runs = np.random.default_rng(5), 0, 500
     for _ in range(runs):
         run = played(declaration, rng)
         alarms += judge_run(declaration, replace(run, scores=run.scores - less)).refuted
