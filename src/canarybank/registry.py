@@ -248,9 +248,11 @@ ATTACKS = _registry(
         "paraphrase": "attack.attacks:PARAPHRASE",
         "paraphrase-norm": "attack.attacks:PARAPHRASE_NORM",
         "paraphrase-mueff": "attack.attacks:PARAPHRASE_MUEFF",
+        "paraphrase-exact": "attack.attacks:PARAPHRASE_EXACT",
         "nonce": "attack.attacks:NONCE",
         "nonce-norm": "attack.attacks:NONCE_NORM",
         "nonce-mueff": "attack.attacks:NONCE_MUEFF",
+        "searched": "attack.attacks:SEARCHED",
     },
 )
 """Entries are ``Attack`` values."""
@@ -262,6 +264,7 @@ SELECTIONS = _registry(
         "uniform": "attack.selection:uniform",
         "greedy-norm": "attack.selection:greedy_norm",
         "greedy-mueff": "attack.selection:greedy_mueff",
+        "greedy-exact": "attack.exact:greedy_exact",
     },
 )
 """Entries take a ``SelectionContext`` and return pool indices, the first for the first place. Attacks name them."""

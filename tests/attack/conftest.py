@@ -1,6 +1,7 @@
 """Build a small world of bare vectors: a bank with reserved positions, auxiliary users, a canary of each kind."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ from canarybank.attack import (
     Attack,
     Canary,
     CanaryKind,
+    Pool,
     PoolKind,
     PoolSource,
     nonce_canary,
     nonce_pool,
+    search,
     simulated_nonces,
     simulated_paraphrases,
 )
@@ -30,11 +33,28 @@ class World:
     mechanism: Mechanism
     real: Canary
 
+    @cached_property
+    def searched(self) -> tuple[Canary, Pool]:
+        return search(
+            self.bank,
+            self.routed,
+            self.mechanism,
+            eligible=200,
+            encode=simulated_nonces(self.bank.vectors, 1),
+            records=RECORDS,
+            seed=3,
+            families=["nonces", "greek"],
+        )
+
     def canary(self, attack: Attack) -> Canary:
+        if attack.pool is PoolKind.SEARCHED:
+            return self.searched[0]
         nonce = attack.canary is CanaryKind.NONCE
         return nonce_canary(RECORDS, simulated_nonces(self.bank.vectors, 1), 3) if nonce else self.real
 
-    def source(self, attack: Attack) -> PoolSource | None:
+    def source(self, attack: Attack) -> Pool | PoolSource | None:
+        if attack.pool is PoolKind.SEARCHED:
+            return self.searched[1]
         nonces, paraphrases = nonce_pool(simulated_nonces(self.bank.vectors, 1)), simulated_paraphrases()
         return {PoolKind.NONCES: nonces, PoolKind.PARAPHRASES: paraphrases}.get(attack.pool)
 

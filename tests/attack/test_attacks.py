@@ -6,16 +6,18 @@ from canarybank.errors import ConfigError, InputError
 from canarybank.registry import SELECTIONS
 
 
-def test_the_eight_stand_in_the_order_of_the_paper() -> None:
+def test_the_ten_stand_in_the_order_of_the_paper_and_each_new_one_after_those_it_betters() -> None:
     rows = {
         "ordinary": ("real", "none", "none"),
         "exact": ("real", "records", "all"),
         "paraphrase": ("real", "paraphrases", "spread"),
         "paraphrase-norm": ("real", "paraphrases", "greedy-norm"),
         "paraphrase-mueff": ("real", "paraphrases", "greedy-mueff"),
+        "paraphrase-exact": ("real", "paraphrases", "greedy-exact"),
         "nonce": ("nonce", "nonces", "uniform"),
         "nonce-norm": ("nonce", "nonces", "greedy-norm"),
         "nonce-mueff": ("nonce", "nonces", "greedy-mueff"),
+        "searched": ("nonce", "searched", "all"),
     }
     assert {name: (a.canary, a.pool, a.selection) for name, a in ATTACKS.items()} == rows
     assert list(ATTACKS) == list(rows)

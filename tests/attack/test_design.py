@@ -1,4 +1,4 @@
-"""Freeze all eight attacks on bare vectors, and hold each to what its name says."""
+"""Freeze all ten attacks on bare vectors, and hold each to what its name says."""
 
 import dataclasses
 from typing import Any
@@ -23,7 +23,7 @@ from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, contributi
 from canarybank.score import LinearScore, Moments
 from canarybank.users import Auxiliary, Evaluation, Users
 
-EIGHT = list(ATTACKS.values())
+TEN = list(ATTACKS.values())
 
 
 def freeze(world: Any, attack: Attack, **changes: Any) -> Design:
@@ -33,7 +33,7 @@ def freeze(world: Any, attack: Attack, **changes: Any) -> Design:
     return design(attack, canary, bank, routed, world.mechanism, **options)
 
 
-@pytest.mark.parametrize("attack", EIGHT, ids=list(ATTACKS))
+@pytest.mark.parametrize("attack", TEN, ids=list(ATTACKS))
 def test_the_score_is_that_of_the_frozen_bank(world: Any, attack: Attack) -> None:
     made = freeze(world, attack)
     mechanism, users = world.mechanism, world.routed.cohort.users
@@ -50,7 +50,7 @@ def test_the_score_is_that_of_the_frozen_bank(world: Any, attack: Attack) -> Non
     np.testing.assert_array_equal(made.restrict(table).toarray(), table.toarray()[:, made.inspected])
 
 
-@pytest.mark.parametrize("attack", EIGHT, ids=list(ATTACKS))
+@pytest.mark.parametrize("attack", TEN, ids=list(ATTACKS))
 def test_the_same_seed_freezes_the_same_bits(world: Any, attack: Attack) -> None:
     first, second = freeze(world, attack), freeze(world, attack)
     assert first.selected == second.selected
@@ -61,7 +61,7 @@ def test_the_same_seed_freezes_the_same_bits(world: Any, attack: Attack) -> None
     assert first.score.offset == second.score.offset
 
 
-@pytest.mark.parametrize("attack", [a for a in EIGHT if a.active], ids=[a.name for a in EIGHT if a.active])
+@pytest.mark.parametrize("attack", [a for a in TEN if a.active], ids=[a.name for a in TEN if a.active])
 def test_probes_stand_at_reserved_positions_in_their_order(world: Any, attack: Attack) -> None:
     made = freeze(world, attack)
     assert made.pool is not None

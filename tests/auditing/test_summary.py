@@ -166,7 +166,7 @@ def test_a_system_and_an_engine_go_by_their_names_too(people, bank, mechanism, s
 
 
 def test_trials_in_which_the_canary_surely_takes_part_are_refused_before_any_trial(people, bank, mechanism, sizes):
-    with pytest.raises(CanarybankError, match="only one round of our own system has them"):
+    with pytest.raises(CanarybankError, match="only one round of our own system, without secret shares, has them"):
         audit(people, bank, mechanism, "exact", method="stratified", system=Pretending, sizes=sizes, trials=10**12)
 
 

@@ -1,10 +1,12 @@
-"""Shape the bank: canaries, pools of candidate probes, their selection, and the eight attacks as data."""
+"""Shape the bank: canaries, pools of candidate probes, their selection, and the ten attacks as data."""
 
-from canarybank.attack.attacks import ATTACKS, Attack, PoolKind, Selection, find_attack
+from canarybank.attack.attacks import ATTACKS, PAPER_ATTACKS, Attack, PoolKind, Selection, find_attack
 from canarybank.attack.canary import Canary, CanaryKind
 from canarybank.attack.contribution import canary_contribution
 from canarybank.attack.covariance import pool_covariance
 from canarybank.attack.design import Design, design, follow
+from canarybank.attack.families import FAMILIES, Family
+from canarybank.attack.findings import SearchFacts
 from canarybank.attack.greedy import select_probes
 from canarybank.attack.nonce import NONCE_ALPHABET, NONCE_LENGTH, Encode, nonce_canary, nonce_pool, nonces
 from canarybank.attack.objective import Objective
@@ -19,13 +21,18 @@ from canarybank.attack.planted import (
     share_of_votes,
 )
 from canarybank.attack.pool import Pool, PoolFacts, PoolSource, Similarity
+from canarybank.attack.search import SEARCH_VERSION, Accept, search, searched_texts
 from canarybank.attack.selection import SelectionContext, SelectionRule
 from canarybank.attack.simulated import simulated_nonces, simulated_paraphrases
 
 __all__ = [
     "ATTACKS",
+    "FAMILIES",
     "NONCE_ALPHABET",
     "NONCE_LENGTH",
+    "PAPER_ATTACKS",
+    "SEARCH_VERSION",
+    "Accept",
     "Attack",
     "Canary",
     "CanaryKind",
@@ -33,12 +40,14 @@ __all__ = [
     "CanaryWeights",
     "Design",
     "Encode",
+    "Family",
     "ManyCanaries",
     "Objective",
     "Pool",
     "PoolFacts",
     "PoolKind",
     "PoolSource",
+    "SearchFacts",
     "Selection",
     "SelectionContext",
     "SelectionRule",
@@ -55,6 +64,8 @@ __all__ = [
     "nonces",
     "pool_covariance",
     "record_votes",
+    "search",
+    "searched_texts",
     "select_probes",
     "share_of_votes",
     "simulated_nonces",

@@ -1,4 +1,4 @@
-"""Hold the eight attacks as data: whose presence is tested, which probes could be planted, which are."""
+"""Hold the ten attacks as data: whose presence is tested, which probes could be planted, which are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from canarybank import registry
 from canarybank.attack.canary import CanaryKind
 from canarybank.errors import ConfigError, InputError
 
-__all__ = ["ATTACKS", "Attack", "PoolKind", "Selection", "find_attack"]
+__all__ = ["ATTACKS", "PAPER_ATTACKS", "Attack", "PoolKind", "Selection", "find_attack"]
 
 
 class PoolKind(StrEnum):
@@ -19,6 +19,7 @@ class PoolKind(StrEnum):
     RECORDS = "records"
     PARAPHRASES = "paraphrases"
     NONCES = "nonces"
+    SEARCHED = "searched"
 
 
 class Selection(StrEnum):
@@ -30,6 +31,7 @@ class Selection(StrEnum):
     UNIFORM = "uniform"
     GREEDY_NORM = "greedy-norm"
     GREEDY_MUEFF = "greedy-mueff"
+    GREEDY_EXACT = "greedy-exact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,13 @@ PARAPHRASE_MUEFF = Attack(
     Selection.GREEDY_MUEFF,
     "plant the paraphrases on which the canary stands out most from the background",
 )
+PARAPHRASE_EXACT = Attack(
+    "paraphrase-exact",
+    CanaryKind.REAL,
+    PoolKind.PARAPHRASES,
+    Selection.GREEDY_EXACT,
+    "plant the paraphrases that give the largest exact epsilon, one by one and then by exchange",
+)
 NONCE = Attack(
     "nonce",
     CanaryKind.NONCE,
@@ -125,23 +134,33 @@ NONCE_MUEFF = Attack(
     Selection.GREEDY_MUEFF,
     "plant the nonces on which the nonce canary stands out most from the background",
 )
+SEARCHED = Attack(
+    "searched",
+    CanaryKind.NONCE,
+    PoolKind.SEARCHED,
+    Selection.ALL,
+    "plant what a search over families of texts finds: probes that nobody else votes for, and decoys",
+)
 
-_EIGHT = (ORDINARY, EXACT, PARAPHRASE, PARAPHRASE_NORM, PARAPHRASE_MUEFF, NONCE, NONCE_NORM, NONCE_MUEFF)
-ATTACKS: Mapping[str, Attack] = MappingProxyType({attack.name: attack for attack in _EIGHT})
-"""The eight attacks by name, in the paper's order, from passive to strongest."""
+_PAPER = (ORDINARY, EXACT, PARAPHRASE, PARAPHRASE_NORM, PARAPHRASE_MUEFF, NONCE, NONCE_NORM, NONCE_MUEFF)
+_TEN = (*_PAPER[:5], PARAPHRASE_EXACT, *_PAPER[5:], SEARCHED)
+PAPER_ATTACKS = tuple(attack.name for attack in _PAPER)
+"""The names of the paper's eight attacks, in its order."""
+ATTACKS: Mapping[str, Attack] = MappingProxyType({attack.name: attack for attack in _TEN})
+"""The ten attacks by name: the paper's eight in its order, and two that search, each after those it betters."""
 
 
 def find_attack(name: str) -> Attack:
-    """Return the attack of a name: one of the eight, a plug-in's by its entry point, or the one at ``module:name``.
+    """Return the attack of a name: one of the ten, a plug-in's by its entry point, or the one at ``module:name``.
 
-    Results are kept by the attack's own name, so a plug-in cannot have that of one of the eight.
+    Results are kept by the attack's own name, so a plug-in cannot have that of one of the ten.
     """
     found = registry.ATTACKS.find(name)
     if not isinstance(found, Attack):
         raise ConfigError(f"The attack {name!r} is of type {type(found).__name__}; make it a canarybank.attack.Attack.")
     if name not in ATTACKS and found.name in ATTACKS:
         raise ConfigError(
-            f"The plug-in {name!r} is an attack called {found.name!r}, and so is one of the eight built-in ones; give "
+            f"The plug-in {name!r} is an attack called {found.name!r}, and so is one of the ten built-in ones; give "
             "it another name."
         )
     return found

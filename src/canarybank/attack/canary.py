@@ -13,7 +13,7 @@ __all__ = ["Canary", "CanaryKind"]
 
 
 class CanaryKind(StrEnum):
-    """Where a canary comes from: a person of the data, or a generator of nonces."""
+    """Where a canary comes from: a person of the data, or nobody: its texts are nonces, or what a search found."""
 
     REAL = "real"
     NONCE = "nonce"

@@ -16,5 +16,5 @@ def canary_contribution(table: RouteTable, bank: Bank, mechanism: Mechanism) -> 
     table.require_k(mechanism.k)
     routes = table.swap(bank)[:, : mechanism.k]
     owners = np.zeros(len(routes), dtype=np.int64)
-    row: NDArray[np.float64] = contributions(routes, owners, 1, bank.size, mechanism.clip).toarray()[0]
-    return row
+    row = contributions(routes, owners, 1, bank.size, mechanism.clip, entry_cap=mechanism.entry_cap)
+    return np.asarray(row.toarray()[0], dtype=np.float64)

@@ -258,7 +258,8 @@ def _prominence(
 def record_votes(records: ArrayLike, bank: Bank, mechanism: Mechanism) -> csr_array:
     """Return the contributions (records, bank size) of records, each taken as a user of its own."""
     routes = route(records, bank, mechanism.k)
-    return contributions(routes, np.arange(len(routes)), len(routes), bank.size, mechanism.clip)
+    users = len(routes)
+    return contributions(routes, np.arange(users), users, bank.size, mechanism.clip, entry_cap=mechanism.entry_cap)
 
 
 def canary_scores(
@@ -303,7 +304,8 @@ def _own_contributions(
     """Return what each canary contributes on its own probes, clipped over the full vector, shape (m, k)."""
     records = np.concatenate([each.vectors for each in many.canaries])
     owners = np.repeat(np.arange(len(many)), [len(each) for each in many.canaries])
-    votes = contributions(route(records, bank, mechanism.k), owners, len(many), bank.size, mechanism.clip)
+    routes = route(records, bank, mechanism.k)
+    votes = contributions(routes, owners, len(many), bank.size, mechanism.clip, entry_cap=mechanism.entry_cap)
     return np.asarray(votes[np.repeat(np.arange(len(many)), many.probes), places.ravel()]).reshape(places.shape)
 
 

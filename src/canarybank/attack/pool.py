@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.attack.canary import Canary
+from canarybank.attack.findings import SearchFacts
 from canarybank.attack.vectors import column, frozen_vectors
 from canarybank.errors import InputError
 
@@ -58,6 +59,7 @@ class Pool:
 
     Where a model wrote them, ``similarities[j]`` is that of candidate ``j`` to its record, by ``measure``, and
     ``counters`` tell what became of the answers that the whole pool was chosen from, of which this may be a part.
+    ``search`` says what a search found, where the pool is what it found.
     """
 
     vectors: NDArray[np.float32]
@@ -66,6 +68,7 @@ class Pool:
     similarities: tuple[float, ...] | None = None
     measure: str = ""
     counters: Mapping[str, int] | None = None
+    search: SearchFacts | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "vectors", frozen_vectors(self.vectors, "pool entry"))

@@ -50,6 +50,7 @@ from canarybank.auditing.ports import (
 from canarybank.auditing.rates import Supremum, at_most, clopper_pearson, epsilon_at, rate_epsilon, supremum
 from canarybank.auditing.result import AttackResult, AuditResult, CanaryResult, Ladder, Rung
 from canarybank.auditing.run import audit
+from canarybank.auditing.searching import search_canary
 from canarybank.auditing.settings import (
     AlphaLedger,
     Settings,
@@ -155,6 +156,7 @@ __all__ = [
     "rate_epsilon",
     "rate_lower",
     "route_cohorts",
+    "search_canary",
     "shift_between",
     "shift_within",
     "stratified",

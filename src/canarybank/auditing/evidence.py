@@ -75,7 +75,7 @@ def vote_evidence(design: Design, auxiliary: Routed[Auxiliary], mechanism: Mecha
     A share is a part of one user's votes; traffic is the mean share over the auxiliary users, and ``voters`` the part
     of them who vote for the entry at all. Entries are the inspected ones with the most votes of the canary.
     """
-    unclipped = replace(mechanism, clip=2.0)  # votes sum to 1, so this leaves them as they are
+    unclipped = replace(mechanism, clip=2.0, entry_cap=None)  # votes sum to 1, so this leaves them as they are
     own = canary_contribution(design.table, design.bank, unclipped)[design.inspected]
     others = design.restrict(auxiliary.contributions(design.bank, unclipped)).tocsc()
     traffic = np.asarray(others.sum(axis=0)).ravel() / others.shape[0]

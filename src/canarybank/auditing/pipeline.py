@@ -38,15 +38,17 @@ from canarybank.auditing.settings import (
     headline,
     pooled_bound,
     stand_in,
+    stand_in_rows,
 )
 from canarybank.auditing.trials import Literal, Projected, Summed, Trials, count_shard, plan
 from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, IncompleteError, InputError
-from canarybank.mechanism import Bank, Mechanism, RouteTable, epsilon
+from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw, mixture
 from canarybank.store import hash_array, stage_key
 from canarybank.systems.mechanism import BankSystem, ReleaseSystem, SystemFactory
+from canarybank.systems.share import ShareSystem
 from canarybank.users import Evaluation
 
 __all__ = ["Auditor", "cases_by_attack", "claim_names", "transcript_scores"]
@@ -54,6 +56,11 @@ __all__ = ["Auditor", "cases_by_attack", "claim_names", "transcript_scores"]
 CONTRADICTED = (
     "The system does not release as its law states: its counts cannot come from it. So nothing is computed exactly; "
     "do not rely on that law."
+)
+SHARED = (
+    "Users vote within secret shares, so no law of the score is known and nothing is computed exactly: the bound comes "
+    "from trials, by a linear filter. What the best known filters reach is computed by canarybank.defend.reach; "
+    "docs/defences.md has the figures."
 )
 
 
@@ -91,13 +98,14 @@ class Auditor:
         It is remembered where the pool is given, and not the source of one.
         """
         table, bank = routes.canary(canary, self.mechanism.k), routes.bank
+        mechanism = self.mechanism.whole_bank
         make = partial(
             design,
             attack,
             canary,
             bank,
             routes.auxiliary,
-            self.mechanism,
+            mechanism,
             eligible=self.eligible,
             pool=pool,
             pool_size=pool_size,
@@ -117,7 +125,7 @@ class Auditor:
             bank=bank.hash,
             probes=probes,
             auxiliary=routes.auxiliary.cohort.users.hash,
-            mechanism=asdict(self.mechanism),
+            mechanism=mechanism.to_json(),
             eligible=self.eligible,
             seed=seed,
         )
@@ -138,6 +146,9 @@ class Auditor:
         """Return the systems on which thresholds are frozen: the calibration users stand for the eligible ones."""
 
         def systems(case: Case) -> Sequence[ReleaseSystem]:
+            if self.mechanism.share < 1:
+                rows = [stand_in_rows(over.calibration, self.eligible, self.settings.seed) for over in routes]
+                return self._shared_systems(case, [over.calibration for over in routes], rows)
             return self._systems(
                 case,
                 [
@@ -162,6 +173,9 @@ class Auditor:
                 raise CohortError(f"{case.attack.name} canary {case.index} has no frozen rule yet; freeze it first.")
             if any(case.canary in over.evaluation.cohort.users.ids for over in routes):
                 raise CohortError(f"The canary {case.canary!r} is also an evaluation user; a canary is in no cohort.")
+            if self.mechanism.share < 1:
+                everybody = [np.arange(len(over.evaluation)) for over in routes]
+                return self._shared_systems(case, [over.evaluation for over in routes], everybody)
             return self._systems(
                 case,
                 [
@@ -178,15 +192,33 @@ class Auditor:
             for each, table in zip(case.designs, tables, strict=True)
         ]
 
+    def _shared_systems(
+        self, case: Case, cohorts: Sequence[Routed[Any]], rows: Sequence[NDArray[np.int64]]
+    ) -> Sequence[ReleaseSystem]:
+        """Return the systems of a mechanism with secret shares, over these rows of each round's cohort."""
+        if self.system is not BankSystem:
+            raise InputError(
+                f"mechanism.share is {self.mechanism.share:g}, and secret shares are drawn by our own mechanism alone; "
+                "leave out audit.system, or set mechanism.share to 1."
+            )
+        return [
+            ShareSystem.of(each, routed.cohort.users, chosen, self.mechanism)
+            for each, routed, chosen in zip(case.designs, cohorts, rows, strict=True)
+        ]
+
     def freeze(self, cases: Sequence[Case], systems: Systems, *, calibration: str = "") -> tuple[Case, ...]:
         """Return the cases with their thresholds, one for each prefix of rounds; every rule is then frozen.
 
         ``calibration`` names the users that the systems are made of, for the memo.
         """
-        if self.settings.method.included and (self.system is not BankSystem or any(case.summed for case in cases)):
+        shared = self.mechanism.share < 1
+        if self.settings.method.included and (
+            shared or self.system is not BankSystem or any(case.summed for case in cases)
+        ):
             raise InputError(
                 f"The method {self.settings.method.name!r} counts trials in which the canary surely takes part, and "
-                "only one round of our own system has them; choose another method, such as 'paper'."
+                "only one round of our own system, without secret shares, has them; choose another method, such as "
+                "'paper'."
             )
         frozen: list[Case] = []
         with self.progress.stage("thresholds", total=sum(len(case.scores) for case in cases), unit="rules") as stage:
@@ -212,7 +244,7 @@ class Auditor:
             designs=[[each.bank.hash, each.inspected.tolist(), hash_array(each.contribution)] for each in case.designs],
             calibration=calibration,
             system=f"{named.__module__}:{named.__qualname__}",
-            mechanism=asdict(self.mechanism),
+            mechanism=self.mechanism.to_json(),
             eligible=self.eligible,
             settings=asdict(self.settings),
             canaries=canaries,
@@ -300,7 +332,7 @@ class Auditor:
                 attack, made = group[0].attack, [systems(case) for case in group]
                 for rounds in range(1, len(group[0].scores) + 1):
                     laws = [self.law(case, over, rounds) for case, over in zip(group, made, strict=True)]
-                    said = notes(group[0])
+                    said = (*notes(group[0]), *([SHARED] if self.mechanism.share < 1 else []))
                     if any(self._is_contradicted(*each, tally, rounds) for each in zip(group, made, laws, strict=True)):
                         laws, said = [None] * len(group), (*said, CONTRADICTED)
                     judged = [
@@ -425,6 +457,7 @@ class Auditor:
             **exact,
             run_score=None if run_score is None else float(run_score[rounds - 1]),
             pool=None if designed is None or designed.pool is None else designed.pool.facts,
+            search=None if designed is None or designed.pool is None else designed.pool.search,
         ), pair
 
     def _claimed(

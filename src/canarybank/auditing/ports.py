@@ -157,7 +157,9 @@ def _route_table(
 ) -> RouteTable:
     if memo is None:
         return RouteTable.build(vectors, bank, k, progress)
-    base = hash_json([hash_array(bank.vectors[bank.base]), bank.size, sorted(bank.reserved)])
+    base = hash_json(
+        [hash_array(bank.vectors[bank.base]), bank.size, sorted(bank.reserved), *([bank.barred] if bank.barred else [])]
+    )
     key = stage_key("routes", records=hash_array(vectors), base=base, k=k)
 
     def make() -> Mapping[str, NDArray[Any]]:

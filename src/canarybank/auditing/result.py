@@ -10,7 +10,7 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from canarybank.attack import PoolFacts
+from canarybank.attack import PoolFacts, SearchFacts
 from canarybank.auditing.methods import Bound
 from canarybank.auditing.settings import AlphaLedger, Threshold
 from canarybank.auditing.trials import Counts
@@ -144,6 +144,8 @@ class CanaryResult:
     """The score that the audited run's own releases have, where there is such a run."""
     pool: PoolFacts | None = None
     """The written texts that its probes were selected from; null where there were none."""
+    search: SearchFacts | None = None
+    """What the search for it found; null for an attack that does not search."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +26,7 @@ from canarybank.auditing.methods import Method, find_method
 from canarybank.auditing.pipeline import Auditor
 from canarybank.auditing.ports import Case, MemoryTally, route_cohorts
 from canarybank.auditing.result import AttackResult, AuditResult
+from canarybank.auditing.searching import search_canary
 from canarybank.auditing.settings import Settings, ThresholdMode, TrialEngine, one_of
 from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, InputError
@@ -56,6 +58,7 @@ def audit(
     pool: Source | None = None,
     pool_size: int = 512,
     encode: Encode | None = None,
+    vocabulary: Sequence[str] = (),
     sizes: CohortSizes | None = None,
     accounted: float | None = None,
     system: SystemFactory | str = BankSystem,
@@ -81,7 +84,9 @@ def audit(
         probes: How many bank positions are reserved for probes.
         pool: The candidate probes or their source, where an attack selects from paraphrases or nonces.
         pool_size: How many candidates to ask a source for.
-        encode: The encoder of nonces. Without it they are simulated as vectors, and the result says so.
+        encode: The encoder of nonces and of what is searched. Without it their vectors are simulated, and the result
+            says so.
+        vocabulary: The encoder's own tokens, as texts: one more family for ``searched`` to look through.
         sizes: The cohorts' sizes; by default the paper's, or as large as the users at hand allow.
         accounted: The epsilon that the operator's accountant claims; by default the mechanism's own.
         system: What releases, made from contributions, the canary's, and the mechanism, or its registered name; by
@@ -132,9 +137,17 @@ def audit(
     for recipe in recipes:
         routes = routed[recipe.active]
         source, encoder, said = _sources(recipe, pool, encode, routes.bank, seed)
+        if recipe.pool is PoolKind.SEARCHED and encoder is not None:
+            find = partial(search_canary, auditor, recipe, routes, seed=seed, encode=encoder, vocabulary=vocabulary)
+            pairs: list[tuple[Canary, Source | None]] = [
+                find(index=index, records=cohorts.canary_records) for index in range(number)
+            ]
+        else:
+            drawn = _canaries(recipe, cohorts, canaries, number, encoder, seed)
+            pairs = [(canary, source) for canary in drawn]
         cases = [
-            Case.of(index, auditor.design(recipe, canary, source, routes, seed, pool_size=pool_size))
-            for index, canary in enumerate(_canaries(recipe, cohorts, canaries, number, encoder, seed))
+            Case.of(index, auditor.design(recipe, canary, candidates, routes, seed, pool_size=pool_size))
+            for index, (canary, candidates) in enumerate(pairs)
         ]
         frozen = auditor.freeze(cases, auditor.calibration([routes]))
         evaluation, tally = auditor.evaluation([routes]), MemoryTally()
@@ -193,7 +206,11 @@ def _sources(
         return simulated_paraphrases(), encode, ("No paraphrases were given: their vectors are simulated.",)
     if attack.canary is CanaryKind.NONCE and encode is None:
         encode = simulated_nonces(bank.vectors, seed)
-        return pool or nonce_pool(encode), encode, ("No encoder was given: the nonces' vectors are simulated.",)
+        return (
+            pool or nonce_pool(encode),
+            encode,
+            ("No encoder was given: the vectors of made-up texts are simulated.",),
+        )
     if attack.pool is PoolKind.NONCES and pool is None and encode is not None:
         return nonce_pool(encode), encode, ()
     return pool, encode, ()

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Self, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from canarybank import seeds
@@ -43,6 +43,7 @@ __all__ = [
     "one_of",
     "pooled_bound",
     "stand_in",
+    "stand_in_rows",
 ]
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -216,7 +217,12 @@ def _doubled(beyond: Callable[[float], bool]) -> float:
 
 
 def stand_in(routed: Routed[Calibration], bank: Bank, mechanism: Mechanism, *, eligible: int, seed: int) -> csr_array:
-    """Return contributions of ``eligible`` users, made by repeating the calibration cohort's users.
+    """Return contributions of ``eligible`` users, made by repeating the calibration cohort's users."""
+    return routed.contributions(bank, mechanism)[stand_in_rows(routed, eligible, seed)]
+
+
+def stand_in_rows(routed: Routed[Calibration], eligible: int, seed: int) -> NDArray[np.int64]:
+    """Return which calibration users stand for ``eligible`` ones, by index.
 
     Each user appears floor(eligible / cohort size) times, and the remainder is chosen by seed; every copy will
     toss a participation coin of its own.
@@ -225,8 +231,7 @@ def stand_in(routed: Routed[Calibration], bank: Bank, mechanism: Mechanism, *, e
         raise CohortError(f"A threshold is frozen on the calibration cohort, not on {type(routed.cohort).__name__}.")
     copies, rest = divmod(eligible, len(routed))
     extra = seeds.stream(seed, "calibration", "remainder").choice(len(routed), size=rest, replace=False)
-    rows = np.concatenate([np.repeat(np.arange(len(routed)), copies), np.sort(extra)])
-    return routed.contributions(bank, mechanism)[rows]
+    return np.concatenate([np.repeat(np.arange(len(routed)), copies), np.sort(extra)])
 
 
 def choose_aim(candidates: Sequence[Sequence[Threshold]]) -> list[Threshold]:

@@ -4,7 +4,7 @@ from canarybank.encode.cache import ShelfUsage, VectorCache
 from canarybank.encode.cached import CachedEncoder, encode_blocks
 from canarybank.encode.hashing import HashingEncoder
 from canarybank.encode.load import ENCODERS, load_encoder
-from canarybank.encode.protocol import Encoder, Precision, is_isolated, unit_vectors
+from canarybank.encode.protocol import Encoder, Precision, is_isolated, unit_vectors, vocabulary_of
 from canarybank.encode.sentence import SentenceEncoder
 from canarybank.encode.vectors import GivenVectors
 from canarybank.encode.wordllama import WordLlamaEncoder
@@ -24,4 +24,5 @@ __all__ = [
     "is_isolated",
     "load_encoder",
     "unit_vectors",
+    "vocabulary_of",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from canarybank.encode.cache import VectorCache
-from canarybank.encode.protocol import Encoder, Vectors, check_texts, is_isolated
+from canarybank.encode.protocol import Encoder, Vectors, check_texts, is_isolated, vocabulary_of
 from canarybank.encode.shelf import Shelf, text_keys
 from canarybank.errors import StoreError
 from canarybank.progress import SILENT, Progress
@@ -68,6 +68,10 @@ class CachedEncoder:
     def isolated(self) -> bool:
         """Return whether a vector depends on its own text alone, as the encoder behind the cache says."""
         return is_isolated(self.encoder)
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Return the tokens that the encoder behind the cache knows."""
+        return vocabulary_of(self.encoder)
 
     def check_writable(self) -> None:
         """Warn now where the cache cannot be written, and not only when a text is absent from it."""

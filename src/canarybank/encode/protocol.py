@@ -1,6 +1,6 @@
 """Say what an encoder is, and hold what every back end does alike."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -9,7 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from canarybank.errors import InputError
 
-__all__ = ["Encoder", "Precision", "Vectors", "check_texts", "is_isolated", "readable", "unit_vectors"]
+__all__ = [
+    "Encoder",
+    "Precision",
+    "Vectors",
+    "check_texts",
+    "is_isolated",
+    "plain_tokens",
+    "readable",
+    "unit_vectors",
+    "vocabulary_of",
+]
 
 Vectors = NDArray[np.float32]
 
@@ -26,6 +36,8 @@ class Encoder(Protocol):
       call, their order or number, or with what was encoded before. Read it with ``is_isolated``. A release from real
       users needs it: otherwise one user's texts can move the votes of all others, and the sensitivity is not what the
       accountant assumes. The fingerprint of such an encoder covers all that decides the bits.
+
+    And it may have a method ``vocabulary()`` that returns the tokens it knows, as texts: see ``vocabulary_of``.
     """
 
     @property
@@ -47,6 +59,25 @@ class Encoder(Protocol):
 def is_isolated(encoder: Encoder) -> bool:
     """Return whether an encoder promises that a vector depends on its own text alone, to the bit."""
     return bool(getattr(encoder, "isolated", False))
+
+
+def vocabulary_of(encoder: Encoder) -> tuple[str, ...]:
+    """Return the tokens that an encoder knows, as texts in a fixed order; none where it does not say."""
+    listed = getattr(encoder, "vocabulary", None)
+    return tuple(listed()) if callable(listed) else ()
+
+
+def plain_tokens(tokens: Iterable[str], marks: Sequence[str]) -> tuple[str, ...]:
+    """Return a tokenizer's tokens as texts: without the marks of where words begin, and without control tokens."""
+    texts = set()
+    for token in tokens:
+        text = token
+        for mark in marks:
+            text = text.replace(mark, " ")
+        text = text.strip()
+        if text and not (text[0] + text[-1] in {"<>", "[]"} and text[1:-1].strip("/").replace("_", "").isalnum()):
+            texts.add(text)
+    return tuple(sorted(texts))
 
 
 class Precision(StrEnum):

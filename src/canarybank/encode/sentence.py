@@ -35,7 +35,7 @@ import numpy as np
 
 from canarybank.encode.half_precision import check_half_precision
 from canarybank.encode.models import find_model, model_hashes
-from canarybank.encode.protocol import Precision, Vectors, check_texts, readable, unit_vectors
+from canarybank.encode.protocol import Precision, Vectors, check_texts, plain_tokens, readable, unit_vectors
 from canarybank.errors import DataError, InputError, MissingError
 from canarybank.store import hash_json
 
@@ -119,6 +119,11 @@ class SentenceEncoder:
         finally:
             torch.set_num_threads(threads)
         return vectors
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Return the tokens that the model's tokenizer knows, as texts; none where it does not list them."""
+        listed = getattr(self._model.tokenizer, "get_vocab", None)
+        return plain_tokens(listed(), ("##", "\u2581", "\u0120")) if callable(listed) else ()
 
     def _forward(self, texts: list[str], batch_size: int) -> Any:
         return self._model.encode(texts, batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canarybank.encode.protocol import Vectors, check_texts, readable, unit_vectors
+from canarybank.encode.protocol import Vectors, check_texts, plain_tokens, readable, unit_vectors
 from canarybank.errors import MissingError
 from canarybank.store import hash_file, hash_json
 
@@ -56,6 +56,10 @@ class WordLlamaEncoder:
         for start, stop in _batches(checked):
             means[start:stop] = self._means(checked[start:stop])
         return unit_vectors(means)
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Return the tokens that the encoder has vectors for, as texts."""
+        return plain_tokens(self._tokenizer.get_vocab(), ("\u2581",))
 
     def _means(self, texts: list[str]) -> Vectors:
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)

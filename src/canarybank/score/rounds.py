@@ -1,6 +1,6 @@
 """Hold the exact law of one round's score, with the canary absent, included and eligible."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -68,6 +68,10 @@ class RoundLaw:
             )
         noise = float(np.linalg.norm(score.weights)) * mechanism.noise
         return cls(score.project(contributions), noise, float(score.weights @ own), score.offset, mechanism.q)
+
+    def repeated(self, eligible: int) -> "RoundLaw":
+        """Return the law over ``eligible`` users, made by repeating the users of this one in turn."""
+        return replace(self, weights=np.resize(self.weights, eligible))
 
     @property
     def silent(self) -> bool:

@@ -1,0 +1,88 @@
+"""Search for a canary and its probes inside an audit, and remember what was found."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from canarybank.attack import (
+    SEARCH_VERSION,
+    Accept,
+    Attack,
+    Canary,
+    CanaryKind,
+    Encode,
+    Pool,
+    SearchFacts,
+    search,
+)
+from canarybank.auditing.pipeline import Auditor
+from canarybank.auditing.ports import Routes
+from canarybank.store import stage_key
+
+__all__ = ["search_canary"]
+
+
+def search_canary(
+    auditor: Auditor,
+    attack: Attack,
+    routes: Routes,
+    *,
+    index: int,
+    records: int,
+    seed: int,
+    encode: Encode,
+    vocabulary: Sequence[str] = (),
+    encoder: str = "",
+    probes: int | None = None,
+    accept: Accept | None = None,
+    accepts: str = "",
+) -> tuple[Canary, Pool]:
+    """Search for the canary of an index and its probes, from public things and the auxiliary users alone.
+
+    The texts that were found are remembered where ``encoder`` is the fingerprint of what encodes. ``accept`` says which
+    texts may be planted, and ``accepts`` is the hash of what it goes by beside the bank.
+    """
+    bank, auxiliary = routes.bank, routes.auxiliary
+    make = partial(
+        search,
+        bank,
+        auxiliary,
+        auditor.mechanism,
+        eligible=auditor.eligible,
+        encode=encode,
+        records=records,
+        seed=seed,
+        index=index,
+        probes=probes,
+        vocabulary=vocabulary,
+        accept=accept,
+        name=attack.name,
+    )
+    if auditor.memo is None or not encoder or (accept is not None and not accepts):
+        return make()
+    key = stage_key(
+        "search",
+        version=SEARCH_VERSION,
+        attack=attack.name,
+        bank=bank.hash,
+        probes=probes,
+        auxiliary=auxiliary.cohort.users.hash,
+        mechanism=auditor.mechanism.to_json(),
+        eligible=auditor.eligible,
+        encoder=encoder,
+        records=records,
+        index=index,
+        seed=seed,
+        accepts=accepts,
+    )
+
+    def document() -> dict[str, Any]:
+        canary, pool = make()
+        facts = None if pool.search is None else asdict(pool.search)
+        return {"canary": list(canary.texts or ()), "probes": list(pool.texts or ()), "facts": facts}
+
+    kept = auditor.memo.document("search", key, document)
+    texts, probe_texts = tuple(kept["canary"]), tuple(kept["probes"])
+    canary = Canary(encode(texts), texts, f"{attack.name}-{index}", CanaryKind.NONCE)
+    return canary, Pool(encode(probe_texts), probe_texts, search=SearchFacts.from_dict(kept["facts"]))
