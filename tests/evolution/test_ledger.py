@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,15 @@ def test_a_ledger_reads_back_what_it_wrote(tmp_path: Path) -> None:
     again = Ledger(MECHANISM, budget=1.7, path=tmp_path / "ledger.log")
     assert again.entries == written.entries
     assert again.spent == written.spent
+
+
+def test_an_entry_on_disk_names_only_the_defences_that_are_on(tmp_path: Path) -> None:
+    for mechanism in (MECHANISM, replace(MECHANISM, share=0.5, entry_cap=0.1)):
+        path = tmp_path / f"{mechanism.share}.log"
+        Ledger(mechanism, path=path).record(0, "bank")
+        assert Log(path).records()[1]["mechanism"] == mechanism.to_json()
+        assert Ledger(mechanism, path=path).entry(0).mechanism == mechanism
+    assert "share" not in (tmp_path / "1.0.log").read_text()
 
 
 def test_an_entry_is_on_disk_before_it_returns_and_its_seal_after(tmp_path: Path) -> None:

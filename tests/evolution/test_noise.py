@@ -4,6 +4,7 @@ import itertools
 import math
 import os
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,24 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtri
 
 from canarybank.errors import InputError, MissingError
-from canarybank.evolution import EvolutionPlan, SystemEntropy, evolve, find_noise, snapped
+from canarybank.evolution import EvolutionPlan, SystemEntropy, Voters, evolve, find_noise, snapped
 from canarybank.evolution.draw import CELL_BITS
-from canarybank.mechanism import Grid, Mechanism, delta_slack, epsilon, one_round_delta
+from canarybank.mechanism import (
+    Bank,
+    Grid,
+    Mechanism,
+    delta_slack,
+    epsilon,
+    one_round_delta,
+    route_within,
+    whole_contributions,
+)
+from canarybank.users import Users
 
 SCALE = Grid.of(Mechanism(sigma=1.3)).scale
 
@@ -195,6 +207,17 @@ def test_system_gaussians_are_independent_of_their_neighbours() -> None:
     assert stats.pearsonr(np.abs(values[1:]), np.abs(values[:-1])).pvalue > 1e-9
 
 
+def test_secret_sets_are_independent_coins_and_new_each_time() -> None:
+    sets = [SystemEntropy().shares(0.25, np.arange(40), 500) for _ in range(2)]
+    assert [each.shape for each in sets] == [(40, 500)] * 2
+    drawn = np.concatenate(sets)
+    # 40,000 coins: five standard deviations miss once in a million.
+    assert abs(drawn.mean() - 0.25) < 5 * (0.25 * 0.75 / drawn.size) ** 0.5
+    # Two sets have each entry in common by chance alone: between rounds, and between voters.
+    for one, other in ((sets[0], sets[1]), (drawn[::2], drawn[1::2])):
+        assert abs((one & other).mean() - 0.0625) < 5 * (0.0625 / one.size) ** 0.5
+
+
 def test_no_two_draws_are_alike() -> None:
     assert not np.array_equal(SystemEntropy().standard_normal(8), SystemEntropy().standard_normal(8))
 
@@ -237,6 +260,38 @@ def test_a_coin_with_further_bits_draws_them_only_where_they_decide(monkeypatch:
 
 def test_a_sure_coin_is_sure() -> None:
     assert SystemEntropy().coins(1.0, 5).all()
+
+
+def test_voters_of_a_secret_share_vote_within_their_own_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    people = Users.from_vectors([rng.normal(size=(4, 5)) for _ in range(9)])
+    voters, bank = Voters(people), Bank(rng.normal(size=(60, 5))).bar([3, 4])
+    mechanism = Mechanism(k=3, clip=0.3, share=0.4, entry_cap=0.2)
+    sets = rng.random((9, 60)) < 0.4
+    grid = Grid.of(mechanism)
+    expected = np.zeros(60, dtype=np.int64)
+    for user in (1, 2, 7):
+        records = people.take([user]).require_vectors()
+        routes = route_within(records, np.zeros(4, int), bank, 3, sets[[user]])
+        expected += whole_contributions(routes, [0] * 4, 1, 60, grid, entry_cap=0.2).toarray()[0]
+    asked = []
+
+    def shares(share: float, chosen: NDArray[np.int64], entries: int) -> NDArray[np.bool_]:
+        asked.append((share, chosen.tolist(), entries))
+        return sets[chosen]
+
+    for most in (10**9, 60):  # all at once, and one voter at a time
+        monkeypatch.setattr("canarybank.evolution.draw.MOST_SHARES", most)
+        assert np.array_equal(voters.histogram([1, 2, 7], bank, mechanism, shares), expected)
+    assert asked == [(0.4, [1, 2, 7], 60), *((0.4, [user], 60) for user in (1, 2, 7))]
+    assert not expected[[3, 4]].any()
+    # A simulation has the same law: over many draws both have the same mean, within five deviations of it.
+    q1 = replace(mechanism, q=1.0, sigma=1e-3)
+    fine = Grid.of(q1)
+    simulated = np.array([voters.simulate(bank, q1, np.random.default_rng(i)).histogram for i in range(60)])
+    real = np.array([fine.values(voters.histogram(np.arange(9), bank, q1)) for _ in range(60)])
+    apart = np.abs(simulated.mean(axis=0) - real.mean(axis=0))
+    assert (apart < 5 * np.sqrt((simulated.var(axis=0) + real.var(axis=0)) / 60) + 1e-3).all()
 
 
 def test_a_release_never_touches_a_seeded_generator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from tests.evolution.conftest import sentence
 
+from canarybank.defend import Vetting
 from canarybank.errors import InputError
-from canarybank.evolution import EvolutionPlan, Keep, Population, Probes, Published, top
-from canarybank.mechanism import Mechanism
+from canarybank.evolution import EvolutionPlan, Keep, Population, Probes, Published, evolve, top
+from canarybank.evolution.vetted import bar_named
+from canarybank.mechanism import Bank, Mechanism
 
 
 def first(size: int, positions: tuple[int, ...] = ()) -> Published:
@@ -36,6 +41,36 @@ def test_a_shrinking_bank_that_loses_a_probes_position_is_refused_at_the_start()
 def test_a_shrinking_bank_that_k_outgrows_is_refused_at_the_start() -> None:
     with pytest.raises(InputError, match=r"k is 5, but the bank of round 1 has 2"):
         EvolutionPlan(Mechanism(k=5), 2, new=1).check(first(20))
+
+
+def test_a_bank_that_becomes_too_small_to_vet_is_refused_before_the_first_release(tmp_path, world) -> None:
+    plan = EvolutionPlan(Mechanism(k=3), 2, keep=Keep(0.5), new=5, vetting=Vetting.load())
+    with pytest.raises(InputError, match=r"bank of round 1 has 55 entries.*at least 64"):
+        plan.check(first(100))
+    with pytest.raises(InputError, match=r"bank of round 0 has 150 entries.*at least 199"):
+        replace(plan, mechanism=Mechanism(k=100)).check(first(150))
+    replace(plan, new=40).check(first(100))
+    replace(plan, vetting=None).check(first(100))
+    start = tuple(sentence(i) for i in range(100))
+    with pytest.raises(InputError, match="bank of round 1 has 55 entries"):
+        evolve(world.users, start, *world.arguments[2:], 2, keep=Keep(0.5), new=5, insecure_seed=0, folder=tmp_path,
+               vetting=Vetting.load())  # fmt: skip
+    assert not (tmp_path / "ledger.log").exists()
+
+
+def test_vetting_leaves_k_entries_open_whatever_it_names(world) -> None:
+    texts = (*(sentence(i) for i in range(98)), "zqxjv kwqzx vjqxz", "qqzzx jjvvk wwqqz")
+    bank = Bank(world.encoder.encode(texts), texts, reserved=(4, 99))
+    # Thresholds that the loudest fifth of every measure exceeds.
+    strict = replace(Vetting.load(), factors=dict.fromkeys(Vetting.load().factors, (1e-9,) * 5))
+    made, scores = bar_named(bank, strict, 48), strict.vet(texts, bank.vectors, k=48).scores
+    named = set(strict.barred(bank, k=48))
+    assert len(named - set(bank.reserved)) > 98 - 48
+    assert len(set(made.barred) - set(bank.reserved)) == 98 - 48
+    assert set(made.barred) <= named
+    assert set(bank.reserved) & named <= set(made.barred)
+    spared = named - set(made.barred)
+    assert max(scores[list(spared)]) <= min(scores[list(set(made.barred) - set(bank.reserved))])
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ def test_hash_commits_to_vectors_texts_and_order_of_reserved_positions() -> None
         Bank(VECTORS, ("a", "b" + TEXTS[2], *TEXTS[3:], "")),
         Bank(VECTORS, reserved=(1, 2)),
         Bank(VECTORS, reserved=(2, 1)),
+        Bank(VECTORS, barred=(1, 2)),
+        Bank(VECTORS, reserved=(1,), barred=(2,)),
     ]
     assert len({bank.hash for bank in banks}) == len(banks)
     assert Bank(VECTORS.astype(np.float64), list(TEXTS)).hash == Bank(VECTORS, TEXTS).hash  # type: ignore[arg-type]
@@ -52,6 +54,17 @@ def test_hash_is_pinned() -> None:
     # A commitment that was published must stay checkable by later versions.
     pinned = Bank(VECTORS, TEXTS, reserved=(5, 2)).hash
     assert pinned == "2f895c9291aa71c1af7e7d3d17119c099485dbfd8c9be31f873b39de1ba0fafb"
+
+
+def test_barred_entries_stay_in_the_bank_and_are_not_open() -> None:
+    bank = Bank(VECTORS, TEXTS, reserved=(5, 2)).bar([6, 2])
+    assert bank.barred == (2, 6)
+    assert bank.open.tolist() == [0, 1, 3, 4, 5, 7]
+    assert (bank.size, bank.base.tolist()) == (8, [0, 1, 3, 4, 6, 7])
+    assert bank.bar([0, 2]).barred == (0, 2, 6)
+    assert bank.with_probes(VECTORS[:1], ["x"]).barred == (2, 6)
+    assert "2 reserved, 2 barred" in repr(bank)
+    assert Bank(VECTORS, TEXTS, reserved=(5, 2)).bar([]).hash == Bank(VECTORS, TEXTS, reserved=(5, 2)).hash
 
 
 def test_equality_and_repr_go_by_content() -> None:
@@ -99,6 +112,9 @@ def test_probes_fill_reserved_positions_in_the_order_drawn() -> None:
         ({"reserved": (-1,)}, ["position -1"]),
         ({"reserved": (1, 4, 1)}, ["position 1 is reserved twice"]),
         ({"reserved": tuple(range(8))}, ["All 8 positions are reserved"]),
+        ({"barred": (8,)}, ["The barred position 8", "8 entries"]),
+        ({"barred": (1, 1)}, ["position 1 is barred twice"]),
+        ({"barred": tuple(range(8))}, ["All 8 positions are barred"]),
     ],
 )
 def test_refuses_what_makes_no_bank(arguments: dict[str, Any], words: list[str]) -> None:

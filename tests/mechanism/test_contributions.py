@@ -44,6 +44,12 @@ def naive(routes: Any, owners: Any, users: int, bank_size: int, clip: float) -> 
     return result
 
 
+def capped(population: Population, clip: float, cap: float) -> NDArray[np.float64]:
+    """Cap the votes of each user, which sum to 1, entry by entry; then clip."""
+    result = np.minimum(naive(*population, 9.0), cap)
+    return result * np.minimum(1.0, clip / np.linalg.norm(result, axis=1, keepdims=True))
+
+
 def exact_square(values: Any) -> Fraction:
     return sum((Fraction(float(v)) ** 2 for v in values), Fraction(0))
 
@@ -86,6 +92,40 @@ def test_adding_or_removing_one_user_moves_the_sum_by_at_most_clip(
         for j in range(bank_size)
     ]
     assert sum(m**2 for m in moved) <= Fraction(clip) ** 2
+
+
+@settings(deadline=None)
+@given(populations(), st.floats(1e-3, 1.5), st.floats(1e-4, 1.0))
+def test_the_entry_cap_equals_its_naive_twin_and_keeps_the_clip(
+    population: Population, clip: float, cap: float
+) -> None:
+    found = contributions(*population, clip, entry_cap=cap)
+    assert np.allclose(found.toarray(), capped(population, clip, cap), rtol=1e-12, atol=0)
+    assert found.data.max() <= cap
+    grid = Grid.of(Mechanism(clip=clip))
+    whole = whole_contributions(*population, grid, entry_cap=cap)
+    assert whole.data.max() <= cap / grid.step
+    for row, steps in zip(found.toarray(), whole.toarray().tolist(), strict=True):
+        assert exact_square(row) <= Fraction(clip) ** 2
+        # However many entries share a user's votes, capped ones have a norm of at most the root of the cap.
+        assert exact_square(row) <= Fraction(cap) * (1 + Fraction(1, 10**12))
+        assert sum(step**2 for step in steps) <= grid.radius**2
+
+
+def test_a_cap_of_one_changes_nothing_and_a_cap_that_enough_entries_share_takes_nothing() -> None:
+    rng = np.random.default_rng(0)
+    routes, owners = rng.integers(0, 40, (60, 1)), np.repeat(np.arange(6), 10)
+    free, capped_at_one = (contributions(routes, owners, 6, 40, 0.1, entry_cap=cap) for cap in (None, 1.0))
+    assert np.array_equal(free.toarray(), capped_at_one.toarray())
+    # (C / cap)² = 16 entries reach the clip, 15 do not: C = 0.1, cap = 0.025.
+    norms = {}
+    for entries in (15, 16, 64):
+        spread = np.arange(entries)[:, None]
+        row = contributions(spread, np.zeros(entries, int), 1, 80, 0.1, entry_cap=0.025)
+        norms[entries] = float(np.sqrt(np.square(row.data).sum()))
+    assert norms[15] == pytest.approx(0.025 * 15**0.5)
+    assert norms[16] == pytest.approx(0.1)
+    assert norms[64] == pytest.approx(0.1)
 
 
 def test_a_concentrated_user_is_clipped_and_a_spread_one_is_not() -> None:

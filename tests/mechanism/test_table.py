@@ -43,6 +43,30 @@ def test_swap_equals_routing_again(kind: str, other: str, n: int, p: int, d: int
         assert np.array_equal(table.swap(planted), route(table.records, planted, k))
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_nobody_votes_for_a_barred_entry_and_the_others_are_ranked_as_without_it(seed: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    bank = Bank(np.round(rng.normal(size=(40, 3)))).reserve(9, seed)
+    records = np.round(rng.normal(size=(15, 3)))
+    barred = [rng.permutation(40)[:count] for count in (6, 12)]
+    tables = [RouteTable.build(records, each, k) for each in (bank, bank.bar(barred[0]))]
+    for banned in (bank, bank.bar(barred[0]), bank.bar(barred[1]), bank.bar(bank.reserved[:4])):
+        for each in (banned, banned.with_probes(np.round(rng.normal(size=(9, 3))))):
+            expected = each.open[route(records, each.vectors[each.open], k)]
+            assert np.array_equal(route(records, each, k), expected)
+            for table in tables:
+                assert np.array_equal(table.swap(each), expected)
+
+
+def test_refuses_a_bank_with_too_few_open_entries() -> None:
+    bank = Bank(np.eye(5)).reserve(1, 0).bar([0, 1, 2])
+    with pytest.raises(InputError, match="entries that are neither reserved nor barred"):
+        RouteTable.build(np.ones((2, 5)), bank, 3)
+    with pytest.raises(InputError, match="only 2 entries to choose from"):
+        route(np.ones((2, 5)), bank, 3)
+
+
 def test_probes_that_copy_base_entries_or_records_tie_to_the_lowest_index(naive_route: Any) -> None:
     rng = np.random.default_rng(1)
     bank = Bank(np.round(rng.normal(size=(200, 5)))).reserve(40, 3)

@@ -16,6 +16,7 @@ from canarybank.evolution import Voters, loop
 from canarybank.flow import evolution, real_run
 from canarybank.flow import inputs as admitted
 from canarybank.flow.inputs import _capped
+from canarybank.mechanism import route_within
 from canarybank.run import folder
 from canarybank.testing import compare_worlds
 from canarybank.users import admission
@@ -174,6 +175,27 @@ def test_less_noise_in_the_draw_is_found(found):
         return draw(self, bank, replace(mechanism, sigma=mechanism.sigma * 8 / len(self.users)), noise)
 
     assert any("noise of" in each for each in found(patch.object(Voters, "release", release), NEWCOMER))
+
+
+DEFENDED = {"mechanism.share": 0.5, "mechanism.k": 2, "evolve.rounds": 1}
+
+
+def test_a_draw_without_secret_sets_is_found(found):
+    draw = Voters.release
+
+    def release(self, bank, mechanism, *more):
+        return draw(self, bank, mechanism.whole_bank, *more)
+
+    findings = found(patch.object(Voters, "release", release), NEWCOMER, DEFENDED)
+    assert any("asks for 0 secret sets" in each for each in findings)
+
+
+def test_secret_sets_that_depend_on_other_voters_are_found(found):
+    def joined_sets(records, owners, bank, k, chosen):
+        return route_within(records, owners, bank, k, np.broadcast_to(chosen.any(axis=0), chosen.shape))
+
+    findings = found(patch("canarybank.evolution.draw.route_within", joined_sets), NEWCOMER, DEFENDED)
+    assert any("longer than the clip" in each or "more than the clip" in each for each in findings)
 
 
 def test_a_draw_over_others_than_those_whose_coin_fell_is_found(found):

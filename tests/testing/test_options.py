@@ -123,6 +123,8 @@ TRIED = {
             "evolve.noise": "float",
         },
     ),
+    "the defences": ("csv", {"mechanism.share": 0.5, "mechanism.entry_cap": 0.2, "mechanism.k": 3}),
+    "vetting": ("csv", {"bank.source": "embedded", "bank.size": 200, "bank.vet": True, "evolve.rounds": 1}),
     "the rounds": (
         "csv",
         {
@@ -365,7 +367,17 @@ def test_the_results_of_a_real_run_hold_settings_public_figures_and_nothing_else
     # What is left follows from the noisy releases and from public texts.
     assert set(facts) == {"complete", "encoder", "generator", "rounds", "candidates", "examples"}
     spent = {"epsilon", "added_up", "delta", "slack"}
-    assert set(facts["rounds"][0]) == {"round", "bank", "entries", "probes", "kept", "born", *spent}
+    assert set(facts["rounds"][0]) == {
+        "round",
+        "bank",
+        "root",
+        "entries",
+        "probes",
+        "barred",
+        "kept",
+        "born",
+        *spent,
+    }
 
 
 def test_requests_to_a_real_server_tell_nothing(lab, monkeypatch):

@@ -48,6 +48,7 @@ from canarybank.evolution.utility import (
     require_apart,
     utility,
 )
+from canarybank.evolution.vetted import bar_named
 
 __all__ = [
     "ACCOUNT",
@@ -88,6 +89,7 @@ __all__ = [
     "Voted",
     "Voters",
     "audit_cost",
+    "bar_named",
     "evolve",
     "find_noise",
     "hold_out",

@@ -37,6 +37,10 @@ coins are drawn with those of the users, their records vote and are clipped by t
 sum. Their coins alone are kept, because the audit needs them. A canary's contribution follows from the public bank, and
 its coin depends on nobody; so the release with canaries is the release without them plus a vector that everybody may
 know. Whoever is told the coins learns no more of a user than from the release without canaries.
+
+**Secret shares.** Where the mechanism has a share f below 1, every voter who takes part draws a set of entries for this
+release alone, each entry with probability f, exactly, and their records vote for the nearest entries in it. The sets
+come from the operating system like the coins; they are kept nowhere and returned to nobody.
 """
 
 import importlib
@@ -54,7 +58,7 @@ from scipy.sparse import csr_array, vstack
 from scipy.special import ndtri
 
 from canarybank.errors import InputError, MissingError
-from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route, whole_contributions
+from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route, route_within, whole_contributions
 from canarybank.mechanism.mechanism import whole
 from canarybank.store import hash_json
 from canarybank.users import Users
@@ -64,9 +68,14 @@ __all__ = ["NOISES", "Canaries", "Drawn", "Noise", "SystemEntropy", "Voters", "f
 CELL_BITS = 12
 """Float noise and simulated releases end on cells of between 2^-13 and 2^-12 standard deviations."""
 
+MOST_SHARES = 1 << 23
+"""Secret sets are drawn for as many voters at a time as have this many entries together."""
+
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
+Shares = Callable[[float, Whole, int], Bools]
+"""Share, voters and bank size to which entries each of the voters may vote for."""
 
 
 class SystemEntropy:
@@ -97,6 +106,13 @@ class SystemEntropy:
         tails = ((words >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64
         magnitudes = -np.asarray(ndtri(tails), dtype=np.float64)
         return np.where(words & np.uint64(1), magnitudes, -magnitudes)
+
+    def shares(self, share: float, voters: Whole, entries: int) -> Bools:
+        """Draw a set of entries for each of these voters, in which each entry is with probability ``share``, exactly.
+
+        It is a table (voters, entries). Who the voters are plays no part.
+        """
+        return self.coins(share, len(voters) * entries).reshape(len(voters), entries)
 
 
 def _random_words(count: int) -> NDArray[np.uint64]:
@@ -249,29 +265,38 @@ class Voters:
 
         I_u ~ Bernoulli(q), exactly; c_u is the voter's contribution on the grid, of norm at most clip over all that is
         released, whatever the labels; Z is Gaussian noise of standard deviation sigma·clip, drawn as ``noise`` says and
-        added in whole numbers. All come from the operating system and are independent. Only voters with I_u = 1 are
-        routed, and only the canaries' I_u are returned.
+        added in whole numbers. All come from the operating system and are independent, secret sets among them. Only
+        voters with I_u = 1 are routed, and only the canaries' I_u are returned.
         """
-        grid, sampler = Grid.of(mechanism), find_noise(noise)
-        coins = SystemEntropy().coins(mechanism.q, len(self._all))
-        votes = self.histogram(np.flatnonzero(coins), bank, mechanism)
+        grid, sampler, entropy = Grid.of(mechanism), find_noise(noise), SystemEntropy()
+        coins = entropy.coins(mechanism.q, len(self._all))
+        votes = self.histogram(np.flatnonzero(coins), bank, mechanism, entropy.shares)
         return Drawn(grid.values(sampler.add(votes, grid.scale)), self._took(coins))
 
     def simulate(self, bank: Bank, mechanism: Mechanism, rng: np.random.Generator) -> Drawn:
         """Draw a simulated release: the same law in float64, from randomness that can be repeated, rounded."""
         coins = rng.random(len(self._all)) < mechanism.q
-        votes = self._sum(np.flatnonzero(coins), bank, mechanism.k, partial(contributions, clip=mechanism.clip))
+
+        def shares(share: float, voters: Whole, entries: int) -> Bools:
+            return rng.random((len(voters), entries)) < share
+
+        contribute = partial(contributions, clip=mechanism.clip, entry_cap=mechanism.entry_cap)
+        votes = self._sum(np.flatnonzero(coins), bank, mechanism, contribute, shares)
         noisy = votes + mechanism.noise * rng.standard_normal(bank.size)
         return Drawn(snapped(noisy, mechanism.noise), self._took(coins))
 
-    def histogram(self, participants: ArrayLike, bank: Bank, mechanism: Mechanism) -> NDArray[np.int64]:
+    def histogram(
+        self, participants: ArrayLike, bank: Bank, mechanism: Mechanism, shares: Shares | None = None
+    ) -> NDArray[np.int64]:
         """Return the histogram without noise of these participants, in steps of the grid.
 
         The grid is ``Grid.of(mechanism)``. Each participant adds a vector of norm at most its radius, the same whoever
-        else takes part; the sum is exact.
+        else takes part; the sum is exact. ``shares`` draws the secret sets of a mechanism that has them, left out from
+        the operating system.
         """
-        contribute = partial(whole_contributions, grid=Grid.of(mechanism))
-        return np.asarray(self._sum(participants, bank, mechanism.k, contribute), dtype=np.int64)
+        contribute = partial(whole_contributions, grid=Grid.of(mechanism), entry_cap=mechanism.entry_cap)
+        drawn = SystemEntropy().shares if shares is None else shares
+        return np.asarray(self._sum(participants, bank, mechanism, contribute, drawn), dtype=np.int64)
 
     def background(self, bank: Bank, mechanism: Mechanism) -> csr_array:
         """Return what everybody would contribute to the bank's probes, voters by bank size: users, then all canaries.
@@ -282,7 +307,11 @@ class Voters:
         tables = []
         for users in (self.users, *canaries):
             routes = route(users.require_vectors(), bank, mechanism.k)
-            tables.append(contributions(routes, users.owners, len(users), bank.size, mechanism.clip))
+            tables.append(
+                contributions(
+                    routes, users.owners, len(users), bank.size, mechanism.clip, entry_cap=mechanism.entry_cap
+                )
+            )
         on_probes = np.isin(np.arange(bank.size), bank.reserved).astype(np.float64)
         found = csr_array(vstack(tables, format="csr") * on_probes)
         found.eliminate_zeros()
@@ -305,16 +334,29 @@ class Voters:
         return took
 
     def _sum(
-        self, participants: ArrayLike, bank: Bank, k: int, contribute: Callable[..., csr_array]
+        self,
+        participants: ArrayLike,
+        bank: Bank,
+        mechanism: Mechanism,
+        contribute: Callable[..., csr_array],
+        shares: Shares,
     ) -> NDArray[np.float64 | np.int64]:
         """Return the sum of the participants' contributions."""
         self.check(bank)
         chosen = np.asarray(participants, dtype=np.int64)
         if len(chosen) == 0:
             return np.zeros(bank.size)
-        present = self._all.take(chosen)
-        routes = route(present.require_vectors(), bank, k)
-        return np.asarray(contribute(routes, present.owners, len(present), bank.size).sum(axis=0))
+        if mechanism.share == 1:
+            present = self._all.take(chosen)
+            routes = route(present.require_vectors(), bank, mechanism.k)
+            return np.asarray(contribute(routes, present.owners, len(present), bank.size).sum(axis=0))
+        parts = []
+        for voters in np.array_split(chosen, math.ceil(len(chosen) * bank.size / MOST_SHARES)):
+            present = self._all.take(voters)
+            sets = shares(mechanism.share, voters, bank.size)
+            routes = route_within(present.require_vectors(), present.owners, bank, mechanism.k, sets)
+            parts.append(contribute(routes, present.owners, len(present), bank.size).sum(axis=0))
+        return np.asarray(np.sum(parts, axis=0))
 
 
 def _cut(users: Users, cap: int | None) -> Users:

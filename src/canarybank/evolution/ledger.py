@@ -92,7 +92,7 @@ class Ledger:
         declaration = {
             "kind": "declaration",
             "version": VERSION,
-            "mechanism": asdict(mechanism),
+            "mechanism": mechanism.to_json(),
             "noise": noise,
             "budget": budget,
             "insecure_seed": insecure_seed,
@@ -144,7 +144,7 @@ class Ledger:
                 f"Round {round_number} cannot be entered after {len(self._entries)} entries; every round has one."
             )
         entry = Entry(round_number, bank, self.mechanism, self.next_spent(variation), variation)
-        self._append({"kind": "entry", **asdict(entry)})
+        self._append({"kind": "entry", **asdict(entry), "mechanism": entry.mechanism.to_json()})
         self._entries.append(entry)
         return entry
 

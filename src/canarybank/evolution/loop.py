@@ -8,7 +8,7 @@ import contextlib
 import math
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from canarybank.defend import Vetting
 from canarybank.encode import Encoder
 from canarybank.errors import BudgetError, ConfigError, IncompleteError, InputError, StoreError
 from canarybank.evolution.draw import NOISES, Canaries, Drawn, Voters, find_noise
@@ -34,6 +35,7 @@ from canarybank.evolution.population import (
     split,
     write_population,
 )
+from canarybank.evolution.vetted import bar_named, smallest_bank
 from canarybank.generate import CachedGenerator, CandidateBank, Generator, ResponseCache
 from canarybank.mechanism import Account, Bank, Grid, Mechanism, affordable_rounds, delta_slack, epsilon, slack_refusal
 from canarybank.mechanism.mechanism import whole
@@ -42,6 +44,7 @@ from canarybank.seeds import stream
 from canarybank.store import (
     canonical_json,
     hash_array,
+    hash_json,
     lock_folder,
     parse_json,
     read_checked,
@@ -109,7 +112,8 @@ class EvolutionPlan:
     size. ``budget`` is the epsilon that the run stays within, at the mechanism's delta. ``seed`` draws public choices
     only: examples and prompts. ``insecure_seed`` makes releases repeatable, and worthless for privacy. ``noise`` says
     how a real run draws its noise (``canarybank.evolution.NOISES``), and ``account`` is the file of the budget account
-    that pays for its releases; a simulation uses neither: it draws in float64 and debits nothing.
+    that pays for its releases; a simulation uses neither: it draws in float64 and debits nothing. ``vetting`` bars, in
+    every round before the vote, the entries of the bank that it names.
     """
 
     mechanism: Mechanism
@@ -124,6 +128,7 @@ class EvolutionPlan:
     insecure_seed: int | None = None
     noise: str = "discrete"
     account: Path | str | None = None
+    vetting: Vetting | None = None
 
     def __post_init__(self) -> None:
         whole("rounds", self.rounds)
@@ -163,8 +168,17 @@ class EvolutionPlan:
             )
         return kept, new
 
+    def vetted(self, published: Published) -> Published:
+        """Return a published bank in which nobody votes for what vetting names."""
+        if self.vetting is None:
+            return published
+        return replace(published, bank=bar_named(published.bank, self.vetting, self.mechanism.k))
+
     def check(self, first: Published) -> None:
-        """Refuse, before anything is released, a run with a round that could not be voted on, laid out or drawn."""
+        """Refuse, before anything is released, a run with a bank that could not be voted on, vetted, laid out or drawn.
+
+        The bank after the last round is among them, for it is published too.
+        """
         candidates, probes, last = len(first.population), len(first.probes or ()), max(first.bank.reserved, default=-1)
         entries = []
         for number in range(self.rounds + 1):
@@ -173,6 +187,12 @@ class EvolutionPlan:
                 raise InputError(f"A probe stands at {last}, but the bank of round {number} has {size} entries only.")
             if self.mechanism.k > size:
                 raise InputError(f"k is {self.mechanism.k}, but the bank of round {number} has {size} entries only.")
+            if self.vetting is not None and size < smallest_bank(self.mechanism.k):
+                raise InputError(
+                    f"The bank of round {number} has {size} entries, and a bank is vetted that has at least "
+                    f"{smallest_bank(self.mechanism.k)}: an entry is compared with the others. Keep or add more "
+                    "candidates in each round, or leave out vetting."
+                )
             entries.append(size)
             candidates = sum(self.sizes(candidates, probes))
         made = self.rounds if self.budget is None else affordable_rounds(self.mechanism, self.budget, self.rounds)
@@ -195,7 +215,7 @@ class EvolutionPlan:
         """
         return {
             "version": VERSION,
-            "mechanism": asdict(self.mechanism),
+            "mechanism": self.mechanism.to_json(),
             "rounds": self.rounds,
             "new": self.new,
             "cap": self.cap,
@@ -214,6 +234,7 @@ class EvolutionPlan:
             "noise": self.sampler,
             "account": account,
             **({} if canaries is None else {"canaries": canaries.hash}),
+            **({} if self.vetting is None else {"vetting": hash_json({**self.vetting.factors})}),
         }
 
 
@@ -280,8 +301,9 @@ class Round:
         background: csr_array | None = None,
     ) -> "Round":
         """Return the round that a release over a published bank makes."""
-        bank = published.bank
-        kept = bank.base[top(release[bank.base], keep.of(bank.size))]
+        bank, votes = published.bank, release.copy()
+        votes[list(bank.barred)] = -np.inf  # noise alone; they stay only where there are too few others
+        kept = bank.base[top(votes[bank.base], keep.of(bank.size))]
         return cls(number, bank, published.population, release, kept, spent, took, background)
 
     @property
@@ -372,6 +394,7 @@ def evolve(
     insecure_seed: int | None = None,
     noise: str = DEFAULT.noise,
     account: Path | str | None = None,
+    vetting: Vetting | None = None,
     probes: Probes | None = None,
     canaries: Canaries | None = None,
     folder: Path | str | None = None,
@@ -396,7 +419,7 @@ def evolve(
     users. ``canarybank evolve`` does all of this for you; ``docs/threat-model.md`` says what is promised.
     """
     plan = EvolutionPlan(
-        mechanism, rounds, keep, new, feedback, taking, cap, budget, seed, insecure_seed, noise, account
+        mechanism, rounds, keep, new, feedback, taking, cap, budget, seed, insecure_seed, noise, account, vetting
     )
     with EvolutionLoop(
         users, start, plan, encoder, generator, probes=probes, canaries=canaries, folder=folder, progress=progress
@@ -442,6 +465,7 @@ class EvolutionLoop:
         first = _first_bank(start, probes, encoder)
         voters.check(first.bank)
         plan.check(first)
+        first = plan.vetted(first)
         with contextlib.ExitStack() as held:
             if self.folder is not None:
                 held.enter_context(lock_folder(self.folder, "evolve"))
@@ -453,6 +477,12 @@ class EvolutionLoop:
 
     def __exit__(self, *_: object) -> None:
         self._held.close()
+
+    @property
+    def unvoted_root(self) -> str | None:
+        """Return the root of the next round's bank, or None where its release is entered already or no bank is left."""
+        published = self._archive.bank(self.done)
+        return None if published is None or self.ledger.entry(self.done) is not None else published.root
 
     def finish(self) -> Evolution:
         """Run the rounds that are left and return the whole run."""
@@ -483,7 +513,8 @@ class EvolutionLoop:
             born = offspring(voted, plan.feedback, self._generator, plan.taking, stage)
             vectors = encode_texts(self._encoder, [candidate.text for candidate in born.candidates])
             population = done.population.followed_by(kept, born.candidates, vectors)
-            self._archive.put_bank(number + 1, Published.of(population, published.probes, born.rejected))
+            after = Published.of(population, published.probes, born.rejected)
+            self._archive.put_bank(number + 1, plan.vetted(after))
         self.done += 1
         return done
 

@@ -12,7 +12,8 @@ The folder of a run::
     rounds/000/bank.npy      the bank's vectors, probes included, in bank order
     rounds/000/bank.jsonl    the candidates with their lineage, in bank order, probes left out
     rounds/000/probes.jsonl  the probes' positions and texts, where there are any
-    rounds/000/bank.json     the bank's hash and its files' hashes: written last, so what it names is whole
+    rounds/000/bank.json     the bank's hash, the root of its texts and its files' hashes: written last, so what it
+                             names is whole
     rounds/000/background.npz  what everybody would contribute to the probes: only in a simulation with canaries
     rounds/000/coins.json    which of the auditor's canaries took part, where there are any: written before the release
     rounds/000/release.npy   the noisy histogram over that bank; release.insecure.npy of a run with an insecure seed
@@ -28,6 +29,7 @@ and its coins, again.
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ from scipy.sparse import csr_array, load_npz, save_npz
 
 from canarybank.encode import Encoder
 from canarybank.errors import InputError, StoreError
-from canarybank.mechanism import Bank
+from canarybank.mechanism import Bank, bank_root
 from canarybank.store import (
     altered_files,
     canonical_json,
@@ -230,10 +232,19 @@ class Published:
 
     @classmethod
     def of(
-        cls, population: Population, probes: Probes | None, rejected: Mapping[str, int] | None = None
+        cls,
+        population: Population,
+        probes: Probes | None,
+        rejected: Mapping[str, int] | None = None,
+        barred: Sequence[int] = (),
     ) -> "Published":
-        """Lay a population and the probes out as a bank."""
-        return cls(population, probes, lay_out(population, probes), dict(rejected or {}))
+        """Lay a population and the probes out as a bank in which nobody votes for the barred positions."""
+        return cls(population, probes, lay_out(population, probes).bar(barred), dict(rejected or {}))
+
+    @cached_property
+    def root(self) -> str:
+        """Return the root of the bank's texts: what every client can hold its copy of the bank against."""
+        return bank_root(self.bank.texts or ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,8 +307,10 @@ class FolderArchive:
                 raise StoreError(
                     f"In {str(place)!r} files were changed since they were written: {altered}; restore them."
                 )
-            published = _read_bank(place, tuple(record["reserved"]), record["rejected"])
-            if (record["round"], record["hash"]) != (round_number, published.bank.hash):
+            reserved, barred = tuple(record["reserved"]), tuple(record.get("barred", ()))
+            published = _read_bank(place, reserved, barred, record["rejected"])
+            named = (record["round"], record["hash"], record.get("root", published.root))
+            if named != (round_number, published.bank.hash, published.root):
                 raise StoreError(f"The bank in {str(place)!r} is not the one that was published; restore its files.")
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise StoreError(f"The bank in {str(place)!r} cannot be read ({error}); restore its files.") from error
@@ -319,7 +332,9 @@ class FolderArchive:
             "round": round_number,
             "hash": bank.hash,
             "size": bank.size,
+            "root": published.root,
             "reserved": list(bank.reserved),
+            **({"barred": list(bank.barred)} if bank.barred else {}),
             "rejected": dict(published.rejected),
             "files": {name: hash_file(place / name) for name in contents},
             **self._stamp,
@@ -430,7 +445,7 @@ def write_population(
     return tuple(Path(folder) / f"{name}.{kind}" for kind in contents)
 
 
-def _read_bank(place: Path, reserved: tuple[int, ...], rejected: dict[str, int]) -> Published:
+def _read_bank(place: Path, reserved: tuple[int, ...], barred: tuple[int, ...], rejected: dict[str, int]) -> Published:
     vectors = np.asarray(_read_npy(place / "bank.npy"), dtype=np.float32)
     candidates = tuple(
         Candidate(**row | {"parents": tuple(row["parents"])}) for row in _read_lines(place / "bank.jsonl")
@@ -439,7 +454,7 @@ def _read_bank(place: Path, reserved: tuple[int, ...], rejected: dict[str, int])
     if reserved:
         texts = tuple(str(line["text"]) for line in _read_lines(place / "probes.jsonl"))
         probes = Probes(reserved, vectors[list(reserved)], texts)
-    return Published.of(Population(candidates, np.delete(vectors, reserved, axis=0)), probes, rejected)
+    return Published.of(Population(candidates, np.delete(vectors, reserved, axis=0)), probes, rejected, barred)
 
 
 def _json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:

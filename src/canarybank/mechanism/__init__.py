@@ -5,16 +5,19 @@ from canarybank.mechanism.accounting import delta_slack, delta_text, epsilon, pr
 from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.budget import affordable_rounds, composition_bound, q_for_users, sigma_for_epsilon
 from canarybank.mechanism.claim import Claim, attained_epsilon
-from canarybank.mechanism.contributions import contributions, whole_contributions
+from canarybank.mechanism.contributions import NO_ENTRY, contributions, whole_contributions
 from canarybank.mechanism.grid import Grid
 from canarybank.mechanism.mechanism import Mechanism
+from canarybank.mechanism.merkle import Proof, bank_root, prove
 from canarybank.mechanism.one_round import one_round_delta, one_round_epsilon
 from canarybank.mechanism.release import release
 from canarybank.mechanism.routed import Routed
 from canarybank.mechanism.routing import route
+from canarybank.mechanism.shares import route_within
 from canarybank.mechanism.table import RouteTable
 
 __all__ = [
+    "NO_ENTRY",
     "Account",
     "Bank",
     "Claim",
@@ -22,10 +25,12 @@ __all__ = [
     "Grid",
     "Mechanism",
     "Opening",
+    "Proof",
     "RouteTable",
     "Routed",
     "affordable_rounds",
     "attained_epsilon",
+    "bank_root",
     "composition_bound",
     "contributions",
     "delta_slack",
@@ -33,10 +38,12 @@ __all__ = [
     "epsilon",
     "one_round_delta",
     "one_round_epsilon",
+    "prove",
     "prv_epsilon",
     "q_for_users",
     "release",
     "route",
+    "route_within",
     "sigma_for_epsilon",
     "slack_refusal",
     "whole_contributions",

@@ -20,13 +20,16 @@ class Bank:
     """The ordered, shared list of candidates, committed to by its content hash.
 
     ``vectors`` (size, dimension) are kept as read-only float32; ``texts`` are optional. ``reserved`` are the
-    positions set aside for probes, in the order in which probes fill them. A bank never changes: reserving
-    positions or planting probes gives a new one. Two banks are equal when their hashes are.
+    positions set aside for probes, in the order in which probes fill them. ``barred`` are the positions that nobody
+    votes for, ascending: what vetting found before the vote. They stay in the bank, and a release holds noise alone
+    there. A bank never changes: reserving or barring positions or planting probes gives a new one. Two banks are equal
+    when their hashes are.
     """
 
     vectors: NDArray[np.float32]
     texts: tuple[str, ...] | None = None
     reserved: tuple[int, ...] = ()
+    barred: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         vectors = _float32(self.vectors, "bank entry")
@@ -36,7 +39,8 @@ class Bank:
         object.__setattr__(self, "vectors", vectors)
         if self.texts is not None:
             object.__setattr__(self, "texts", _texts(self.texts, len(vectors), "bank entries"))
-        object.__setattr__(self, "reserved", _positions(self.reserved, len(vectors)))
+        object.__setattr__(self, "reserved", _positions(self.reserved, len(vectors), "reserved"))
+        object.__setattr__(self, "barred", tuple(sorted(_positions(self.barred, len(vectors), "barred"))))
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -49,6 +53,7 @@ class Bank:
 
     def __repr__(self) -> str:
         shape = f"{self.size} entries, dimension {self.dimension}, {len(self.reserved)} reserved"
+        shape += f", {len(self.barred)} barred" if self.barred else ""
         return f"Bank({shape}, hash {self.hash[:12]})"
 
     @property
@@ -64,15 +69,19 @@ class Bank:
     @cached_property
     def base(self) -> NDArray[np.int64]:
         """Return the positions that are not reserved, ascending."""
-        free = np.ones(self.size, dtype=bool)
-        free[list(self.reserved)] = False
-        positions = np.flatnonzero(free).astype(np.int64)
-        positions.setflags(write=False)
-        return positions
+        return _all_but(self.reserved, self.size)
+
+    @cached_property
+    def open(self) -> NDArray[np.int64]:
+        """Return the positions that records may vote for, ascending: all that are not barred."""
+        return _all_but(self.barred, self.size)
 
     @cached_property
     def hash(self) -> str:
-        """Return the SHA-256 of vectors, texts and reserved positions: what the server commits to."""
+        """Return the SHA-256 of vectors, texts, reserved and barred positions: what the server commits to.
+
+        Barred positions enter it only where there are some.
+        """
         digest = hashlib.sha256(b"canarybank bank 1")
         digest.update(np.asarray(self.vectors.shape, dtype="<i8").tobytes())
         digest.update(self.vectors.astype("<f4", copy=False).data)
@@ -80,6 +89,8 @@ class Bank:
         for text in self.texts or ():
             encoded = text.encode("utf-8", "surrogatepass")
             digest.update(len(encoded).to_bytes(8, "little") + encoded)
+        if self.barred:
+            digest.update(b"barred" + np.asarray([len(self.barred), *self.barred], dtype="<i8").tobytes())
         return digest.hexdigest()
 
     def reserve(self, count: int, seed: int) -> "Bank":
@@ -90,6 +101,10 @@ class Bank:
             )
         drawn = stream(seed, "mechanism", "reserved").permutation(self.size)[:count]
         return replace(self, reserved=tuple(int(position) for position in drawn))
+
+    def bar(self, positions: Sequence[int] | NDArray[np.int64]) -> "Bank":
+        """Return the bank in which nobody votes for these positions, nor for those barred before."""
+        return replace(self, barred=tuple({*self.barred, *(int(position) for position in positions)}))
 
     def with_probes(self, vectors: ArrayLike, texts: Sequence[str] | None = None) -> "Bank":
         """Return the bank with the t-th probe at the t-th reserved position; the rest stays as it was."""
@@ -136,14 +151,22 @@ def _texts(texts: Sequence[str], count: int, what: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _positions(reserved: Sequence[int], size: int) -> tuple[int, ...]:
-    positions = tuple(int(position) for position in reserved)
+def _all_but(positions: tuple[int, ...], size: int) -> NDArray[np.int64]:
+    free = np.ones(size, dtype=bool)
+    free[list(positions)] = False
+    others = np.flatnonzero(free).astype(np.int64)
+    others.setflags(write=False)
+    return others
+
+
+def _positions(given: Sequence[int], size: int, what: str) -> tuple[int, ...]:
+    positions = tuple(int(position) for position in given)
     for position in positions:
         if not 0 <= position < size:
-            raise InputError(f"The reserved position {position} is outside the bank of {size} entries.")
+            raise InputError(f"The {what} position {position} is outside the bank of {size} entries.")
     if len(set(positions)) != len(positions):
         twice = next(position for position in positions if positions.count(position) > 1)
-        raise InputError(f"The position {twice} is reserved twice; every probe needs a position of its own.")
+        raise InputError(f"The position {twice} is {what} twice; name every position once.")
     if len(positions) >= size:
-        raise InputError(f"All {size} positions are reserved; at least one entry of the bank must stay free.")
+        raise InputError(f"All {size} positions are {what}; at least one entry of the bank must stay free.")
     return positions

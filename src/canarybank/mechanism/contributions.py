@@ -7,40 +7,63 @@ from scipy.sparse import csr_array
 from canarybank.errors import InputError
 from canarybank.mechanism.grid import Grid
 
-__all__ = ["contributions", "whole_contributions"]
+__all__ = ["NO_ENTRY", "contributions", "whole_contributions"]
 
 Whole = NDArray[np.int64]
 
 MOST_PADDING = 4
+NO_ENTRY = int(np.iinfo(np.int64).min)
+"""Stands in a route where a record has no further entry to vote for."""
 
 
-def contributions(routes: ArrayLike, owners: ArrayLike, users: int, bank_size: int, clip: float) -> csr_array:
+def contributions(
+    routes: ArrayLike,
+    owners: ArrayLike,
+    users: int,
+    bank_size: int,
+    clip: float,
+    *,
+    entry_cap: float | None = None,
+) -> csr_array:
     """Return each user's contribution as a sparse table (users, bank_size).
 
-    A user with n records casts n·k votes; the histogram of votes is divided by n·k, then scaled down, where need
-    be, to L2 norm ``clip``, the norm taken over the full vector. Every row's norm is at most ``clip``, in exact
-    arithmetic and in float64 under any order of summation: for that, a row with e entries is scaled to
-    ``clip`` times 1 - (e + 8)·2^-52.
+    The histogram of a user's votes is divided by their number, n·k for n records whose routes are full. Where there is
+    an ``entry_cap``, no entry keeps more than that. Then the histogram is scaled down, where need be, to L2 norm
+    ``clip``, the norm taken over the full vector. Every row's norm is at most ``clip``, in exact arithmetic and in
+    float64 under any order of summation: for that, a row with e entries is scaled to ``clip`` times
+    1 - (e + 8)·2^-52. Where a route holds ``NO_ENTRY`` the record casts a vote less; a user without votes contributes
+    nothing.
     """
     votes, owner = _checked(routes, owners, users, bank_size, clip)
     rows, columns, counts = _histograms(votes, owner, users, bank_size)
     entries = np.bincount(rows, minlength=users)
-    cast = np.bincount(owner, minlength=users) * votes.shape[1]
-    norm = np.sqrt(np.bincount(rows, weights=np.square(counts, dtype=np.float64), minlength=users))
+    cast = np.bincount(rows, weights=counts, minlength=users)
+    kept = counts if entry_cap is None else np.minimum(counts, entry_cap * cast[rows])
+    norm = np.sqrt(np.bincount(rows, weights=np.square(kept, dtype=np.float64), minlength=users))
     target = clip * (1 - (entries + 8) * np.finfo(np.float64).eps)
-    scale = np.minimum(1 / cast, target / norm)
-    return csr_array(
-        (counts * scale[rows], columns, np.concatenate(([0], np.cumsum(entries)))), shape=(users, bank_size)
-    )
+    with np.errstate(divide="ignore", invalid="ignore"):  # of users without a vote, who have no row
+        scale = np.minimum(1 / cast, target / norm)
+    values = kept * scale[rows]
+    if entry_cap is not None:
+        np.minimum(values, entry_cap, out=values)  # dividing may have rounded upwards
+    return csr_array((values, columns, np.concatenate(([0], np.cumsum(entries)))), shape=(users, bank_size))
 
 
-def whole_contributions(routes: ArrayLike, owners: ArrayLike, users: int, bank_size: int, grid: Grid) -> csr_array:
+def whole_contributions(
+    routes: ArrayLike,
+    owners: ArrayLike,
+    users: int,
+    bank_size: int,
+    grid: Grid,
+    *,
+    entry_cap: float | None = None,
+) -> csr_array:
     """Return each user's contribution on a grid, as a sparse table (users, bank_size) of int64 steps.
 
     Each entry is that of ``contributions``, clipped to ``grid.radius`` steps and rounded towards zero. Every row's sum
     of squares is at most ``grid.radius``², checked in whole numbers. A row depends on its own user's records alone.
     """
-    table = contributions(routes, owners, users, bank_size, grid.radius * grid.step)
+    table = contributions(routes, owners, users, bank_size, grid.radius * grid.step, entry_cap=entry_cap)
     table.data = np.trunc(table.data / grid.step).astype(np.int64)
     _shrink_rows(table, grid.radius)
     return table
@@ -48,8 +71,10 @@ def whole_contributions(routes: ArrayLike, owners: ArrayLike, users: int, bank_s
 
 def _shrink_rows(table: csr_array, radius: int) -> None:
     """Move the entries of each row towards zero, step by step, until its sum of squares is at most ``radius``²."""
-    while (over := np.add.reduceat(np.square(table.data), table.indptr[:-1]) > radius * radius).any():
-        entries = np.repeat(over, np.diff(table.indptr))
+    sizes = np.diff(table.indptr)
+    filled = sizes > 0
+    while (over := np.add.reduceat(np.square(table.data), table.indptr[:-1][filled]) > radius * radius).any():
+        entries = np.repeat(over, sizes[filled])
         table.data[entries] -= np.sign(table.data[entries])
 
 
@@ -58,7 +83,8 @@ def _histograms(votes: Whole, owner: Whole, users: int, bank_size: int) -> tuple
     # user's votes in a row of its own is many times as fast as one long sort, unless rows would be mostly padding.
     records = np.bincount(owner, minlength=users)
     if records.max() * users > MOST_PADDING * len(owner):
-        keys, counts = np.unique(owner.repeat(votes.shape[1]) * bank_size + votes.ravel(), return_counts=True)
+        cast = votes.ravel() != bank_size
+        keys, counts = np.unique((owner.repeat(votes.shape[1]) * bank_size + votes.ravel())[cast], return_counts=True)
         return *np.divmod(keys, bank_size), counts
     ballots = _ballots(votes, owner, records, bank_size)
     starts = np.ones(ballots.shape, dtype=bool)
@@ -95,9 +121,14 @@ def _checked(
             f"Owners must be one whole number for each of the {len(votes)} records, "
             f"not {owner.dtype} of shape {owner.shape}."
         )
-    if votes.min() < 0 or votes.max() >= bank_size:
+    least, most = votes.min(), votes.max()
+    if least == NO_ENTRY:
+        named = votes[votes != NO_ENTRY]
+        least, most = (named.min(), named.max()) if len(named) else (0, 0)
+        votes = np.where(votes == NO_ENTRY, bank_size, votes)  # sorted behind all entries
+    if least < 0 or most >= bank_size:
         raise InputError(
-            f"Routes run from {votes.min()} to {votes.max()}, outside a bank of {bank_size}; "
+            f"Routes run from {least} to {most}, outside a bank of {bank_size}; "
             "give the size of the bank they were made with."
         )
     if owner.min() < 0 or owner.max() >= users:

@@ -42,11 +42,14 @@ class Routed(Generic[C]):
         return len(self.cohort)
 
     def contributions(self, bank: Bank, mechanism: Mechanism) -> csr_array:
-        """Return the cohort's contributions (users, bank size) over a bank that shares the table's base."""
+        """Return the cohort's contributions (users, bank size) over a bank that shares the table's base.
+
+        They are those of users who vote over the whole bank; under a secret share what a user contributes is random.
+        """
         self.table.require_k(mechanism.k)
         users = self.cohort.users
         routes = self.table.swap(bank)[:, : mechanism.k]
-        return contributions(routes, users.owners, len(users), bank.size, mechanism.clip)
+        return contributions(routes, users.owners, len(users), bank.size, mechanism.clip, entry_cap=mechanism.entry_cap)
 
     def extended(self, entries: ArrayLike, mechanism: Mechanism) -> csr_array:
         """Return the contributions (users, bank size + entries) over the base with further entries behind the bank.
@@ -57,4 +60,6 @@ class Routed(Generic[C]):
         users, size = self.cohort.users, self.table.bank.size
         count = len(np.asarray(entries))
         routes = self.table.merge(entries, np.arange(size, size + count))[:, : mechanism.k]
-        return contributions(routes, users.owners, len(users), size + count, mechanism.clip)
+        return contributions(
+            routes, users.owners, len(users), size + count, mechanism.clip, entry_cap=mechanism.entry_cap
+        )

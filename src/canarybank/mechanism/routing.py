@@ -24,10 +24,12 @@ def route(records: ArrayLike, bank: ArrayLike | Bank, k: int) -> NDArray[np.int6
     Nearest is by Euclidean distance as float64 has it: the sum of squared differences of the values as they were
     given (float64 values stay so, all others are taken as float32). The result is a function of these values alone:
     the fast float32 search settles only what its error margin settles, and the rest is ranked by that definition,
-    so neither chunks nor threads nor the BLAS can change it.
+    so neither chunks nor threads nor the BLAS can change it. Entries that a bank bars are left out.
     """
-    entries = bank.vectors if isinstance(bank, Bank) else check_vectors(bank, "bank entry")
-    return nearest(check_vectors(records, "record"), entries, k)
+    vectors = check_vectors(records, "record")
+    if isinstance(bank, Bank) and bank.barred:
+        return bank.open[nearest(vectors, bank.vectors[bank.open], k)]
+    return nearest(vectors, bank.vectors if isinstance(bank, Bank) else check_vectors(bank, "bank entry"), k)
 
 
 def nearest(records: Vectors, entries: Vectors, k: int, progress: Progress = SILENT) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canarybank.errors import InputError
 from canarybank.mechanism.bank import Bank
-from canarybank.mechanism.routing import nearest, rank
+from canarybank.mechanism.routing import nearest, rank, route
 from canarybank.mechanism.scan import Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
 from canarybank.progress import SILENT, Progress
@@ -21,7 +21,7 @@ class RouteTable:
     """Each record's k nearest base entries, nearest first, with their distances.
 
     Reserved positions are left out of the base, so whatever stands there is merged in by ``swap``: a base entry
-    that is not among a record's k nearest base entries can never enter its route.
+    that is not among a record's k nearest base entries can never enter its route. Barred entries are left out too.
     """
 
     records: Vectors
@@ -38,12 +38,16 @@ class RouteTable:
     def build(cls, records: ArrayLike, bank: Bank, k: int, progress: Progress = SILENT) -> "RouteTable":
         """Search the base of a bank once for each record's k nearest entries."""
         vectors = check_vectors(records, "record")
-        if not 1 <= k <= len(bank.base):
+        entries = _open_base(bank)
+        if not 1 <= k <= len(entries):
             raise InputError(
-                f"k is {k}, but the bank has {len(bank.base)} entries that are not reserved; "
+                f"k is {k}, but the bank has {len(entries)} entries that are neither reserved nor barred; "
+                "k must lie between 1 and that."
+                if bank.barred
+                else f"k is {k}, but the bank has {len(entries)} entries that are not reserved; "
                 "k must lie between 1 and that."
             )
-        positions = bank.base[nearest(vectors, bank.vectors[bank.base], k, progress)]
+        positions = entries[nearest(vectors, bank.vectors[entries], k, progress)]
         rows = np.repeat(np.arange(len(vectors)), k)
         distances = squared_distances(vectors, bank.vectors, rows, positions.ravel())
         return cls(vectors, bank, positions, distances.reshape(positions.shape))
@@ -63,10 +67,13 @@ class RouteTable:
     def swap(self, bank: Bank) -> NDArray[np.int64]:
         """Return the routes over a bank that shares the table's base: exactly ``route(records, bank, k)``.
 
-        Whatever stands at the bank's reserved positions, probe or not, is merged in.
+        Whatever stands at the bank's reserved positions, probe or not, is merged in, unless it is barred. A bank that
+        bars other base entries than the table's is searched anew.
         """
         self._check_shares_base(bank)
-        places = np.asarray(bank.reserved, dtype=np.int64)
+        if not np.array_equal(_open_base(bank), _open_base(self.bank)):
+            return route(self.records, bank, self.k)
+        places = np.array([place for place in bank.reserved if place not in bank.barred], dtype=np.int64)
         return self.merge(bank.vectors[places], places) if len(places) else self.positions.copy()
 
     def merge(self, entries: ArrayLike, places: ArrayLike) -> NDArray[np.int64]:
@@ -77,7 +84,7 @@ class RouteTable:
         vectors, numbers = check_vectors(entries, "merged entry"), np.asarray(places, dtype=np.int64)
         check_dimensions(self.records, vectors, "merged entries")
         self._check_places(numbers, len(vectors))
-        rows, columns = self._within_reach(vectors)
+        rows, columns = self.within_reach(vectors)
         result = self.positions.copy()
         touched = rows[np.diff(rows, prepend=-1) > 0]
         if len(touched):
@@ -90,8 +97,8 @@ class RouteTable:
             )
         return result
 
-    def _within_reach(self, entries: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        # All pairs (record, entry) but those that are certainly farther than the record's k-th base entry.
+    def within_reach(self, entries: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return all pairs (record, entry) but those that are certainly farther than the record's k-th base entry."""
         scan = Scan.of(entries, precision(self._lengths, entries))
         most = np.finfo(scan.squares.dtype).max
         threshold = np.minimum(self._reach + scan.margin(self._lengths), most).astype(scan.squares.dtype)
@@ -131,3 +138,8 @@ class RouteTable:
         differs = (bank.vectors != self.bank.vectors).any(axis=1)
         if differs[bank.base].any():
             raise InputError("The bank differs from the table's outside the reserved positions; build a new table.")
+
+
+def _open_base(bank: Bank) -> NDArray[np.int64]:
+    """Return the base positions that records may vote for."""
+    return np.setdiff1d(bank.base, bank.barred, assume_unique=True) if bank.barred else bank.base

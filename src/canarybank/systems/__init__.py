@@ -4,6 +4,7 @@ from canarybank.systems import dpsda
 from canarybank.systems.command import CommandSystem
 from canarybank.systems.mechanism import BankSystem, CallableSystem, ReleaseSystem, SystemFactory, checked_releases
 from canarybank.systems.recorded import RecordedSystem
+from canarybank.systems.share import ShareSystem
 from canarybank.systems.trials import Hypothesis, Observation, Releases, Split, System, Trial, playing
 from canarybank.systems.zoo import ZOO
 
@@ -17,6 +18,7 @@ __all__ = [
     "RecordedSystem",
     "ReleaseSystem",
     "Releases",
+    "ShareSystem",
     "Split",
     "System",
     "SystemFactory",

@@ -50,6 +50,11 @@ class BankSystem:
                 f"The users contribute on {self.contributions.shape[1]} coordinates and the canary on "
                 f"{len(self.canary)}; restrict both to the inspected coordinates."
             )
+        if self.mechanism.share < 1:
+            raise InputError(
+                f"Under a secret share of {self.mechanism.share:g} a user's contribution is random, and this system "
+                "has fixed ones; use ShareSystem, or set mechanism.share to 1."
+            )
 
     def release(self, eligible: bool, size: int, rng: np.random.Generator) -> Releases:  # noqa: FBT001
         """Sample participants, sum their contributions, add noise; an eligible canary tosses a coin of its own."""

@@ -8,7 +8,8 @@ Both files are run under the same settings, with releases that are fixed in adva
   amplifies as the ledger says.
 - *The draw.* Each release is drawn once as a real run draws it, from coins that follow from round and id and from noise
   that follows from the round; then the fixed one is put in its place. The draw must ask for coins of the plan's q and
-  for noise of the plan's scale, and return the sum over those whose coin fell, plus the noise.
+  for noise of the plan's scale, and return the sum over those whose coin fell, plus the noise. Secret sets follow from
+  round and name; the draw must ask for a new one of the plan's share for everybody whose coin fell, and for no other.
 - *Everything else that leaves.* Everything under the place of the run but the caches, with its name, mode and bytes,
   both standard streams down to descriptors 1 and 2, log messages, every request to the generator, and the exit code
   must be the same.
@@ -84,6 +85,8 @@ class Draw:
     noise: str
     scale: float
     clean: NDArray[np.int64]
+    sets: tuple[tuple[float, str], ...]
+    """The share and the voter of every secret set that was asked for."""
     is_exact: bool
     """Whether the release is the histogram of the chosen plus the noise, and the coins are those of the canaries."""
 
@@ -135,10 +138,15 @@ def scripted_draws(names: Sequence[str], round_number: int, asked: dict[str, Any
     """Let a real release be drawn from coins that follow from round and name, and noise that follows from the round.
 
     ``names`` are those of ``voter_names``. The draw's own code runs. ``asked`` takes what it asks for: the coins' q,
-    the noise's name and scale, and the sum.
+    the secret sets, the noise's name and scale, and the sum.
     """
     given: dict[str, Any] = {} if asked is None else asked
-    given |= {"q": (), "noise": "", "scale": 0.0, "clean": None, "coins": None}
+    given |= {"q": (), "noise": "", "scale": 0.0, "clean": None, "coins": None, "sets": ()}
+    sets = scripted_shares(names, round_number)
+
+    def shares(share: float, voters: NDArray[np.int64], entries: int) -> NDArray[np.bool_]:
+        given["sets"] = (*given["sets"], *((share, names[i]) for i in voters))
+        return sets(share, voters, entries)
 
     def coins(q: float, size: int) -> NDArray[np.bool_]:
         given["q"] = (*given["q"], q)
@@ -154,7 +162,7 @@ def scripted_draws(names: Sequence[str], round_number: int, asked: dict[str, Any
         return replace(find_noise(name), add=add)
 
     with (
-        patch("canarybank.evolution.draw.SystemEntropy", lambda: SimpleNamespace(coins=coins)),
+        patch("canarybank.evolution.draw.SystemEntropy", lambda: SimpleNamespace(coins=coins, shares=shares)),
         patch("canarybank.evolution.draw.find_noise", find),
     ):
         yield
@@ -163,6 +171,21 @@ def scripted_draws(names: Sequence[str], round_number: int, asked: dict[str, Any
 def scripted_noise(round_number: int, scale: float, size: int) -> NDArray[np.int64]:
     """Return the noise that ``scripted_draws`` adds in a round."""
     return np.rint(scale * np.random.default_rng(round_number).standard_normal(size)).astype(np.int64)
+
+
+def scripted_shares(
+    names: Sequence[str], round_number: int
+) -> Callable[[float, NDArray[np.int64], int], NDArray[np.bool_]]:
+    """Return a draw of secret sets that follow from round and name alone."""
+
+    def shares(share: float, voters: NDArray[np.int64], entries: int) -> NDArray[np.bool_]:
+        rows = [
+            np.random.default_rng(int(2**48 * _uniform(round_number, f"set of {names[i]}"))).random(entries) < share
+            for i in voters
+        ]
+        return np.array(rows, dtype=np.bool_).reshape(len(rows), entries)
+
+    return shares
 
 
 def _uniform(round_number: int, name: str) -> float:
@@ -178,7 +201,8 @@ def _drawn(voters: Voters, plan: EvolutionPlan, round_number: int, bank: Bank) -
     mechanism = plan.mechanism
     chosen = [i for i, name in enumerate(names) if _uniform(round_number, name) < mechanism.q]
     took = [f"canary {i}" for i in np.flatnonzero(drawn.took)]
-    grid, clean = Grid.of(mechanism), voters.histogram(chosen, bank, mechanism)
+    grid, sets = Grid.of(mechanism), scripted_shares(names, round_number)
+    clean = voters.histogram(chosen, bank, mechanism, sets)
     expected = grid.values(clean + scripted_noise(round_number, grid.scale, bank.size))
     return Draw(
         frozenset(names[i] for i in chosen),
@@ -186,6 +210,7 @@ def _drawn(voters: Voters, plan: EvolutionPlan, round_number: int, bank: Bank) -
         asked["noise"],
         asked["scale"],
         clean if asked["clean"] is None else asked["clean"],
+        asked["sets"],
         np.array_equal(drawn.histogram, expected) and took == [names[i] for i in chosen if i >= len(voters.users)],
     )
 
@@ -347,13 +372,14 @@ def _different_sums(without: FixedReleases, joined: FixedReleases, draws: int) -
     mechanism, place = without.plan.mechanism, {name: i for i, name in enumerate(after)}
     radius = Grid.of(mechanism).radius
     for number, bank in enumerate(without.banks):
+        old, new = scripted_shares(before, number), scripted_shares(after, number)
         for chosen in _participants(len(before), draws, number):
-            clean = without.voters.histogram(chosen, bank, mechanism)
+            clean = without.voters.histogram(chosen, bank, mechanism, old)
             same = [place[before[i]] for i in chosen]
-            if not np.array_equal(clean, joined.voters.histogram(same, bank, mechanism)):
+            if not np.array_equal(clean, joined.voters.histogram(same, bank, mechanism, new)):
                 yield f"Round {number + 1}: the sum over {len(chosen)} participants depends on who does not take part."
                 return
-            added = joined.voters.histogram([*same, *came], bank, mechanism) - clean
+            added = joined.voters.histogram([*same, *came], bank, mechanism, new) - clean
             if sum(int(n) ** 2 for n in added) > (radius**2 if came else 0):
                 yield f"Round {number + 1}: the newcomer adds a vector that is longer than the clip."
                 return
@@ -370,6 +396,12 @@ def _different_draws(without: FixedReleases, joined: FixedReleases) -> Iterator[
                 yield f"Round {number}: the draw asks for coins of {draw.q}, and the plan says {mechanism.q}."
             if (draw.noise, draw.scale) != (noise, grid.scale):
                 yield f"Round {number}: the draw asks for {draw.noise} noise of {draw.scale}, not {noise} {grid.scale}."
+            due = sorted((mechanism.share, name) for name in draw.chosen) if mechanism.share < 1 else []
+            if sorted(draw.sets) != due:
+                yield (
+                    f"Round {number}: the draw asks for {len(draw.sets)} secret sets, and not for one of share "
+                    f"{mechanism.share} for each of the {len(due)} who take part."
+                )
             if not draw.is_exact:
                 yield (
                     f"Round {number}: the release is not the sum over the sampled voters plus the noise, or its coins "

@@ -29,6 +29,7 @@ from canarybank.attack import (
     design,
     nonce_canary,
     nonce_pool,
+    search,
     simulated_nonces,
     simulated_paraphrases,
 )
@@ -78,7 +79,11 @@ def check_attack(attack: Attack) -> None:
     _require(bool(attack.description), f"The attack {attack.name!r} needs a description: reports say what it does.")
     world = _World(attack.canary)
     canary, bank, routed, mechanism = world.canary, world.bank, world.auxiliary, world.mechanism
-    pool = world.sources.get(attack.pool)
+    pool: Pool | PoolSource | None = world.sources.get(attack.pool)
+    if attack.pool is PoolKind.SEARCHED:
+        canary, pool = search(
+            bank, routed, mechanism, eligible=10, encode=world.nonces, records=8, seed=0, families=["nonces"]
+        )
     try:
         made = design(attack, canary, bank, routed, mechanism, eligible=10, pool=pool, pool_size=16, seed=0)
     except CanarybankError as error:
@@ -99,7 +104,7 @@ def check_selection(rule: SelectionRule, pool: PoolKind = PoolKind.PARAPHRASES) 
     canary, bank, mechanism = world.canary, world.bank, world.mechanism
     candidates = world.sources[pool](canary, 16, 0) if pool in world.sources else Pool.of_records(canary)
     table = RouteTable.build(canary.vectors, bank, mechanism.k)
-    for count in (8,) if pool is PoolKind.RECORDS else (3, 8):
+    for count in (8,) if pool in {PoolKind.RECORDS, PoolKind.SEARCHED} else (3, 8):
         places = bank.reserved[:count]
         context = SelectionContext(canary, candidates, bank, places, table, world.auxiliary, mechanism, 10, seed=0)
         try:
@@ -253,7 +258,7 @@ class _World:
         self.mechanism, self.bank = Mechanism(k=2), Bank(directions(60)).reserve(8, 0)
         users = Auxiliary(Users.from_vectors({f"user {i}": directions(8) for i in range(10)}))
         self.auxiliary = Routed.build(users, self.bank, self.mechanism.k)
-        nonces = simulated_nonces(self.bank.vectors, 1)
+        self.nonces = nonces = simulated_nonces(self.bank.vectors, 1)
         self.canary = nonce_canary(8, nonces, 0) if kind is CanaryKind.NONCE else Canary(directions(8), id="canary")
         self.sources: dict[PoolKind, PoolSource] = {
             PoolKind.NONCES: nonce_pool(nonces),
