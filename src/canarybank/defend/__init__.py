@@ -1,0 +1,44 @@
+"""Defend users: vet a bank before anybody votes, and say what each defence leaves to an attacker."""
+
+from canarybank.defend.reach import reach, reach_under_share
+from canarybank.defend.share import (
+    ShareReach,
+    core_epsilon,
+    cores_reach,
+    equal_ranking_ratio,
+    equal_ranking_reach,
+    filtered_reach,
+    spread_epsilon,
+)
+from canarybank.defend.vetting import (
+    BankVerdict,
+    FalseAlarms,
+    Finding,
+    Measure,
+    PublicText,
+    Screen,
+    Vetting,
+    vet,
+)
+from canarybank.defend.votes import ShareVotes
+
+__all__ = [
+    "BankVerdict",
+    "FalseAlarms",
+    "Finding",
+    "Measure",
+    "PublicText",
+    "Screen",
+    "ShareReach",
+    "ShareVotes",
+    "Vetting",
+    "core_epsilon",
+    "cores_reach",
+    "equal_ranking_ratio",
+    "equal_ranking_reach",
+    "filtered_reach",
+    "reach",
+    "reach_under_share",
+    "spread_epsilon",
+    "vet",
+]
