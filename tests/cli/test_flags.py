@@ -43,6 +43,7 @@ def test_every_key_is_a_flag(cli, key):
         "evolve.audit": "nonce",
         "evolve.feedback": "paraphrase",
         "evolve.noise": "float",
+        "mechanism.entry_cap": "0.25",
         "users.strict": None,
         "users.format": "csv",
         "bank.tries": "2.5",

@@ -150,8 +150,15 @@ def test_an_audited_run_shows_every_prefix_and_what_it_cost(audited_run):
     assert "simulation" in results.statement
 
 
-def test_the_commitment_is_on_disk_and_told_before_the_first_trial(audited, answering, audited_run, tmp_path):
-    told, played, folder = [], [], tmp_path / "run"
+def test_roots_are_told_before_the_vote_and_the_commitment_is_on_disk_and_told_before_the_first_trial(
+    audited, answering, audited_run, tmp_path
+):
+    told, played, released, folder = [], [], {}, tmp_path / "run"
+
+    def tell(text):
+        told.append(text)
+        if "the root of its bank" in text:
+            released[text] = len(Evolution.load(folder / "evolution").rounds)
 
     class Watching:
         def run(self, function, tasks):
@@ -162,8 +169,12 @@ def test_the_commitment_is_on_disk_and_told_before_the_first_trial(audited, answ
             return Serial().run(function, tasks)
 
     with answering():
-        run = run_evolution(resolve(flags=audited), folder, engine=Watching(), told=told.append)
+        run = run_evolution(resolve(flags=audited), folder, engine=Watching(), told=tell)
     assert played
+    # Each root is told once, while the release over its bank is not made yet.
+    roots = [each.root for each in run.results.evolution.rounds]
+    assert [text.split(" is ")[1].split(";")[0] for text in released] == roots
+    assert list(released.values()) == [0, 1]
     assert run.results == audited_run.results
 
 

@@ -157,6 +157,11 @@ def other_bank(value):
     value["evolution"]["rounds"][0]["bank"] = "0" * 64
 
 
+def other_root(value):
+    assert len(value["evolution"]["rounds"][1]["root"]) == 64
+    value["evolution"]["rounds"][1]["root"] = "0" * 64
+
+
 def no_evolution(value):
     value["evolution"] = None
 
@@ -222,6 +227,7 @@ def no_canaries(value):
         (real_run, "of the seed"),
         (other_settings, "evolve.account of the results is people.log"),
         (other_bank, "The bank of round 1 in evolution is not the one that the results name"),
+        (other_root, "The bank of round 2 in evolution is not the one that the results name"),
         (other_bank, "judged on another bank than that of round 1"),
         (no_evolution, "this is an evolution, and results.json is of another kind"),
         (weaker, "do not follow from each other"),

@@ -7,7 +7,7 @@ from canarybank.config import resolve
 from canarybank.errors import ConfigError
 from canarybank.flow import plan, run_audit
 from canarybank.flow.generators import response_file
-from canarybank.flow.planning import _sample
+from canarybank.flow.planning import _sample, share_trial_rate
 from canarybank.generate import CachedGenerator, ResponseCache, bank_plan
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.run.folder import MANIFEST
@@ -106,3 +106,19 @@ def test_the_literal_engine_is_measured_as_itself(flags, tmp_path, monkeypatch):
     assert measured == list(TrialEngine)
     kinds = {TrialEngine.PROJECTED: Projected, TrialEngine.LITERAL: Literal}
     assert all(type(_sample(Mechanism(), 20, 4, engine)) is kinds[engine] for engine in TrialEngine)
+
+
+def test_secret_shares_are_measured_as_themselves(flags, tmp_path):
+    whole, shared, thin = (
+        plan(resolve(flags={**flags, "mechanism.share": share}), tmp_path / "run") for share in (1.0, 0.5, 0.1)
+    )
+    assert shared.trials_per_second < whole.trials_per_second / 20
+    assert shared.seconds > whole.seconds
+    assert whole.memory_mib < shared.memory_mib < thin.memory_mib
+    assert any("secret shares" in note for note in shared.notes)
+    assert not any("secret shares" in note for note in whole.notes)
+
+
+def test_a_trial_under_a_share_takes_as_long_as_its_eligible_users():
+    few, many = (share_trial_rate(Mechanism(share=0.5), count, 4, 16, 200) for count in (4, 4000))
+    assert many < few / 100

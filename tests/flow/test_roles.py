@@ -3,10 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from canarybank.attack import ATTACKS, nonce_pool
+from canarybank.attack import ATTACKS, PAPER_ATTACKS, nonce_pool
 from canarybank.config import CohortsConfig, resolve
 from canarybank.encode import HashingEncoder
-from canarybank.errors import CohortError, ConfigError
+from canarybank.errors import CohortError, ConfigError, InputError
 from canarybank.flow.inputs import canaries_of, chosen_attacks, cohort_sizes, draw_roles
 from canarybank.users import Evaluation, Users
 
@@ -25,7 +25,7 @@ def names(attacks):
 
 def test_available_attacks_leave_out_those_without_paraphrases_and_say_so():
     attacks, notes = chosen_attacks(resolve().config)
-    assert names(attacks) == ["ordinary", "exact", "nonce", "nonce-norm", "nonce-mueff"]
+    assert names(attacks) == ["ordinary", "exact", "nonce", "nonce-norm", "nonce-mueff", "searched"]
     assert "paraphrase-mueff" in notes[0]
 
 
@@ -41,8 +41,8 @@ REMOTE = {"generator.kind": "openai", "generator.model": "m", "generator.base_ur
 
 def test_paraphrases_by_a_server_need_permission():
     attacks, (note,) = chosen_attacks(resolve(flags=REMOTE).config)
-    assert names(attacks) == ["ordinary", "exact", "nonce", "nonce-norm", "nonce-mueff"]
-    assert note.startswith("Skipped: paraphrase, paraphrase-norm, paraphrase-mueff. ")
+    assert names(attacks) == ["ordinary", "exact", "nonce", "nonce-norm", "nonce-mueff", "searched"]
+    assert note.startswith("Skipped: paraphrase, paraphrase-norm, paraphrase-mueff, paraphrase-exact. ")
     assert "send users' records to http://far.example/v1; set attack.send_records to true" in note
     assert chosen_attacks(resolve(flags=REMOTE | {"attack.send_records": True}).config) == (ALL, ())
 
@@ -59,12 +59,12 @@ def test_paraphrases_by_a_server_that_are_named_are_refused_without_permission(a
 @pytest.mark.parametrize(
     ("flags", "left", "kept"),
     [
-        ({}, "paraphrase, paraphrase-norm, paraphrase-mueff, nonce, nonce-norm, nonce-mueff", ["ordinary", "exact"]),
-        ({"generator.kind": "smollm2"}, "paraphrase, paraphrase-norm, paraphrase-mueff, nonce", ["ordinary", "exact"]),
+        ({}, "paraphrase-mueff, paraphrase-exact, nonce, nonce-norm, nonce-mueff, searched", ["ordinary", "exact"]),
+        ({"generator.kind": "smollm2"}, "paraphrase-mueff, paraphrase-exact, nonce", ["ordinary", "exact"]),
         (
             {"cohorts.fixed": "embedded"},
-            "write: nonce, nonce-norm, nonce-mueff;",
-            ["ordinary", "exact", "paraphrase", "paraphrase-norm", "paraphrase-mueff"],
+            "write: nonce, nonce-norm, nonce-mueff, searched;",
+            ["ordinary", "exact", "paraphrase", "paraphrase-norm", "paraphrase-mueff", "paraphrase-exact"],
         ),
     ],
 )
@@ -89,6 +89,20 @@ def test_an_attack_that_writes_texts_is_refused_with_a_file_of_vectors(asked, re
         chosen_attacks(resolve(flags={"encoder.name": "v.parquet", "attack.names": asked}).config)
     assert refused in str(caught.value)
     assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize(("flags", "without"), [({}, "paraphrase"), ({"cohorts.fixed": "embedded"}, "nothing")])
+def test_the_paper_s_attacks_are_its_eight_as_far_as_they_can_be_had(flags, without):
+    found, notes = chosen_attacks(resolve(flags={"attack.names": "paper", **flags}).config)
+    assert names(found) == [name for name in PAPER_ATTACKS if not name.startswith(without)]
+    assert len(PAPER_ATTACKS) == 8
+    assert bool(notes) == (without == "paraphrase")
+
+
+def test_canaries_that_a_search_makes_are_drawn_by_nobody_else(users):
+    config = CohortsConfig(canaries=2)
+    with pytest.raises(InputError, match="The canaries of searched are what a search finds"):
+        canaries_of(ATTACKS["searched"], draw_roles(config, users, ALL), config, HashingEncoder().encode)
 
 
 def test_attacks_come_in_the_usual_order():
@@ -154,7 +168,7 @@ def test_the_evaluation_cohort_shapes_no_nonce_canary(users):
 def nonces_of(users, *, seed=0, **changes):
     config = CohortsConfig(canaries=2, seed=seed, **changes)
     cohorts, encode = draw_roles(config, users, ALL), HashingEncoder().encode
-    return {a.name: canaries_of(a, cohorts, config, encode) for a in ALL if a.canary == "nonce"}
+    return {a.name: canaries_of(a, cohorts, config, encode) for a in ALL if a.pool == "nonces"}
 
 
 def test_each_nonce_attack_draws_canaries_and_pools_of_its_own(users):

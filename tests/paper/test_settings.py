@@ -18,7 +18,8 @@ def test_what_is_not_given_is_as_in_the_paper(bare, tmp_path):
         bare(data=str(tmp_path / "reviews.json"), flags={"users.format": "yelp"}, bank=str(tmp_path / "bank.txt"))
     )
     config = found.config
-    assert config.mechanism.model_dump() == {"k": 5, "clip": 0.1, "sigma": 1.0, "q": 0.1, "delta": 1e-5}
+    paper = {"k": 5, "clip": 0.1, "sigma": 1.0, "q": 0.1, "delta": 1e-5}
+    assert config.mechanism.model_dump() == paper | {"share": 1.0, "entry_cap": None}
     assert (config.attack.probes, config.attack.pool, config.bank.size) == (64, 512, 8192)
     assert (config.audit.trials, config.audit.alpha, config.audit.method) == (1_000_000, 0.05, "paper")
     assert (config.audit.threshold, config.audit.accounted) == ("calibrated", 1.695)

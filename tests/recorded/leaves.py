@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 INPUTS = HERE / "folders" / "inputs"
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {
-    "demo": ("demo", "--audit.trials", "20000"),
+    "demo": ("demo", "--attack.names", "paper", "--audit.trials", "20000"),
     "reproduce": (
         *("reproduce", "main", "--scale", "small"),
         *("--cohorts.canaries", "2", "--audit.trials", "4000"),

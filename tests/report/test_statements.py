@@ -2,10 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from canarybank.attack import PoolFacts, Similarity
+from canarybank.attack import PoolFacts, SearchFacts, Similarity
 from canarybank.report import generator_line, render_html, summarise_run, summary_markdown, written_lines
 from canarybank.report.summary import assumptions, limits
 from canarybank.run.folder import GeneratorRecord
+from canarybank.score import Interval
 
 COUNTERS = {"asked": 60, "kept": 40, "surplus": 2, "refusal": 3, "meta": 7, "too-long": 2, "verbatim": 6}
 
@@ -93,6 +94,21 @@ def test_the_declared_method_and_its_assumption_are_named(run):
     text = " ".join(assumptions(run.results))
     assert run.results.attacks[0].headline.assumption in text
     assert "adding or removing one user" in text
+
+
+def test_a_search_is_told_by_its_weakest_canary(run):
+    facts = SearchFacts(
+        family="yi", examples=("a",), probes=5, decoys=3, votes=(3, 9), voters=4, users=30, background=0.1,
+        concentration=1.0, epsilon=1.0, expected=Interval(0.9, 1.1), level=0.95, limit=1.6846, candidates=1200,
+    )  # fmt: skip
+    found = [replace(facts, epsilon=epsilon) for epsilon in (1.5, 1.0, 1.6)]
+    attack = run.results.attacks[0]
+    canaries = tuple(replace(attack.canaries[0], search=each) for each in found)
+    results = run.results.model_copy(update={"attacks": (replace(attack, canaries=canaries),)})
+    line = written_lines(results)["search"]
+    assert line.startswith("the weakest of 3: Found among 1,200 texts (yi): 1.000 of 1.685 (59%) on 30 held-out users")
+    assert "What is in the way: 4 of the 30 users vote for the probes, 3 to 9 records a probe" in line
+    assert "search" not in written_lines(run.results)
 
 
 def test_nonces_are_named_as_no_people_only_where_there_are_any(run, changed):

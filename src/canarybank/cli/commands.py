@@ -20,6 +20,8 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("sweep", "Run an audit at every point of a grid over any keys."),
         ("reproduce", "Make a table or figure of the paper, beside its own numbers."),
         ("bank", "Make a bank with a generator, or look at one."),
+        ("prove", "State a bank's root; prove or check one of its entries."),
+        ("vet", "Look for planted entries in a bank before anybody votes."),
     ),
     "Audit somebody else's system": (
         ("design", "Write what to plant in a system, committed before it runs."),

@@ -19,7 +19,7 @@ def command(
     show: Annotated[bool, Parameter(name="--open", negative="", show_default=False, help="Open the page.")] = False,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
-    """Run the embedded audit: real people's chat messages, an embedded bank, all eight attacks; offline.
+    """Run the embedded audit: real people's chat messages, an embedded bank, all ten attacks; offline.
 
     It prints a table and the path of the page. Run it again, and it shows what is there.
     """

@@ -125,7 +125,8 @@ def evolution_parts(run: "Run") -> tuple[str, tuple[list[str], list[list[str]]],
         "epsilon": f"of all releases so far at {delta_text(mechanism.delta, evolution.slack)}, add or remove one user; "
         "from the privacy loss distribution, and added up round by round",
         "covers": account_text(evolution),
-        "mechanism": f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:g}{voters}",
+        "mechanism": f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:g}"
+        f"{mechanism.defence_text}{voters}",
     }
     if worth is not None:
         lines["utility"] = f"against {worth.reference_users:,} held-out users; not differentially private"

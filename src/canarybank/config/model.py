@@ -81,7 +81,7 @@ class Registered:
 
 
 AttackName = Annotated[str, Registered("attack")]
-AttackChoice = Annotated[str, Registered("attack", ("available", "all"))]
+AttackChoice = Annotated[str, Registered("attack", ("available", "all", "paper"))]
 
 
 class _Section(BaseModel):
@@ -202,6 +202,9 @@ class BankConfig(_Section):
     near: float = Field(default=0.7, gt=0, le=1, description="The likeness from which two candidates count as one.")
     tries: float = Field(default=8.0, ge=1, le=1000, description="The most answers asked for a candidate, on average.")
     seed: Seed = Field(default=0, description="The seed of the requests.")
+    vet: bool = Field(
+        default=False, description="Whether entries that vetting names get no vote, in every round; see canarybank vet."
+    )
 
 
 class GeneratorConfig(_Section):
@@ -305,6 +308,15 @@ class MechanismConfig(_Section):
     delta: float = Field(
         default=1e-5, ge=0, lt=1, description="The delta at which epsilon is stated; at 0 no finite one exists."
     )
+    share: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="The share of the bank, secret and new at every release, that each user votes for; 1 is all of it.",
+    )
+    entry_cap: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description="The most that one entry gets of a user's votes, which sum to 1; left out, no cap."
+    )
 
 
 class AttackConfig(_Section):
@@ -314,7 +326,7 @@ class AttackConfig(_Section):
         default=("available",),
         min_length=1,
         description="The attacks by name; all, or available: all that need no paraphrases, and the others where "
-        "paraphrases may be made.",
+        "paraphrases may be made; or paper: of the available ones, the paper's eight.",
     )
     probes: Count = Field(default=64, description="The bank positions reserved for probes.")
     pool: Count = Field(default=512, description="The candidate probes that paraphrase and nonce attacks select from.")
@@ -334,8 +346,8 @@ class AttackConfig(_Section):
     def _once(cls, value: tuple[AttackChoice, ...]) -> tuple[AttackChoice, ...]:
         if len(set(value)) != len(value):
             raise ValueError("an attack is named twice")
-        if len(value) > 1 and {"all", "available"} & set(value):
-            raise ValueError("the words all and available stand alone")
+        if len(value) > 1 and {"all", "available", "paper"} & set(value):
+            raise ValueError("the words all, available and paper stand alone")
         return value
 
     @model_validator(mode="after")

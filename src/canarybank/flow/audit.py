@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
-from canarybank.attack import Attack, Canary, CanaryKind, follow
+from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolKind, follow
 from canarybank.auditing import (
     AttackResult,
     Auditor,
@@ -24,12 +24,14 @@ from canarybank.auditing import (
     evidence,
     find_method,
     route_cohorts,
+    search_canary,
     transcript_scores,
 )
 from canarybank.config import Config, Resolved, decisive, flatten, read_value, refuse_unknown, varied
+from canarybank.defend import Screen, Vetting
 from canarybank.engine import Engine
 from canarybank.errors import ConfigError, IncompleteError, InputError, MissingError, StoreError
-from canarybank.evolution import Evolution
+from canarybank.evolution import Evolution, bar_named
 from canarybank.flow.generators import build_generator, cached_generator, sending_recorded
 from canarybank.flow.inputs import Inputs, build_engine, gather
 from canarybank.mechanism import Bank, Mechanism, epsilon, prv_epsilon
@@ -65,6 +67,7 @@ Told = Callable[[str], None]
 Made = TypeVar("Made", Commitment, Plant, OneRunPlant)
 _LONGEST = 80
 _NONCES = "The canaries are made of nonces, not people: this shows what the mechanism allows, not what users risk."
+_SEARCHED = "The canaries are texts that a search found, not people: this shows what the mechanism allows."
 
 
 def run_audit(
@@ -156,22 +159,18 @@ class Designs:
         )
 
     @cached_property
-    def canaries(self) -> list[tuple[Attack, int, Canary]]:
-        """Return every attack on every canary of it, in their order."""
-        inputs = self.inputs
-        most = inputs.config.evolve.canaries if inputs.evolving else None
-        return [
-            (attack, index, canary)
-            for attack in inputs.attacks
-            for index, canary in enumerate(inputs.canaries(attack)[:most])
-        ]
+    def canaries(self) -> list[tuple[Attack, int]]:
+        """Return every attack and the index of every canary of it, in their order."""
+        config = self.inputs.config
+        most = config.evolve.canaries if self.inputs.evolving else config.cohorts.canaries
+        return [(attack, index) for attack in self.inputs.attacks for index in range(most)]
 
     @cached_property
     def bank(self) -> Bank:
         """Return the bank with the positions for probes reserved; an evolution's holds the probes of all canaries."""
         config, count = self.inputs.config, self.inputs.config.attack.probes
         if self.inputs.evolving:
-            count *= sum(attack.active for attack, _, _ in self.canaries)
+            count *= sum(attack.active for attack, _ in self.canaries)
         return self.inputs.bank.reserve(count, config.cohorts.seed)
 
     @cached_property
@@ -185,17 +184,57 @@ class Designs:
         """Return each attack on each canary, its threshold still to be frozen."""
         inputs, config, places, cases = self.inputs, self.inputs.config, self.bank.reserved, []
         with inputs.progress.stage("designing", total=len(self.canaries), unit="canaries") as stage:
-            for attack, index, canary in self.canaries:
+            for attack, index in self.canaries:
                 routes, probes = self.routes, None
                 if inputs.evolving and attack.active:
                     # The banks of an evolution are shared: every canary has positions of its own in them.
                     routes, probes = replace(routes, bank=replace(self.bank, reserved=places)), config.attack.probes
                     places = (*places[probes:], *places[:probes])
-                pool = inputs.pool(attack, canary)
+                canary, pool = self._canary(attack, index, routes, probes)
                 made = self.auditor.design(attack, canary, pool, routes, config.cohorts.seed, probes=probes)
+                if config.bank.vet and not inputs.evolving:  # an evolution vets the banks of its rounds
+                    made = self._vetted(made)
                 cases.append(Case.of(index, made, summed=inputs.evolving))
                 stage.advance(1, note=f"{attack.name} canary {index}")
         return tuple(cases)
+
+    def _vetted(self, made: Design) -> Design:
+        """Return the design over its bank without what vetting names; its score is frozen again."""
+        bank = bar_named(made.bank, Vetting.load(), self.mechanism.k)
+        auditor = self.auditor
+        return follow(made, bank, self.routes.auxiliary, auditor.mechanism.whole_bank, eligible=auditor.eligible)
+
+    @cached_property
+    def _drawn(self) -> dict[str, list[Canary]]:
+        """Return the canaries of the attacks that do not search."""
+        inputs = self.inputs
+        return {each.name: inputs.canaries(each) for each in inputs.attacks if each.pool is not PoolKind.SEARCHED}
+
+    def _canary(self, attack: Attack, index: int, routes: Routes, probes: int | None) -> tuple[Canary, Pool | None]:
+        """Return a canary of an attack and the candidate probes for it."""
+        inputs = self.inputs
+        if attack.pool is not PoolKind.SEARCHED:
+            canary = self._drawn[attack.name][index]
+            return canary, inputs.pool(attack, canary)
+        return search_canary(
+            self.auditor,
+            attack,
+            routes,
+            index=index,
+            records=inputs.cohorts.canary_records,
+            seed=inputs.config.cohorts.seed,
+            encode=inputs.encoder.encode,
+            vocabulary=inputs.encoder.vocabulary(),
+            encoder=inputs.encoder.fingerprint,
+            probes=probes,
+            accept=None if self._screen is None else self._screen.accept,
+            accepts="" if self._screen is None else hash_json({**self._screen.vetting.factors}),
+        )
+
+    @cached_property
+    def _screen(self) -> Screen | None:
+        """Return what planted texts must pass where the bank is vetted: an attacker knows the defence."""
+        return Vetting.load().screen(self.bank, k=self.mechanism.k) if self.inputs.config.bank.vet else None
 
     @cached_property
     def planted(self) -> Bank:
@@ -302,7 +341,7 @@ class AuditWork:
             accounted=self._accounted,
             run_scores=own,
             evidence=shown,
-            notes=lambda case: (_NONCES,) if case.attack.canary is CanaryKind.NONCE else (),
+            notes=_said_of,
         )
 
     def _accounted(self, rounds: int) -> tuple[float, str] | None:
@@ -345,6 +384,22 @@ class AuditWork:
             attacks=self.attacks(tally),
             **{"notes": inputs.notes, **facts},
         )
+
+
+def _said_of(case: Case) -> tuple[str, ...]:
+    """Return what a reader should know of an attack's canaries, and of the bank that they vote on."""
+    said = list[str]()
+    if case.attack.canary is CanaryKind.NONCE:
+        said.append(_SEARCHED if case.attack.pool is PoolKind.SEARCHED else _NONCES)
+    bank = case.designs[-1].bank if case.designs else None
+    if bank is not None and bank.barred:
+        probes = len(set(bank.barred) & set(bank.reserved))
+        said.append(
+            f"Vetting barred {len(bank.barred):,} of {bank.size:,} entries of the first canary's bank before the vote, "
+            f"{probes} of {len(bank.reserved)} probes among them."
+            + ("" if case.attack.pool is PoolKind.SEARCHED else " Texts that pass vetting reach more.")
+        )
+    return tuple(said)
 
 
 def hold_to(run: Run, made: Made, committed: Told | None = None) -> Made:

@@ -53,6 +53,7 @@ __all__ = [
     "gather_candidates",
     "make_pool",
     "read_bank",
+    "read_entries",
     "read_texts",
 ]
 
@@ -172,28 +173,15 @@ def read_bank(path: Path, column: str = "text") -> tuple[CandidateBank, tuple[st
     require_file(path, "file of texts")
     labels: Sequence[str] = ()
     provenance: Mapping[str, Any] = {}
-    match path.suffix.lower():
-        case ".parquet" | ".pq" if column == "text":
-            bank = CandidateBank.read(path)
-            texts, labels, provenance = list(bank.texts), bank.labels, bank.provenance
-        case ".parquet" | ".pq":
-            frame, _ = read_table(path)
-            texts = text_column(frame, column, path, gaps=True)
-            texts += [""] * (len(frame) - len(texts))
-        case ".csv":
-            try:
-                texts = csv_column(_lines(path), str(path), column)
-            except ColumnError as error:
-                raise DataError(f"{error.what} Set bank.text.") from None
-            with suppress(ColumnError):
-                labels = csv_column(_lines(path), str(path), LABEL)
-        case ".jsonl":
-            rows = list(_jsonl(path, column))
-            texts, labels = [text for text, _ in rows], [label for _, label in rows]
-        case ".txt":
-            texts = [line.removesuffix("\n") for line in _lines(path)]
-        case _:
-            raise DataError(f"The name of {path} does not tell its format; use one of .parquet, .csv, .jsonl and .txt.")
+    if not _is_parquet(path):
+        texts, labels = _read_rows(path, column)
+    elif column == "text":
+        bank = CandidateBank.read(path)
+        texts, labels, provenance = list(bank.texts), bank.labels, bank.provenance
+    else:
+        frame, _ = read_table(path)
+        texts = text_column(frame, column, path, gaps=True)
+        texts += [""] * (len(frame) - len(texts))
     kept = {text: label for text, label in zip_longest(texts, labels, fillvalue="") if text.strip()}
     if not kept:
         raise DataError(f"{path} holds no texts; it must hold at least one.")
@@ -205,6 +193,41 @@ def read_bank(path: Path, column: str = "text") -> tuple[CandidateBank, tuple[st
     )
     notes = (skipped,) if len(kept) < len(texts) else ()
     return CandidateBank(tuple(kept), tuple(kept.values()), provenance=provenance), notes
+
+
+def read_entries(path: Path, column: str = "text") -> tuple[str, ...]:
+    """Return every text of a file in its order, repeated and blank ones included: each row is one entry."""
+    require_file(path, "file of texts")
+    if _is_parquet(path):
+        texts = text_column(read_table(path)[0], column, path)
+    else:
+        texts, _ = _read_rows(path, column)
+    if not any(text.strip() for text in texts):
+        raise DataError(f"{path} holds no texts; it must hold at least one.")
+    return tuple(texts)
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() in {".parquet", ".pq"}
+
+
+def _read_rows(path: Path, column: str) -> tuple[list[str], Sequence[str]]:
+    """Return the texts of a csv, jsonl or txt file, one for each row, and their labels where there are some."""
+    match path.suffix.lower():
+        case ".csv":
+            try:
+                texts = csv_column(_lines(path), str(path), column)
+            except ColumnError as error:
+                raise DataError(f"{error.what} Set bank.text.") from None
+            with suppress(ColumnError):
+                return texts, csv_column(_lines(path), str(path), LABEL)
+            return texts, ()
+        case ".jsonl":
+            rows = list(_jsonl(path, column))
+            return [text for text, _ in rows], [label for _, label in rows]
+        case ".txt":
+            return [line.removesuffix("\n") for line in _lines(path)], ()
+    raise DataError(f"The name of {path} does not tell its format; use one of .parquet, .csv, .jsonl and .txt.")
 
 
 def _jsonl(path: Path, column: str) -> Iterator[tuple[str, str]]:

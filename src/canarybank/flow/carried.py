@@ -79,6 +79,7 @@ def make_publicly(
 
     These votes are a share of those of the candidates whose places the probes take.
     """
+    _refuse_share(mechanism)
     count = count_canaries(config, bank.size)
     reserved = bank.reserve(count * mechanism.k, seed)
     many = make_canaries(config.one_run.style, count, encoder.encode, reserved, mechanism, seed, records=records)
@@ -103,8 +104,16 @@ def carry_canaries(config: Config, bank: Bank, mechanism: Mechanism, encoder: En
     return Carried(many, planted, reading, replace(declared, background=background), votes)
 
 
+def _refuse_share(mechanism: Mechanism) -> None:
+    if mechanism.share < 1:
+        raise ConfigError(
+            f"mechanism.share is {mechanism.share:g}, and the canaries of one run must contribute what the auditor "
+            "knows: set mechanism.share to 1, or audit by simulated releases with evolve.audit."
+        )
+
+
 def refuse_unfit_audit(config: Config) -> None:
-    """Refuse, before anything is read, two audits at once, and evidence that one run does not give."""
+    """Refuse, before anything is read, two audits at once, and what an audit by one run does not go with."""
     if config.evolve.audit and config.evolve.audit_one_run:
         raise ConfigError(
             "evolve.audit and evolve.audit_one_run are both set. Attacks are judged over many simulated releases, and "
@@ -113,5 +122,11 @@ def refuse_unfit_audit(config: Config) -> None:
         )
     if config.evolve.audit_one_run:
         mechanism = mechanism_of(config)
+        if config.bank.vet:
+            raise ConfigError(
+                "bank.vet and evolve.audit_one_run are both set, and vetting would bar the probes of the canaries. "
+                "Leave out one of them: what vetting leaves to an attacker is measured by evolve.audit."
+            )
+        _refuse_share(mechanism)
         claim = Claim(0.0, mechanism.delta, mechanism=mechanism, rounds=config.evolve.rounds)
         declare_run(config, claim, config.one_run.canaries or LEAST, 1.0)

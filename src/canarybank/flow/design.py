@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canarybank.attack import Attack, Canary, design
+from canarybank.attack import Attack, Canary, Pool, PoolKind, design, search
 from canarybank.attack.contribution import canary_contribution
 from canarybank.auditing import Settings, find_method
 from canarybank.auditing.declaration import Declaration, Evidence, Scoring
@@ -99,8 +99,39 @@ class Planting:
     @cached_property
     def canaries(self) -> tuple[Canary, ...]:
         """Return the canaries; a replacement audit has two for each that is tested, one after the other."""
-        drawn = self.inputs.canaries(self.attack)
+        drawn = [canary for canary, _ in self._found] if self._found else self.inputs.canaries(self.attack)
         return tuple(replace(each, id=f"canary-{index + 1}") for index, each in enumerate(drawn))
+
+    @cached_property
+    def _found(self) -> tuple[tuple[Canary, Pool], ...]:
+        """Return the canaries and probes of an attack that searches, over the bank of all labels; none for others."""
+        if self.attack.pool is not PoolKind.SEARCHED:
+            return ()
+        inputs, config = self.inputs, self.inputs.config
+        number, probes, seed = config.cohorts.canaries, config.attack.probes, config.cohorts.seed
+        bank = inputs.bank.reserve(probes * number, seed)
+        routed = Routed.build(inputs.cohorts.auxiliary, bank, self.mechanism.k)
+        return tuple(
+            search(
+                _turned(bank, index * probes),
+                routed,
+                self.mechanism,
+                eligible=self.eligible,
+                encode=inputs.encoder.encode,
+                records=inputs.cohorts.canary_records,
+                seed=seed,
+                index=index,
+                probes=probes,
+                vocabulary=inputs.encoder.vocabulary(),
+                name=self.attack.name,
+            )
+            for index in range(number)
+        )
+
+    @property
+    def eligible(self) -> int:
+        """Return how many users other than a canary are eligible."""
+        return self.inputs.config.system.eligible or len(self.inputs.roles.evaluation)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -127,11 +158,10 @@ class Planting:
                 table = RouteTable.build(cohort.users.require_vectors(), bank, self.mechanism.k)
                 for index, canary in enumerate(self.canaries):
                     own = tuple(range(number, len(canary), len(self.labels)))
-                    turn = index * config.attack.probes
-                    turned = replace(bank, reserved=(*bank.reserved[turn:], *bank.reserved[:turn]))
-                    over = replace(table, bank=turned)
+                    turned = _turned(bank, index * config.attack.probes)
+                    over = Routed(cohort, replace(table, bank=turned))
                     if own:  # a canary of few records has none in some labels, and no probes there
-                        found[canary.id].append(self._piece(label, canary, own, turned, Routed(cohort, over)))
+                        found[canary.id].append(self._piece(label, index, own, turned, over))
                     stage.advance(1, note=f"{canary.id} {label}".strip())
         return {name: tuple(pieces) for name, pieces in found.items()}
 
@@ -143,9 +173,9 @@ class Planting:
         chosen = [index for index, each in enumerate(labels) if each == label]
         return Bank(self.inputs.bank.vectors[chosen], tuple(texts[index] for index in chosen))
 
-    def _piece(self, label: str, canary: Canary, own: tuple[int, ...], bank: Bank, routed: Routed[Any]) -> _Piece:
-        config = self.inputs.config
-        texts = None if canary.texts is None else tuple(canary.texts[index] for index in own)
+    def _piece(self, label: str, index: int, own: tuple[int, ...], bank: Bank, routed: Routed[Any]) -> _Piece:
+        config, canary = self.inputs.config, self.canaries[index]
+        texts = None if canary.texts is None else tuple(canary.texts[record] for record in own)
         part = replace(canary, vectors=canary.vectors[list(own)], texts=texts)
         made = design(
             self.attack,
@@ -153,8 +183,8 @@ class Planting:
             bank,
             routed,
             self.mechanism,
-            eligible=config.system.eligible or len(self.inputs.roles.evaluation),
-            pool=self.inputs.pool(self.attack, part),
+            eligible=self.eligible,
+            pool=self._found[index][1] if self._found else self.inputs.pool(self.attack, part),
             probes=config.attack.probes,
             seed=config.cohorts.seed,
         )
@@ -201,6 +231,11 @@ class Planting:
         norm = float(np.sqrt(sum(float(piece.votes @ piece.votes) for piece in pieces)))
         cut = min(1.0, self.mechanism.clip / norm) if norm > 0 else 1.0
         return {piece.label: cut * piece.votes for piece in pieces}
+
+
+def _turned(bank: Bank, turn: int) -> Bank:
+    """Return the bank with its reserved positions in turn, so that another canary's come first."""
+    return replace(bank, reserved=(*bank.reserved[turn:], *bank.reserved[:turn]))
 
 
 def design_plant(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from canarybank.auditing import Claims
 from canarybank.config import Config, EvolveConfig, Resolved
+from canarybank.defend import Vetting
 from canarybank.encode import CachedEncoder
 from canarybank.engine import Engine
 from canarybank.errors import BudgetError, ConfigError
@@ -93,7 +94,8 @@ def run_evolution(
         engine: Where the audit's trials run; by default on a thread for each core, or for each of ``run.workers``.
         progress: Where progress is shown.
         command: The command to name in the manifest.
-        told: Called after each round with a sentence on what all releases so far spend.
+        told: Called before each round with a sentence that holds the root of its bank, and after it with one on what
+            all releases so far spend.
         releaser: Makes, from voters and plan, where the noisy histograms come from; left out, they are drawn from the
             users' votes. A test puts its own releases in here.
     """
@@ -183,7 +185,7 @@ def set_scene(config: Config, cache: StageCache, progress: Progress, generator: 
         voters=inputs.voters,
         reference=inputs.reference,
         start=split(inputs.bank, inputs.candidates.labels)[0],
-        plan=plan_of(config.evolve, mechanism),
+        plan=plan_of(config.evolve, mechanism, vet=config.bank.vet),
         encoder=inputs.encoder,
         generator=generator,
         notes=_notes(config.evolve, inputs.notes, mechanism),
@@ -205,7 +207,11 @@ def _set_real(config: Config, cache: StageCache, progress: Progress, generator: 
     candidates = gather_candidates(config.bank, config.users, generator, cache, progress=progress)
     with progress.step("encoding the bank"):
         bank = Bank(encoder.encode(candidates.texts), candidates.texts)
-    start, plan, carried = split(bank, candidates.labels)[0], plan_of(config.evolve, mechanism), None
+    start, plan, carried = (
+        split(bank, candidates.labels)[0],
+        plan_of(config.evolve, mechanism, vet=config.bank.vet),
+        None,
+    )
     plan.check(Published.of(start, None))
     if config.evolve.audit_one_run:
         with progress.step("making canaries"):
@@ -243,7 +249,7 @@ def spending_mechanism(config: Config, voters: int | None = None) -> Mechanism:
     return mechanism
 
 
-def plan_of(config: EvolveConfig, mechanism: Mechanism) -> EvolutionPlan:
+def plan_of(config: EvolveConfig, mechanism: Mechanism, *, vet: bool = False) -> EvolutionPlan:
     """Return what the rounds do; users were capped when they were admitted."""
     return EvolutionPlan(
         mechanism,
@@ -260,6 +266,7 @@ def plan_of(config: EvolveConfig, mechanism: Mechanism) -> EvolutionPlan:
         insecure_seed=config.insecure_seed,
         noise=config.noise,
         account=config.account,
+        vetting=Vetting.load() if vet else None,
     )
 
 
@@ -392,6 +399,9 @@ class _Work:
             try:
                 while rounds.done < plan.rounds:
                     self.run.require_folder()
+                    if name == EVOLUTION and (root := rounds.unvoted_root) is not None:
+                        number = f"round {rounds.done + 1} of {plan.rounds}"
+                        self.told(f"{number}: the root of its bank is {root}; publish it now, before the vote")
                     done = rounds.advance()
                     kind = " without probes" if name == PLAIN else ""
                     self.told(f"round {done.number + 1} of {plan.rounds}{kind}: {done.spent}")

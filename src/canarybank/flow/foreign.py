@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -133,7 +132,7 @@ def _resolved(declared: Declaration, name: str) -> Resolved:
         )
     settings, claim = declared.settings, declared.claim
     given: dict[str, Any] = {
-        "mechanism": {} if claim.mechanism is None else asdict(claim.mechanism),
+        "mechanism": {} if claim.mechanism is None else claim.mechanism.to_json(),
         "audit": {
             "alpha": settings.alpha,
             "method": settings.method.name,

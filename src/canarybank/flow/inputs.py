@@ -11,13 +11,24 @@ from typing import Any, cast
 
 import numpy as np
 
-from canarybank.attack import ATTACKS, Attack, Canary, CanaryKind, Encode, Pool, PoolKind, find_attack, nonce_canary
+from canarybank.attack import (
+    ATTACKS,
+    PAPER_ATTACKS,
+    Attack,
+    Canary,
+    CanaryKind,
+    Encode,
+    Pool,
+    PoolKind,
+    find_attack,
+    nonce_canary,
+)
 from canarybank.auditing import find_method
 from canarybank.config.model import NO_GENERATOR, CohortsConfig, Config, EncoderConfig, RunConfig, UsersConfig
 from canarybank.encode import CachedEncoder, VectorCache, load_encoder
 from canarybank.encode.load import is_vector_file
 from canarybank.engine import Engine
-from canarybank.errors import CohortError, ColumnError, ConfigError
+from canarybank.errors import CohortError, ColumnError, ConfigError, InputError
 from canarybank.evolution import Reference, hold_out, require_apart
 from canarybank.flow.bank import Candidates, bank_labels, embedded_canaries, gather_candidates, make_pool
 from canarybank.flow.generators import EMBEDDED, may_send_records, refuse_sending, skipped_note
@@ -337,13 +348,14 @@ def users_key(given: Source, rule: Admission) -> str:
 def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]:
     """Return the attacks that a configuration asks for, in the usual order, plug-ins last; and notes on others."""
     names = config.attack.names
-    if "all" in names or "available" in names:
-        names = tuple(ATTACKS)
+    as_available = {"available", "paper"} & set(names)
+    if "all" in names or as_available:
+        names = PAPER_ATTACKS if "paper" in names else tuple(ATTACKS)
     ordered = (*(name for name in ATTACKS if name in names), *(name for name in names if name not in ATTACKS))
     attacks = tuple(map(find_attack, ordered))
     _refuse_same_names(attacks, "attack.names")
     unread = tuple(attack for attack in attacks if is_vector_file(config.encoder.name) and _writes(attack, config))
-    if "available" not in config.attack.names:
+    if not as_available:
         if unread:
             others = [attack.name for attack in attacks if attack not in unread] or ["ordinary", "exact"]
             raise ConfigError(
@@ -352,6 +364,7 @@ def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]
                 f"name other attacks: --attack.names {','.join(others)}."
             )
         _refuse_sent(config, attacks)
+        _refuse_few_probes(config, attacks)
         return attacks, ()
     notes, lacking = [], _paraphrasing(attacks)
     if config.cohorts.fixed == (EMBEDDED,) or (config.generator.kind != NO_GENERATOR and may_send_records(config)):
@@ -363,7 +376,10 @@ def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]
         )
     if left := [attack.name for attack in lacking if attack not in unread]:
         notes.append(skipped_note(left, config))
-    return tuple(attack for attack in attacks if attack not in (*unread, *lacking)), tuple(notes)
+    cramped = () if _has_room(config) else _searching(attacks)
+    if alone := tuple(attack for attack in cramped if attack not in unread):
+        notes.append(f"Left out: {_listed(alone)}, for {_few_probes(config)}")
+    return tuple(attack for attack in attacks if attack not in (*unread, *lacking, *cramped)), tuple(notes)
 
 
 def evolved_attacks(config: Config) -> tuple[Attack, ...]:
@@ -371,6 +387,7 @@ def evolved_attacks(config: Config) -> tuple[Attack, ...]:
     attacks, method = tuple(find_attack(name) for name in config.evolve.audit), find_method(config.audit.method)
     _refuse_same_names(attacks, "evolve.audit")
     _refuse_sent(config, attacks)
+    _refuse_few_probes(config, attacks)
     if attacks and config.evolve.canaries > config.cohorts.canaries:
         raise ConfigError(
             f"evolve.canaries is {config.evolve.canaries}, but each attack has {config.cohorts.canaries} canaries. Set "
@@ -398,11 +415,32 @@ def _refuse_sent(config: Config, attacks: tuple[Attack, ...]) -> None:
         refuse_sending(config, f"The paraphrases of {_listed(sent)}", "name other attacks")
 
 
+def _refuse_few_probes(config: Config, attacks: tuple[Attack, ...]) -> None:
+    """Refuse a search that has too few places for the probes that it plants."""
+    if (searching := _searching(attacks)) and not _has_room(config):
+        raise ConfigError(f"The attack {_listed(searching)} cannot be run: {_few_probes(config)}")
+
+
+def _searching(attacks: tuple[Attack, ...]) -> tuple[Attack, ...]:
+    return tuple(attack for attack in attacks if attack.pool is PoolKind.SEARCHED)
+
+
+def _has_room(config: Config) -> bool:
+    return config.attack.probes >= config.mechanism.k
+
+
+def _few_probes(config: Config) -> str:
+    probes, k = config.attack.probes, config.mechanism.k
+    return (
+        f"attack.probes is {probes}, and a search plants at least mechanism.k = {k}. Set attack.probes to {k} or more."
+    )
+
+
 def _writes(attack: Attack, config: Config) -> bool:
     """Say whether an attack writes texts of its own, which no file of vectors made beforehand can hold."""
     if attack.pool is PoolKind.PARAPHRASES:
         return config.cohorts.fixed != (EMBEDDED,)
-    return attack.canary is CanaryKind.NONCE or attack.pool is PoolKind.NONCES
+    return attack.canary is CanaryKind.NONCE or attack.pool in {PoolKind.NONCES, PoolKind.SEARCHED}
 
 
 def _paraphrasing(attacks: tuple[Attack, ...]) -> tuple[Attack, ...]:
@@ -452,6 +490,8 @@ def canaries_of(attack: Attack, cohorts: Cohorts, config: CohortsConfig, encode:
 
     Each nonce attack draws nonces of its own, unless canaries are shared.
     """
+    if attack.pool is PoolKind.SEARCHED:
+        raise InputError(f"The canaries of {attack.name} are what a search finds; call search_canary.")
     if attack.canary is CanaryKind.NONCE:
         name = "nonce" if config.shared else attack.name
         return [

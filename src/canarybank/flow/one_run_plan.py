@@ -88,7 +88,8 @@ def plan_one_run(config: Config, candidates: Candidates, encoder: Encoder, users
     claim, mechanism = _claim(config, users)
     size = len(candidates.texts) or config.bank.size or GENERATED_SIZE
     count = count_canaries(config, size)
-    shift = min(1.0, mechanism.k**-0.5 / mechanism.clip) / mechanism.sigma  # of a perfect canary
+    vote = min(1 / mechanism.k, 1.0 if mechanism.entry_cap is None else mechanism.entry_cap)
+    shift = min(1.0, mechanism.k**0.5 * vote / mechanism.clip) / mechanism.sigma  # of a perfect canary
     votes = None
     if candidates.texts:
         seed = config.evolve.seed if config.evolve.audit_one_run else config.cohorts.seed

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, random_array
 
-from canarybank.attack import Attack, CanaryKind, PoolKind, nonce_pool
+from canarybank.attack import Attack, CanaryKind, PoolKind, nonce_pool, searched_texts
 from canarybank.auditing import (
     Literal as LiteralTrials,
 )
@@ -25,6 +25,8 @@ from canarybank.auditing import (
     trials_needed,
 )
 from canarybank.config import Config, Resolved
+from canarybank.defend import ShareVotes
+from canarybank.defend.votes import CHUNK_VALUES
 from canarybank.encode import Encoder
 from canarybank.errors import InputError
 from canarybank.flow.audit import mechanism_of, settings_of
@@ -35,6 +37,7 @@ from canarybank.flow.one_run_plan import OneRunPlan, plan_one_run
 from canarybank.flow.real_run import is_real
 from canarybank.generate import Generator, Request, ResponseCache, bank_plan, paraphrase_plan, server_of
 from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.mechanism.shares import ranks_needed
 from canarybank.progress import SILENT, Progress
 from canarybank.run.commitment import Epsilon, Record
 from canarybank.run.folder import MANIFEST, TRIALS, Run, refuse_other_settings
@@ -42,15 +45,21 @@ from canarybank.run.trials_log import Played
 from canarybank.score import LinearScore, Moments, RoundLaw
 from canarybank.seeds import stream
 from canarybank.store import StageCache
-from canarybank.systems import BankSystem
+from canarybank.systems import BankSystem, ShareSystem
 from canarybank.users import Cohorts, Users
 
-__all__ = ["GeneratorPlan", "Plan", "StagePlan", "encode_rate", "plan", "trial_rate"]
+__all__ = ["GeneratorPlan", "Plan", "StagePlan", "encode_rate", "plan", "share_trial_rate", "trial_rate"]
 
 _YIELD = 0.75
 """The share of a generator's answers that typically pass."""
 _TRIALS = 1 << 14
 """The trials that a rate is measured on."""
+_SHARE_TRIALS, _SHARE_USERS = 1 << 10, 4
+"""The trials and users that a rate is measured on where users vote within secret shares."""
+_DRAWN = (
+    "Users vote within secret shares, so a trial draws the sets of everybody who may vote for a probe. The time is for "
+    "the case that all eligible users may; probes that are far from them take less."
+)
 
 
 class StagePlan(Record):
@@ -138,23 +147,30 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     state, done = _state(resolved, Path(folder))
     finished = state == "finished"
     mechanism, settings = mechanism_of(config), settings_of(config)
-    admitted = cache.has("users", users_key(users_source(config.users), admission(config.users, config.cohorts)))
     generator = build_generator(config)
     inputs = gather(config, cache, generator, progress)
+    admitted = cache.has("users", users_key(users_source(config.users), admission(config.users, config.cohorts)))
     attacks, people, cohorts, encoder = inputs.attacks, inputs.people, inputs.roles, inputs.encoder
     # What a generator would write is not there yet, and nothing is asked of it here.
     bank = Candidates(()) if config.bank.source == "generate" else inputs.candidates
     asked = _asked(config, cohorts, attacks, None if finished else generator)
     known = [*cohorts.texts, *bank.texts, *_nonces(inputs)]
     missing = encoder.missing(known) + round(_YIELD * asked.calls)
+    searches = 0 if finished else config.cohorts.canaries * sum(each.pool is PoolKind.SEARCHED for each in attacks)
+    missing += searches * searched_texts(mechanism.k, with_vocabulary=bool(encoder.vocabulary()))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers, eligible = config.run.workers or cores, len(cohorts.evaluation)
-    rate = workers * trial_rate(mechanism, eligible, config.attack.probes, settings.engine)
+    entries = len(bank.texts) or GENERATED_SIZE
+    if mechanism.share < 1:
+        each = math.ceil(len(people.users.owners) / len(people.users))
+        rate = workers * share_trial_rate(mechanism, eligible, config.attack.probes, each, entries)
+    else:
+        rate = workers * trial_rate(mechanism, eligible, config.attack.probes, settings.engine)
     canaries, passes = config.cohorts.canaries, 2 if settings.threshold is ThresholdMode.CALIBRATED else 1
     cases = len(attacks) * canaries
     left = 0 if finished else passes * 2 * settings.trials * cases - done
-    # Designing and judging one canary takes about half a second.
-    seconds = left / rate + (0.0 if finished else 0.5 * cases)
+    # Designing and judging one canary takes about half a second, and a search about three beside what it encodes.
+    seconds = left / rate + (0.0 if finished else 0.5 * cases) + 3.0 * searches
     if missing:
         seconds += missing / encode_rate(encoder.encoder, known)
     aim: dict[str, Any] = {"method": settings.method, "alpha": settings.share(canaries), "canaries": canaries}
@@ -187,13 +203,14 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
         trials_per_second=rate,
         workers=workers,
         seconds=seconds,
-        memory_mib=_memory(config, len(cohorts.texts), len(bank.texts) or GENERATED_SIZE, encoder.dimension, cases),
+        memory_mib=_memory(config, len(cohorts.texts), entries, encoder.dimension, cases)
+        + _share_memory(mechanism, len(cohorts.texts), entries, workers),
         epsilon=most.exact,
         ceiling=most.median,
         ceiling_range=(most.q05, most.q95),
         trials_for_goal=goal,
         one_run=one_run,
-        notes=(*people.notes, *bank.notes, *inputs.left_out),
+        notes=(*people.notes, *bank.notes, *inputs.left_out, *((_DRAWN,) if mechanism.share < 1 else ())),
     )
 
 
@@ -217,7 +234,7 @@ def _nonces(inputs: Inputs) -> list[str]:
         return np.ones((len(texts), dimension), dtype=np.float32)
 
     for attack in inputs.attacks:
-        if attack.canary is CanaryKind.NONCE:
+        if attack.canary is CanaryKind.NONCE and attack.pool is not PoolKind.SEARCHED:
             for canary in inputs.canaries(attack, encode):
                 nonce_pool(encode)(canary, config.attack.pool, config.cohorts.seed)
     return caught
@@ -297,6 +314,36 @@ def trial_rate(mechanism: Mechanism, eligible: int, coordinates: int, engine: Tr
     return _TRIALS / max(time.perf_counter() - began, 1e-9)
 
 
+def share_trial_rate(mechanism: Mechanism, eligible: int, coordinates: int, records: int, entries: int) -> float:
+    """Return the trials a second of one worker under a secret share, measured on a few users.
+
+    All eligible users are taken to have so many records each that are near inspected entries and rank others at random.
+    """
+    rng, users = stream(0, "plan", "shares"), min(_SHARE_USERS, eligible)
+    depth, inspected = min(entries, ranks_needed(mechanism.k, mechanism.share)), np.arange(min(coordinates, entries))
+
+    def voters(count: int) -> ShareVotes:
+        ranked = [np.argsort(rng.random((records, entries)), axis=1)[:, :depth] for _ in range(count)]
+        for rows in ranked:
+            rows[0, 0] = 0  # an inspected entry, so that everybody's sets are drawn
+        return ShareVotes(mechanism, inspected, tuple(ranked), (np.ones(records, dtype=np.int64),) * count)
+
+    system = ShareSystem(voters(1), voters(users), np.ones(users, dtype=np.int64), mechanism)
+    system.release(True, _SHARE_TRIALS // 8, rng)  # noqa: FBT003, as the protocol has it
+    began = time.perf_counter()
+    system.release(False, _SHARE_TRIALS, rng)  # noqa: FBT003, as the protocol has it
+    return _SHARE_TRIALS / max((time.perf_counter() - began) * eligible / users, 1e-9)
+
+
+def _share_memory(mechanism: Mechanism, texts: int, entries: int, workers: int) -> float:
+    """Return what secret shares add in MiB: every record's ranking with what adds its votes up, and draws in flight."""
+    if mechanism.share == 1:
+        return 0.0
+    depth = min(entries, ranks_needed(mechanism.k, mechanism.share))
+    # A rank takes 8 bytes and up to twice 12 in the tables that add up; a draw in flight has about 32 bytes a value.
+    return (32 * depth * texts + 32 * CHUNK_VALUES * workers) / 2**20
+
+
 def encode_rate(encoder: Encoder, texts: Sequence[str]) -> float:
     """Return the texts a second of an encoder, on the first few of these texts."""
     sample = list(texts[:256])
@@ -314,4 +361,4 @@ def _sample(mechanism: Mechanism, eligible: int, coordinates: int, engine: Trial
     users = csr_array(random_array((eligible, coordinates), density=0.05, rng=rng))
     users.data *= mechanism.clip
     score = LinearScore(canary, Moments(np.zeros(coordinates), mechanism.noise**2 * np.eye(coordinates)))
-    return LiteralTrials(BankSystem(users, canary, mechanism), score)
+    return LiteralTrials(BankSystem(users, canary, mechanism.whole_bank), score)

@@ -15,7 +15,7 @@ from canarybank.store import hash_file, hash_json
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["HFGenerator"]
+__all__ = ["HFGenerator", "load_model"]
 
 # What decides a folder's answers: the weights, and what turns requests into tokens and tokens into an end.
 _WEIGHTS = (".safetensors", ".bin", ".gguf")
@@ -85,7 +85,7 @@ class HFGenerator:
     def _model(self) -> tuple[Any, Any]:
         with self._lock:
             if self._loaded is None:
-                self._loaded = _load(self._source, self._device, self._dtype, self._revision)
+                self._loaded = load_model(self._source, self._device, self._dtype, self._revision)
             return self._loaded
 
     def _answers(self, model: Any, tokenizer: Any, prompts: list[list[int]], requests: list[Request]) -> list[Response]:
@@ -179,7 +179,8 @@ def _response(tokenizer: Any, row: list[int], prompt: list[int], request: Reques
     )
 
 
-def _load(source: str, device: str | None, dtype: str | None, revision: str | None) -> tuple[Any, Any]:
+def load_model(source: str, device: str | None, dtype: str | None, revision: str | None) -> tuple[Any, Any]:
+    """Return a model and its tokenizer: from a folder, a hub name, or a GGUF file."""
     try:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer

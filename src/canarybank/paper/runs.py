@@ -122,7 +122,7 @@ def arm_a(order: Order) -> Resolved:
     config = resolved.config
     own = preset_values(f"paper-{users_source(config.users).format.name}", "users", "bank")
     own = {key: value for key, value in own.items() if key not in {"bank.source", "bank.size"}}
-    own |= {"encoder.name": "minilm", "attack.names": ("available",)}
+    own |= {"encoder.name": "minilm", "attack.names": ("paper",)}
     if config.users.source == BUILT_IN:  # these have a light encoder, and bring paraphrases of their own
         own["encoder.name"] = "wordllama"
         if config.generator.kind == "none" or not may_send_records(config):
@@ -131,8 +131,8 @@ def arm_a(order: Order) -> Resolved:
     if order.small:
         resolved = filled(resolved, {"audit.trials": 50_000, **_small_cohorts(resolved.config, order)}, "small scale")
     resolved = _with_bank(filled(resolved, PAPER, _ORIGIN), order.bank, order)
-    mechanism = resolved.config.mechanism.model_dump()
-    is_paper = all(PAPER[f"mechanism.{name}"] == value for name, value in mechanism.items())
+    mechanism = mechanism_of(resolved.config).to_json()
+    is_paper = all(PAPER.get(f"mechanism.{name}") == value for name, value in mechanism.items())
     return filled(resolved, {"audit.accounted": THEORY} if is_paper else {}, _ORIGIN)
 
 

@@ -212,6 +212,7 @@ def _facts(declared: RunDeclaration, found: Certificate) -> dict[str, str]:
     named = "none is named: the claim is an epsilon alone"
     if mechanism is not None:
         named = f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:.4g}"
+        named += mechanism.defence_text
     designed = f"{declared.shift:.3g} deviations of the noise on average"
     allowed = f", of {declared.limit:.3g} that the claim allows" if math.isfinite(declared.limit) else ""
     return {

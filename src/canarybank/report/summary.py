@@ -87,7 +87,7 @@ def summarise_run(run: Run) -> dict[str, Any]:
     summary = {
         "name": clean(run.folder.resolve().name, _NAME),
         "version": results.canarybank,
-        "mechanism": asdict(results.mechanism),
+        "mechanism": results.mechanism.to_json(),
         "facts": list(_facts(run).items()),
         "notes": [clean(note, _LONG) for note in results.notes],
         "statement": results.statement,
@@ -250,7 +250,8 @@ def _facts(run: Run) -> dict[str, str]:
         }
     asked = generator_line(manifest)
     return facts | {
-        "Mechanism": f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:.4g}",
+        "Mechanism": f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:.4g}"
+        + mechanism.defence_text,
         "Delta": delta,
         **{name.capitalize(): line for name, line in written_lines(results).items()},
         **({} if asked is None else {"Generator": asked}),
@@ -274,6 +275,11 @@ def _evolution_facts(evolution: EvolutionFacts) -> dict[str, str]:
         "Epsilon covers": account_text(evolution),
         "Final population": f"{evolution.candidates:,} candidates, in population.parquet, .jsonl and .csv",
     }
+    roots = [each.root for each in evolution.rounds if each.root is not None]
+    if roots:
+        facts["Banks' roots"] = f"{', '.join(roots)}; clients hold their copy against them by `canarybank prove`"
+    if (barred := [each.barred for each in evolution.rounds]) and any(barred):
+        facts["Barred by vetting"] = f"{', '.join(map(str, barred))} entries of the rounds' banks got no vote"
     if (held := evolution.utility) is not None:
         facts["Held out"] = f"{held.reference_users:,} users with {held.reference_records:,} records, for utility alone"
     return facts
@@ -492,12 +498,12 @@ def _reach_sentence(results: Results) -> str:
 
 
 def _people(best: AttackResult, results: Results) -> str:
-    """Say what attacks on real users reach, where the strongest attack is on nonces."""
+    """Say what attacks on real users reach, where the strongest attack is on made-up texts."""
     attack = max((each for each in results.final if each.on_people), key=reach, default=None)
     if best.on_people or attack is None:
         return ""
     return (
-        f" That attack is on nonces; on real users as canaries the strongest ({attack.attack}) reaches "
+        f" Its canaries are made-up texts; on real users as canaries the strongest ({attack.attack}) reaches "
         f"{epsilon(reach(attack))}."
     )
 
@@ -568,7 +574,7 @@ def limits(results: Results) -> list[str]:
 
 
 def written_lines(results: Results) -> dict[str, str]:
-    """Return a line for a bank and one for paraphrases, where a generator wrote them and it is known how."""
+    """Return a line for a bank and one for paraphrases, where a generator wrote them; and one for what was searched."""
     lines = {}
     if results.setup is not None and (counters := results.setup.bank_counters):
         lines["bank answers"] = outcome_text(counters, _REASONS)
@@ -580,6 +586,10 @@ def written_lines(results: Results) -> dict[str, str]:
         answers = {name: sum(pool.counters.get(name, 0) for pool in pools.values()) for name in outcomes}
         if answers:
             lines["paraphrases"] += f"; answers: {outcome_text(answers, _REASONS)}"
+    searches = [each.search for attack in results.attacks for each in attack.canaries if each.search is not None]
+    if searches:
+        weakest = min(searches, key=lambda each: each.limit if each.epsilon is None else each.epsilon)
+        lines["search"] = f"the weakest of {len(searches)}: {weakest}" if weakest.epsilon is not None else str(weakest)
     return {name: clean(line, _LONG) for name, line in lines.items()}
 
 

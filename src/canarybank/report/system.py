@@ -185,6 +185,7 @@ def _facts(found: SystemResult, plant: Plant) -> dict[str, str]:
     named = "none is named: the claim is an epsilon alone"
     if mechanism is not None:
         named = f"k {mechanism.k}, clip {mechanism.clip:g}, sigma {mechanism.sigma:g}, q {mechanism.q:.4g}"
+        named += mechanism.defence_text
     exact = exact_of(claim)
     return {
         "System": clean(plant.system, _SHORT),

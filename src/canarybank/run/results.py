@@ -17,7 +17,7 @@ from canarybank.auditing.one_run import Certificate
 from canarybank.config.model import AuditConfig, EvolveConfig
 from canarybank.errors import StoreError
 from canarybank.evolution import AuditCost, Evolution, Utility
-from canarybank.mechanism import Account, Mechanism
+from canarybank.mechanism import Account, Mechanism, bank_root
 from canarybank.run.commitment import RESULTS_LAYOUT, Commitment, Epsilon, Record, finite
 
 __all__ = [
@@ -119,6 +119,10 @@ class RoundFacts:
     """The delta at which both are stated, for ideal noise."""
     slack: float = 0.0
     """What the noise's arithmetic adds to delta; 0 for a simulation."""
+    root: str | None = None
+    """The root of the bank's texts, as `canarybank prove` states it; null in runs of older versions."""
+    barred: int = 0
+    """The entries that vetting barred before the vote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +355,8 @@ def round_facts(evolution: Evolution) -> tuple[RoundFacts, ...]:
             added_up=each.spent.bound,
             delta=each.spent.delta,
             slack=each.spent.slack,
+            root=None if each.bank.texts is None else bank_root(each.bank.texts),
+            barred=len(each.bank.barred),
         )
         for each, after in zip(evolution.rounds, populations[1:], strict=True)
     )

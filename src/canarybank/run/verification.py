@@ -201,7 +201,10 @@ def _evolution(run: Run, results: Results) -> Iterator[str]:
                 f"Round {each.round} states epsilon {each.epsilon:.6g}, but so many releases spend {spent:.6g}.",
             ),
             (
-                published is None or published.bank.hash != each.bank,
+                published is None
+                or published.bank.hash != each.bank
+                or each.root not in {None, published.root}
+                or each.barred != len(published.bank.barred),
                 f"The bank of round {each.round} in {EVOLUTION} is not the one that the results name.",
             ),
         )

@@ -1,0 +1,99 @@
+"""Search within commands: an audit that resumes, an audited evolution, and the plant of a foreign system."""
+
+import csv
+import json
+
+import pytest
+
+from canarybank.config import resolve
+from canarybank.engine import Serial
+from canarybank.errors import ConfigError
+from canarybank.flow import run_audit
+from canarybank.flow.audit import Designs, mechanism_of
+from canarybank.flow.design import design_plant
+from canarybank.flow.evolution import run_evolution
+from canarybank.flow.inputs import chosen_attacks, gather
+from canarybank.flow.planning import plan
+from canarybank.store import StageCache
+
+
+@pytest.fixture(scope="module")
+def searching(flags):
+    return flags | {"attack.names": "searched", "cohorts.canaries": 1, "attack.probes": 6}
+
+
+@pytest.fixture(scope="module")
+def audited(searching, tmp_path_factory):
+    return run_audit(resolve(flags=searching), tmp_path_factory.mktemp("searched") / "run")
+
+
+def test_an_audit_writes_what_its_search_found(audited):
+    (attack,) = audited.results.attacks
+    (canary,) = attack.canaries
+    assert canary.search.users == audited.results.require_setup().auxiliary // 2
+    stored = json.loads((audited.folder / "results.json").read_text())["attacks"][0]
+    assert stored["canaries"][0]["search"]["family"] == canary.search.family
+    assert stored["canaries"][0]["search"]["expected"]["lower"] == canary.search.expected.lower
+    assert "a search found, not people" in stored["notes"][0]
+    assert len(canary.inspected) == canary.search.probes + canary.search.decoys <= 6
+
+
+def test_the_same_audit_elsewhere_finds_the_search_done(audited, searching):
+    cache = StageCache()
+    work = Designs(
+        gather(resolve(flags=searching).config, cache, None), mechanism_of(resolve(flags=searching).config), Serial()
+    )
+    (case,) = work.cases
+    assert cache.made.get("search", 0) == 0
+    assert cache.found["search"] == 1
+    assert case.designs[0].bank.hash == audited.results.attacks[0].canaries[0].bank_hash
+    assert case.designs[0].pool.search == audited.results.attacks[0].canaries[0].search
+
+
+def test_an_audited_evolution_gives_every_searched_canary_positions_of_its_own(searching):
+    flags = searching | {
+        "evolve.audit": "searched,nonce-norm", "evolve.canaries": 2, "cohorts.canaries": 2, "evolve.insecure_seed": 0,
+    }  # fmt: skip
+    config = resolve(flags=flags).config
+    work = Designs(gather(config, StageCache(), None, evolving=True), mechanism_of(config), Serial())
+    assert [(case.attack.name, case.index) for case in work.cases] == [
+        (name, index) for name in ("searched", "nonce-norm") for index in range(2)
+    ]
+    places = [set(case.designs[0].inspected.tolist()) for case in work.cases]
+    assert len(set.union(*places)) == sum(map(len, places))
+    for case in work.cases:
+        made = case.designs[0]
+        assert (work.planted.vectors[made.inspected] == made.bank.vectors[made.inspected]).all()
+
+
+def test_a_plant_holds_the_canaries_and_probes_that_were_found(searching, tmp_path):
+    flags = {key: value for key, value in searching.items() if key != "attack.names"}
+    flags |= {"system.attack": "searched", "system.canaries": 2, "system.runs": 20}
+    run = design_plant(resolve(flags=flags), tmp_path / "plant")
+    rows = list(csv.DictReader((run.folder / "probes.csv").read_text().splitlines()))
+    texts = [{row["text"] for row in rows if row["canary"] == f"canary-{index}"} for index in (1, 2)]
+    assert all(3 <= len(each) <= 6 for each in texts)
+    assert not texts[0] & texts[1]
+    assert len({row["position"] for row in rows}) == len(rows)
+
+
+def test_a_plan_counts_what_a_search_encodes(searching, audited, tmp_path):
+    one, other = (
+        plan(resolve(flags=searching | {"attack.names": name}), tmp_path / "new") for name in ("searched", "nonce")
+    )
+    assert one.texts_to_encode > other.texts_to_encode + 1000
+    assert one.seconds > other.seconds
+    assert plan(resolve(flags=searching), audited.folder).texts_to_encode == 0
+
+
+def test_a_search_with_too_few_probes_is_refused_before_users_are_read_by_the_name_of_the_key(searching, tmp_path):
+    few = searching | {"attack.probes": 2, "users.source": str(tmp_path / "absent.csv")}
+    for run in (plan, run_audit):
+        with pytest.raises(ConfigError, match=r"attack.probes is 2, and a search plants at least mechanism.k = 3"):
+            run(resolve(flags=few), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"attack.probes is 2"):
+        run_evolution(resolve(flags=few | {"evolve.audit": "searched", "evolve.insecure_seed": 0}), tmp_path / "run")
+    attacks, notes = chosen_attacks(resolve(flags=few | {"attack.names": "available"}).config)
+    assert "searched" not in [attack.name for attack in attacks]
+    assert any(note.startswith("Left out: searched, for attack.probes is 2") for note in notes)
+    assert "searched" in [each.name for each in chosen_attacks(resolve(flags=few | {"attack.probes": 3}).config)[0]]
