@@ -48,6 +48,7 @@ def pairs(one, other):
     return zip(one.epsilons, other.epsilons, strict=True)
 
 
+@pytest.mark.slow
 def test_behind_a_share_the_attack_that_passes_vetting_reaches_less(studies, flags):
     defence, _ = studies
     none, *_, share, _ = defence["DEFENCES"]

@@ -74,3 +74,22 @@ def test_signals_go_back_to_whom_they_belonged(cli):
     assert cli("--version").code == 0
     assert [signal.getsignal(number) for number in SAID] == before
     assert os.getpid() > 0
+
+
+def test_a_signal_whose_exception_python_drops_still_stops_the_program():
+    # What is raised in the callback of a weak reference is printed and dropped; the signal is sent again.
+    code = """
+import os, signal, sys, time, weakref
+from canarybank.cli import interrupts
+interrupts.raise_stopped()
+class Thing: pass
+thing = Thing()
+kept = weakref.ref(thing, lambda _: (os.kill(os.getpid(), signal.SIGINT), time.sleep(0.1)))
+try:
+    del thing
+    time.sleep(10)
+except interrupts.Stopped as stopped:
+    sys.exit(stopped.exit_code)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")

@@ -107,6 +107,7 @@ def test_the_light_figures_are_those_that_were_measured(light):
 
 
 @pytest.mark.models
+@pytest.mark.slow
 def test_the_attacks_run_with_minilm(tmp_path):
     pytest.importorskip("sentence_transformers")
     # A part of the default, for this encoder takes minutes over the whole of it, which the next test has.

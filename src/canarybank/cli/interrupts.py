@@ -7,11 +7,14 @@ properly. A signal that came is remembered: code that was interrupted may turn t
 
 import os
 import signal
+import sys
+import threading
 from types import FrameType
 
 __all__ = ["Stopped", "came", "ignore", "leave_at_once", "raise_stopped", "restore"]
 
 _WORDS = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated", signal.SIGHUP: "Hung up"}
+_SOON = 0.01
 _received: list[int] = []
 _before: dict[int, object] = {}
 
@@ -42,6 +45,7 @@ def leave_at_once() -> None:
 def raise_stopped() -> None:
     """From now on, a signal raises ``Stopped``."""
     _received.clear()
+    sys.unraisablehook = _send_again
     _install(_raise)
 
 
@@ -57,9 +61,18 @@ def ignore() -> None:
 
 def restore() -> None:
     """Give the signals back to whoever had them before."""
+    sys.unraisablehook = sys.__unraisablehook__
     for number, handler in _before.items():
         signal.signal(number, handler)  # type: ignore[arg-type]
     _before.clear()
+
+
+def _send_again(lost: "sys.UnraisableHookArgs") -> None:
+    """Send a signal again whose exception was lost, for Python drops what is raised in a callback of its own."""
+    if isinstance(lost.exc_value, Stopped):
+        threading.Timer(_SOON, os.kill, (os.getpid(), lost.exc_value.number)).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _install(handler: object) -> None:
