@@ -1,6 +1,7 @@
 """Search inside an audit: nobody but the auxiliary users decides what is planted, and what was found is kept."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,19 +85,25 @@ def test_every_argument_that_decides_is_in_the_key(cohorts, bank):
     for changes in ({}, {"index": 1}, {"records": 5}, {"seed": 3}, {"encoder": "e2"}, {"probes": 6}):
         found(cohorts, bank, memo, **{"encoder": "e1", **changes})
     found(cohorts, bank.reserve(8, 5), memo, encoder="e1")
-    found(cohorts, bank, memo, encoder="e1", accept=lambda texts, _: np.ones(len(texts), dtype=bool), accepts="all")
-    assert len(memo) == 8
+    for name in ("strict", "mild"):
+        found(cohorts, bank, memo, encoder="e1", screen=screen(name))
+    assert len(memo) == 9
     found(cohorts, bank, memo, encoder="e1")
-    assert len(memo) == 8
+    assert len(memo) == 9
 
 
-def test_what_may_be_planted_is_asked_and_without_a_name_nothing_is_remembered(cohorts, bank):
-    asked, memo = [], Kept()
+def screen(name, asked=None):
+    """A screen that lets everything pass, and writes down what it was asked about."""
 
     def accept(texts, _):
-        asked.extend(texts)
+        if asked is not None:
+            asked.extend(texts)
         return np.ones(len(texts), dtype=bool)
 
-    _, pool = found(cohorts, bank, memo, encoder="e1", accept=accept)
-    assert not memo
+    return SimpleNamespace(accept=accept, vetting=SimpleNamespace(hash=name))
+
+
+def test_what_may_be_planted_is_asked_of_the_screen(cohorts, bank):
+    asked = []
+    _, pool = found(cohorts, bank, Kept(), encoder="e1", screen=screen("all", asked))
     assert set(pool.texts) <= set(asked)

@@ -7,7 +7,6 @@ from tests.evolution.conftest import sentence
 from canarybank.defend import Vetting
 from canarybank.errors import InputError
 from canarybank.evolution import EvolutionPlan, Keep, Population, Probes, Published, evolve, top
-from canarybank.evolution.vetted import bar_named
 from canarybank.mechanism import Bank, Mechanism
 
 
@@ -63,14 +62,14 @@ def test_vetting_leaves_k_entries_open_whatever_it_names(world) -> None:
     bank = Bank(world.encoder.encode(texts), texts, reserved=(4, 99))
     # Thresholds that the loudest fifth of every measure exceeds.
     strict = replace(Vetting.load(), factors=dict.fromkeys(Vetting.load().factors, (1e-9,) * 5))
-    made, scores = bar_named(bank, strict, 48), strict.vet(texts, bank.vectors, k=48).scores
-    named = set(strict.barred(bank, k=48))
+    verdict = strict.vet(texts, bank.vectors, k=48)
+    named, barred = set(strict.barred_by(verdict)), set(strict.barred(bank, k=48))
     assert len(named - set(bank.reserved)) > 98 - 48
-    assert len(set(made.barred) - set(bank.reserved)) == 98 - 48
-    assert set(made.barred) <= named
-    assert set(bank.reserved) & named <= set(made.barred)
-    spared = named - set(made.barred)
-    assert max(scores[list(spared)]) <= min(scores[list(set(made.barred) - set(bank.reserved))])
+    assert len(barred - set(bank.reserved)) == 98 - 48
+    assert barred <= named
+    assert set(bank.reserved) & named <= barred
+    spared = named - barred
+    assert max(verdict.scores[list(spared)]) <= min(verdict.scores[list(barred - set(bank.reserved))])
 
 
 @pytest.mark.parametrize(

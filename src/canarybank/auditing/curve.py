@@ -25,12 +25,13 @@ from scipy.special import ndtr, ndtri, stdtr
 
 from canarybank.auditing.methods import Branch
 from canarybank.auditing.methods.base import FROZEN
-from canarybank.auditing.rates import Array, clopper_pearson, lower_end, probability, upper_end
+from canarybank.auditing.rates import Array, clopper_pearson, probability
 from canarybank.auditing.trials import Counts
 from canarybank.errors import InputError
 from canarybank.mechanism import Claim
 from canarybank.mechanism.mechanism import whole
 from canarybank.score import RoundLaw, SummedLaw, mixture
+from canarybank.score.counts import lower_end, upper_end
 from canarybank.score.lattice import Lattice, convolve, split
 
 __all__ = [

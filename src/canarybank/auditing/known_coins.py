@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtri, gammainc, gammaincinv, gammaln, ndtr, ndtri, stdtrit
 from scipy.stats import binom
 
-from canarybank.auditing.rates import Array, lower_end, probability
+from canarybank.auditing.rates import Array, probability
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.mechanism.claim import ROUNDING as CLOSED_FORM
 from canarybank.mechanism.composition import RELATIVE_ERROR, composed_epsilon
 from canarybank.mechanism.mechanism import whole
+from canarybank.score.counts import lower_end
 from canarybank.seeds import stream
 
 __all__ = [

@@ -44,11 +44,11 @@ from canarybank.auditing.known_coins import (
     shift_between,
     shift_within,
 )
-from canarybank.auditing.rates import lower_end
 from canarybank.auditing.settings import AlphaLedger
 from canarybank.auditing.system import Verdict
 from canarybank.errors import InputError
 from canarybank.mechanism import Claim
+from canarybank.score.counts import lower_end
 
 __all__ = ["Background", "Certificate", "Coins", "RunDeclaration", "RunEvidence", "RunScores", "RunShown", "judge_run"]
 

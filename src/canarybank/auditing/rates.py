@@ -1,20 +1,19 @@
 """Bound rates by counts, one-sided, and turn them into epsilon.
 
-Counts have binomial laws, which are tabulated here. The exact epsilon of a law is that of `canarybank.score.epsilon`,
-whose names are given on.
+Counts have binomial laws, which are tabulated here. The ends of a rate are those of `canarybank.score.counts`, and the
+exact epsilon of a law that of `canarybank.score.epsilon`; their names are given on.
 """
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias, overload
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainccinv, betaincinv
 from scipy.stats import binom
 
-from canarybank.errors import InputError
+from canarybank.score.counts import clopper_pearson, ends, whole_counts
 from canarybank.score.epsilon import (
     Branch,
     Law,
@@ -55,47 +54,6 @@ Array: TypeAlias = NDArray[np.float64]
 CUT = 1e-13
 """At most this much of a law lies outside its stretch."""
 MOST_ENTRIES = 2**20
-
-
-@overload
-def clopper_pearson(successes: int, trials: int, gamma: float) -> tuple[float, float]: ...
-@overload
-def clopper_pearson(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tuple[Array, Array]: ...
-def clopper_pearson(successes: Any, trials: Any, gamma: float) -> Any:
-    """Return the two one-sided Clopper–Pearson bounds of a rate, each at its own gamma.
-
-    For X ~ Bin(trials, p) and every p: P(lower(X) > p) <= gamma, and P(upper(X) < p) <= gamma. Together they hold
-    with probability at least 1 - 2 gamma. Arrays broadcast, and give arrays.
-    """
-    probability("gamma", gamma)
-    x, n = np.broadcast_arrays(whole_counts("successes", successes), whole_counts("trials", trials))
-    if np.any(n < 1):
-        raise InputError(
-            f"There must be at least one trial, not {_first(n, n < 1)}; without trials no rate is bounded."
-        )
-    if np.any(x > n):
-        raise InputError(
-            f"{_first(x, x > n)} successes cannot come from {_first(n, x > n)} trials; check which is which."
-        )
-    lower, upper = ends(x, n, gamma)
-    return (float(lower), float(upper)) if lower.ndim == 0 else (lower, upper)
-
-
-def ends(x: ArrayLike, n: ArrayLike, gamma: float) -> tuple[Array, Array]:
-    """Return what ``clopper_pearson`` returns, unchecked, and for expected counts too, which need not be whole."""
-    return lower_end(x, n, gamma), upper_end(x, n, gamma)
-
-
-def lower_end(x: ArrayLike, n: ArrayLike, gamma: ArrayLike) -> Array:
-    """Return the lower one of the ends."""
-    x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
-    return np.where(x > 0, betaincinv(np.where(x > 0, x, 1.0), n - x + 1, np.asarray(gamma, np.float64)), 0.0)
-
-
-def upper_end(x: ArrayLike, n: ArrayLike, gamma: ArrayLike) -> Array:
-    """Return the upper one of the ends."""
-    x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
-    return np.where(x < n, betainccinv(x + 1, np.where(x < n, n - x, 1.0), np.asarray(gamma, np.float64)), 1.0)
 
 
 def count_epsilons(
@@ -156,23 +114,6 @@ def binomial_rows(window: Window, p: Array) -> Iterator[tuple[slice, NDArray[np.
         np.cumsum(np.log((n - x) / (x + 1.0)) + log_odds[:, None], axis=1, out=log_mass[:, 1:])
         mass = np.exp(log_mass - log_mass.max(axis=1, keepdims=True))
         yield part, start, mass / mass.sum(axis=1, keepdims=True)
-
-
-def whole_counts(name: str, values: ArrayLike) -> NDArray[np.int64]:
-    """Return counts as integers, or say which of them is no count."""
-    given = np.asarray(values)
-    if given.dtype == np.bool_ or given.dtype.kind not in "iuf":
-        raise InputError(f"{name} must be whole numbers, not {values!r}.")
-    wrong = ~((given >= 0) & (given == np.floor(given)) & (given < 2**63))
-    if np.any(wrong):
-        raise InputError(
-            f"{name} must be whole numbers of at least 0, not {_first(given, wrong)}; give counts, not rates."
-        )
-    return given.astype(np.int64)
-
-
-def _first(values: NDArray[Any], where: NDArray[np.bool_]) -> Any:
-    return values[where].flat[0].item() if values.ndim else values.item()
 
 
 def chance_between(seen: int, trials: int, low: float, high: float) -> float:

@@ -7,7 +7,6 @@ from typing import Any
 
 from canarybank.attack import (
     SEARCH_VERSION,
-    Accept,
     Attack,
     Canary,
     CanaryKind,
@@ -18,6 +17,7 @@ from canarybank.attack import (
 )
 from canarybank.auditing.pipeline import Auditor
 from canarybank.auditing.ports import Routes
+from canarybank.defend import Screen
 from canarybank.store import stage_key
 
 __all__ = ["search_canary"]
@@ -35,13 +35,12 @@ def search_canary(
     vocabulary: Sequence[str] = (),
     encoder: str = "",
     probes: int | None = None,
-    accept: Accept | None = None,
-    accepts: str = "",
+    screen: Screen | None = None,
 ) -> tuple[Canary, Pool]:
     """Search for the canary of an index and its probes, from public things and the auxiliary users alone.
 
-    The texts that were found are remembered where ``encoder`` is the fingerprint of what encodes. ``accept`` says which
-    texts may be planted, and ``accepts`` is the hash of what it goes by beside the bank.
+    The texts that were found are remembered where ``encoder`` is the fingerprint of what encodes. Where the bank is
+    vetted, ``screen`` says which texts may be planted.
     """
     bank, auxiliary = routes.bank, routes.auxiliary
     make = partial(
@@ -56,10 +55,10 @@ def search_canary(
         index=index,
         probes=probes,
         vocabulary=vocabulary,
-        accept=accept,
+        accept=None if screen is None else screen.accept,
         name=attack.name,
     )
-    if auditor.memo is None or not encoder or (accept is not None and not accepts):
+    if auditor.memo is None or not encoder:
         return make()
     key = stage_key(
         "search",
@@ -74,7 +73,7 @@ def search_canary(
         records=records,
         index=index,
         seed=seed,
-        accepts=accepts,
+        vetting="" if screen is None else screen.vetting.hash,
     )
 
     def document() -> dict[str, Any]:

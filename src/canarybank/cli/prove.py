@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 
 from canarybank.cli.output import Output, facts, paragraph
+from canarybank.cli.rounds import RoundNumber
 from canarybank.errors import ConfigError
 
 __all__ = ["command"]
@@ -20,15 +21,7 @@ def command(
     /,
     *,
     entry: Annotated[int | None, Parameter(help="Prove the entry at this position, from 0.", metavar="N")] = None,
-    round_number: Annotated[
-        int | None,
-        Parameter(
-            name="--round",
-            help="Of an evolution: the round whose bank is meant, from 1; left out, the first.",
-            metavar="N",
-            validator=validators.Number(gte=1),
-        ),
-    ] = None,
+    round_number: RoundNumber = None,
     check: Annotated[Path | None, Parameter(help="Check the proof in this file.", metavar="PROOF")] = None,
     root: Annotated[str | None, Parameter(help="The root to check it against.", metavar="SHA256")] = None,
     output: Output = Output(),  # noqa: B008, a frozen value

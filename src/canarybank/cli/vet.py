@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from canarybank.cli.output import Output, facts, paragraph, table
+from canarybank.cli.rounds import RoundNumber
 
 __all__ = ["command"]
 
@@ -32,15 +33,7 @@ def command(
     encoder: Annotated[
         str, Parameter(help="The encoder; thresholds were judged with wordllama.", metavar="NAME")
     ] = "wordllama",
-    round_number: Annotated[
-        int | None,
-        Parameter(
-            name="--round",
-            help="Of an evolution: the round whose bank is meant, from 1; left out, the first.",
-            metavar="N",
-            validator=validators.Number(gte=1),
-        ),
-    ] = None,
+    round_number: RoundNumber = None,
     k: Annotated[
         int | None,
         Parameter(

@@ -18,6 +18,7 @@ from canarybank.defend.vetting import (
     PublicText,
     Screen,
     Vetting,
+    smallest_bank,
     vet,
 )
 from canarybank.defend.votes import ShareVotes
@@ -39,6 +40,7 @@ __all__ = [
     "filtered_reach",
     "reach",
     "reach_under_share",
+    "smallest_bank",
     "spread_epsilon",
     "vet",
 ]

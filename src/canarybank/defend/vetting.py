@@ -21,7 +21,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv
 
 from canarybank.defend.characters import Characters
 from canarybank.defend.nearness import closest, similarity_of_share, vote_margins
@@ -29,6 +28,8 @@ from canarybank.defend.perplexity import Likelihoods
 from canarybank.errors import InputError
 from canarybank.mechanism import Bank
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms
+from canarybank.score.counts import clopper_pearson
+from canarybank.store import hash_json
 
 __all__ = [
     "JUDGED_K",
@@ -43,6 +44,7 @@ __all__ = [
     "Screen",
     "Vetting",
     "inputs_name",
+    "smallest_bank",
     "spread_out",
     "standardise",
     "vet",
@@ -131,9 +133,7 @@ class FalseAlarms:
     @property
     def upper(self) -> float:
         """Return the upper 95% confidence bound (Clopper-Pearson) of the rate of false alarms on such banks."""
-        if self.alarms >= self.banks:
-            return 1.0
-        return float(betaincinv(self.alarms + 1, self.banks - self.alarms, CONFIDENCE))
+        return clopper_pearson(self.alarms, self.banks, 1 - CONFIDENCE)[1]
 
     def __str__(self) -> str:
         blamed = (
@@ -250,6 +250,11 @@ class Vetting:
         judged = {name: FalseAlarms(each["banks"], each["alarms"]) for name, each in record["judged"].items()}
         return cls(factors, judged, tuple(map(float, record["spreads"])))
 
+    @property
+    def hash(self) -> str:
+        """Return the sha256 of all that decides a verdict, beside the bank."""
+        return hash_json([{**self.factors}, list(self.spreads)])
+
     def thresholds(self, measure: Measure, size: int) -> dict[int, float]:
         """Return the level that the j-th largest of ``size`` entries must exceed, by j; small banks have fewer j."""
         factors = zip(LEVELS, self.factors[measure], strict=True)
@@ -301,11 +306,16 @@ class Vetting:
         """Return the positions that a careful client does not vote for, ascending.
 
         These are the entries beyond the lowest threshold of any measure, whether or not the bank is called shaped:
-        leaving out an honest entry costs little.
+        leaving out an honest entry costs little. Records have k votes, so k entries that are not reserved stay open: if
+        more are beyond, those with the highest scores are barred.
         """
         if bank.texts is None:
             raise InputError("A bank without texts cannot be vetted; build it with Bank(vectors, texts).")
-        return self.barred_by(self.vet(bank.texts, bank.vectors, public=public, k=k))
+        verdict = self.vet(bank.texts, bank.vectors, public=public, k=k)
+        named = np.array(self.barred_by(verdict), dtype=np.int64)
+        others = named[~np.isin(named, bank.reserved)]
+        spared = others[np.argsort(-verdict.scores[others], kind="stable")][max(0, len(bank.base) - k) :]
+        return tuple(int(place) for place in np.setdiff1d(named, spared))
 
     def barred_by(self, verdict: BankVerdict) -> tuple[int, ...]:
         """Return the positions beyond the lowest threshold of any measure, ascending: see ``barred``."""
@@ -493,13 +503,16 @@ def _unit(vectors: ArrayLike, count: int, what: str) -> Vectors:
     return unit
 
 
+def smallest_bank(k: int) -> int:
+    """Return the fewest entries that can be vetted: each is compared with twice as many as it should stand with."""
+    return max(SMALLEST, 2 * _companions(k) + 1)
+
+
 def _require_size(size: int, k: int) -> int:
-    """Refuse a bank with too few entries: each is compared with twice the others that it is expected to stand with."""
-    smallest = max(SMALLEST, 2 * _companions(k) + 1)
-    if size < smallest:
+    if size < smallest_bank(k):
         raise InputError(
             f"A bank of {size} entries is too small to be vetted where k is {k}: an entry is compared with the others, "
-            f"and that takes at least {smallest}."
+            f"and that takes at least {smallest_bank(k)}."
         )
     return size
 

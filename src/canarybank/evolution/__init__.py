@@ -17,14 +17,12 @@ from canarybank.evolution.loop import (
     DrawnReleases,
     Evolution,
     EvolutionLoop,
-    EvolutionPlan,
-    Keep,
     Releaser,
     ReleaserFactory,
     Round,
     evolve,
-    top,
 )
+from canarybank.evolution.plan import EvolutionPlan, Keep, top
 from canarybank.evolution.population import (
     Archive,
     Candidate,
@@ -48,7 +46,6 @@ from canarybank.evolution.utility import (
     require_apart,
     utility,
 )
-from canarybank.evolution.vetted import bar_named
 
 __all__ = [
     "ACCOUNT",
@@ -89,7 +86,6 @@ __all__ = [
     "Voted",
     "Voters",
     "audit_cost",
-    "bar_named",
     "evolve",
     "find_noise",
     "hold_out",

@@ -31,7 +31,7 @@ from canarybank.config import Config, Resolved, decisive, flatten, read_value, r
 from canarybank.defend import Screen, Vetting
 from canarybank.engine import Engine
 from canarybank.errors import ConfigError, IncompleteError, InputError, MissingError, StoreError
-from canarybank.evolution import Evolution, bar_named
+from canarybank.evolution import Evolution
 from canarybank.flow.generators import build_generator, cached_generator, sending_recorded
 from canarybank.flow.inputs import Inputs, build_engine, gather
 from canarybank.mechanism import Bank, Mechanism, epsilon, prv_epsilon
@@ -200,8 +200,7 @@ class Designs:
 
     def _vetted(self, made: Design) -> Design:
         """Return the design over its bank without what vetting names; its score is frozen again."""
-        bank = bar_named(made.bank, Vetting.load(), self.mechanism.k)
-        auditor = self.auditor
+        auditor, bank = self.auditor, made.bank.bar(Vetting.load().barred(made.bank, k=self.mechanism.k))
         return follow(made, bank, self.routes.auxiliary, auditor.mechanism.whole_bank, eligible=auditor.eligible)
 
     @cached_property
@@ -227,8 +226,7 @@ class Designs:
             vocabulary=inputs.encoder.vocabulary(),
             encoder=inputs.encoder.fingerprint,
             probes=probes,
-            accept=None if self._screen is None else self._screen.accept,
-            accepts="" if self._screen is None else hash_json({**self._screen.vetting.factors}),
+            screen=self._screen,
         )
 
     @cached_property
