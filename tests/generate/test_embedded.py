@@ -2,7 +2,7 @@ from collections import defaultdict
 
 import pytest
 
-from canarybank.flow.bank import embedded_bank, embedded_canaries
+from canarybank.flow import embedded_bank, embedded_canaries
 from canarybank.generate import CachedGenerator, ResponseCache, ScriptedGenerator, bank_plan, fold, load_prompt
 from canarybank.generate.distinct import words
 from canarybank.generate.embedded import chat_topics, embedded_requests, make_embedded, prefetch

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from canarybank.errors import ConfigError, GenerationError, InputError, MissingError
-from canarybank.flow.bank import embedded_bank
+from canarybank.flow import embedded_bank
 from canarybank.generate import HFGenerator, Request, in_order
 from canarybank.generate.llamacpp import SMOLLM2, gguf_path
 from canarybank.store import hash_file, hash_json
@@ -83,12 +83,12 @@ def test_temperature_zero_is_the_likeliest_answer(folder):
 
 
 def test_tokens_are_drawn_from_the_models_law_truncated_as_stated():
-    from canarybank.generate.hf import _sampler
+    from canarybank.generate.hf import draw_processor
 
     scores = torch.tensor([[2.0, 1.5, 1.0, 0.0, -3.0]])
     draws = 4000
     requests = [Request("x", seed=i, temperature=0.8, top_p=0.9) for i in range(draws)]
-    picked = _sampler(requests, 0.05, torch.device("cpu"))(None, scores.repeat(draws, 1)).argmax(dim=-1).numpy()
+    picked = draw_processor(requests, 0.05, torch.device("cpu"))(None, scores.repeat(draws, 1)).argmax(dim=-1).numpy()
     law = np.exp(scores[0].double().numpy() / 0.8)
     law /= law.sum()
     kept = (np.cumsum(law) - law < 0.9) & (law >= 0.05 * law.max())

@@ -17,10 +17,14 @@ NEEDS = {
     "bank-sentiment140-examples": {"label", "examples"},
     "bank-yelp": {"label"},
     "bank-yelp-examples": {"label", "examples"},
+    "blanks": {"label", "blanked"},
+    "blanks-argument": {"label", "blanked"},
     "continue": {"label", "positive", "negative"},
     "continue-argument": {"label", "positive", "negative"},
     "continue-list": {"label", "positive", "negative"},
     "paraphrase": {"record"},
+    "vary": {"label", "text", "change"},
+    "vary-argument": {"label", "text", "change"},
 }
 
 

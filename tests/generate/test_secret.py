@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from canarybank.errors import ConfigError
-from canarybank.generate.secret import Secret
+from canarybank.generate import Secret
 
 KEY = "sk-canary/5f1d\"0c'7\\e9a"
 PRINTABLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=8, max_size=40)

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from canarybank.generate import CachedGenerator, Request, ResponseCache, ScriptedGenerator, in_order
-from canarybank.generate.stored import ResponseUsage, StoredResponses
+from canarybank.generate import (
+    CachedGenerator,
+    Request,
+    ResponseCache,
+    ResponseUsage,
+    ScriptedGenerator,
+    StoredResponses,
+    in_order,
+)
 
 HOLD = (
     "import fcntl, sys\n"

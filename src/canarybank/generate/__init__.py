@@ -15,7 +15,9 @@ from canarybank.generate.prompts import Prompt, load_prompt, prompt_names
 from canarybank.generate.protocol import Generator, Request, Response, in_order, server_of
 from canarybank.generate.retry import Retry
 from canarybank.generate.scripted import ScriptedGenerator
+from canarybank.generate.secret import Secret
 from canarybank.generate.server import Server
+from canarybank.generate.stored import ResponseUsage, StoredResponses
 
 __all__ = [
     "BankStatistics",
@@ -34,11 +36,14 @@ __all__ = [
     "Request",
     "Response",
     "ResponseCache",
+    "ResponseUsage",
     "Retry",
     "ScriptedGenerator",
+    "Secret",
     "Server",
     "Spending",
     "SpendingCeiling",
+    "StoredResponses",
     "Strip",
     "bank_plan",
     "describe_bank",

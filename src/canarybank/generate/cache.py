@@ -64,6 +64,10 @@ class ResponseCache:
         """Return the response under a key, or None."""
         return self._responses.get(key)
 
+    def values(self) -> tuple[Response, ...]:
+        """Return all responses, in the order in which they came."""
+        return tuple(self._responses.values())
+
     def put(self, key: str, response: Response) -> None:
         """Keep a response under a key, in the file first."""
         with self._lock:

@@ -3,33 +3,38 @@
 Needs torch, transformers and numpy only, so that a bare GPU machine can write what another machine cleans.
 """
 
+import functools
+import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canarybank.errors import ConfigError, GenerationError, InputError, MissingError
+from canarybank.generate.decoding import Decoder, is_known
 from canarybank.generate.protocol import Request, Response
 from canarybank.store import hash_file, hash_json
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["HFGenerator", "load_model"]
+__all__ = ["HFGenerator", "draw_processor", "load_model"]
 
 # What decides a folder's answers: the weights, and what turns requests into tokens and tokens into an end.
 _WEIGHTS = (".safetensors", ".bin", ".gguf")
 _SETTINGS = (".json", ".jinja", ".model", ".tiktoken", ".txt")
 _TEMPLATES = "additional_chat_templates"
+_LIKELIEST = 256  # tokens that are sorted at a step; where min_p and top_p leave more, all are
 
 
 class HFGenerator:
     """Answer with a Hugging Face model: a folder, a hub name, or a GGUF file (with the ``gguf`` package).
 
-    Requests are sorted by length and answered in left-padded batches, in bfloat16 on CUDA and float32
-    elsewhere. Each request's randomness is its own: the token drawn at a step depends on the request's seed and
-    on the model's logits alone, so batch-mates change an answer only through rounding in the logits. CPU and
-    CUDA draw differently. ``min_p`` drops tokens less likely than that share of the likeliest one's probability.
+    Requests are sorted by length and answered in batches, in bfloat16 on CUDA and float32 elsewhere. On CUDA, models
+    with Llama's or Qwen2's layers are decoded by ``Decoder``, in batches as large as memory holds easily; ``batch`` is
+    for the others. Each request's randomness is its own: the token drawn at a step depends on the request's seed and
+    on the model's logits alone, so batch-mates and devices change an answer only through rounding in the logits.
+    ``min_p`` drops tokens less likely than that share of the likeliest one's probability.
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class HFGenerator:
         self._batch, self._min_p, self._revision = batch, min_p, revision
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
+        self._decoder: Decoder | None = None
         self._fingerprint = ""
 
     @property
@@ -77,76 +83,126 @@ class HFGenerator:
         model, tokenizer = self._model()
         prompts = [_tokens(tokenizer, request) for request in requests]
         order = sorted(range(len(requests)), key=lambda i: (requests[i].tokens, len(prompts[i])))
-        for start in range(0, len(order), self._batch):
-            chosen = order[start : start + self._batch]
+        while order:
+            size = self._batch if self._decoder is None else self._decoder.rows(max(map(len, prompts)))
+            chosen, order = order[:size], order[size:]
             answers = self._answers(model, tokenizer, [prompts[i] for i in chosen], [requests[i] for i in chosen])
             yield from zip(chosen, answers, strict=True)
 
     def _model(self) -> tuple[Any, Any]:
         with self._lock:
             if self._loaded is None:
-                self._loaded = load_model(self._source, self._device, self._dtype, self._revision)
+                self._loaded = model, tokenizer = load_model(self._source, self._device, self._dtype, self._revision)
+                if model.device.type == "cuda" and is_known(model):
+                    draw = functools.partial(_draw, min_p=self._min_p)
+                    self._decoder = Decoder(model, draw, _ends(model, tokenizer), tokenizer.pad_token_id)
             return self._loaded
 
     def _answers(self, model: Any, tokenizer: Any, prompts: list[list[int]], requests: list[Request]) -> list[Response]:
+        tokens, ends = max(r.tokens for r in requests), _ends(model, tokenizer)
+        rows: list[list[int] | None] = [None] * len(prompts)
+        if self._decoder is not None and max(map(len, prompts)) + tokens <= self._decoder.longest:
+            with self._lock:
+                rows = self._decoder.decode(prompts, _settings(requests, model.device), tokens)
+        if left := [i for i, row in enumerate(rows) if row is None]:
+            some, asked = [prompts[i] for i in left], [requests[i] for i in left]
+            drawn = self._rows(model, tokenizer.pad_token_id, sorted(ends), some, asked, tokens)
+            for i, row in zip(left, drawn, strict=True):
+                rows[i] = row
+        return [_response(tokenizer, row or [], p, r, ends) for row, p, r in zip(rows, prompts, requests, strict=True)]
+
+    def _rows(
+        self,
+        model: Any,
+        pad: int,
+        ends: list[int],
+        prompts: list[list[int]],
+        requests: list[Request],
+        tokens: int,
+    ) -> list[list[int]]:
+        """Return the tokens that transformers draws for each prompt."""
         import torch
 
         width = max(map(len, prompts))
-        pad = tokenizer.pad_token_id
         ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompts], device=model.device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=model.device)
         with torch.inference_mode():
             out = model.generate(
                 input_ids=ids,
                 attention_mask=mask,
-                max_new_tokens=max(r.tokens for r in requests),
+                max_new_tokens=tokens,
                 do_sample=False,
                 temperature=None,
                 top_p=None,
                 top_k=None,
                 pad_token_id=pad,
-                eos_token_id=sorted(_ends(model, tokenizer)),
-                logits_processor=[_sampler(requests, self._min_p, model.device)],
+                eos_token_id=ends,
+                logits_processor=[draw_processor(requests, self._min_p, model.device)],
             )
-        ends = _ends(model, tokenizer)
-        rows = out[:, width:].tolist()
-        return [_response(tokenizer, row, p, r, ends) for row, p, r in zip(rows, prompts, requests, strict=True)]
+        rows: list[list[int]] = out[:, width:].tolist()
+        return rows
 
 
-def _sampler(requests: Sequence[Request], min_p: float, device: Any) -> Any:
-    """Return a logits processor whose arg max is a sample: by adding Gumbel noise from each request's own seed."""
+def _settings(requests: Sequence[Request], device: Any) -> "torch.Tensor":
+    """Return what each request is drawn by: seed, temperature, top_p."""
     import torch
 
-    generators = [torch.Generator(device=device).manual_seed(r.seed) for r in requests]
-    temperatures = torch.tensor([r.temperature for r in requests], device=device)[:, None]
-    top_p = torch.tensor([r.top_p for r in requests], device=device)[:, None]
-    greedy = temperatures == 0
+    rows = [(r.seed, r.temperature, r.top_p) for r in requests]
+    return torch.tensor(rows, dtype=torch.float64, device=device)
+
+
+def draw_processor(requests: Sequence[Request], min_p: float, device: Any) -> Any:
+    """Return a logits processor that leaves the drawn token alone, so that the arg max is a sample."""
+    import torch
+
+    settings, steps = _settings(requests, device), itertools.count()
 
     def process(_: "torch.Tensor", scores: "torch.Tensor") -> "torch.Tensor":
-        scaled = scores.float() / temperatures.clamp(min=1e-3)
-        noise = torch.stack([_exponential(scaled.shape[-1], g, device) for g in generators])
-        noisy = _truncated(scaled, top_p, min_p) - noise.log()
-        return torch.where(greedy, scores.float(), noisy)
+        step = torch.tensor([next(steps)], device=scores.device)
+        chosen, settled = _draw(scores, settings, step, min_p=min_p)
+        if not bool(settled.all()):
+            rest = ~settled
+            chosen[rest], _ = _draw(scores[rest], settings[rest], step, min_p=min_p, count=scores.shape[-1])
+        return torch.full_like(scores, float("-inf")).scatter(-1, chosen[:, None], 0.0)
 
     return process
 
 
-def _exponential(size: int, generator: "torch.Generator", device: Any) -> "torch.Tensor":
+def _draw(
+    logits: "torch.Tensor", settings: "torch.Tensor", step: "torch.Tensor", *, min_p: float, count: int = _LIKELIEST
+) -> "tuple[torch.Tensor, torch.Tensor]":
+    """Draw a token for each row among its ``count`` likeliest, and say in which rows no other could be drawn.
+
+    It is drawn by adding Gumbel noise from the row's own seed. Out are tokens beyond the smallest set of mass top_p,
+    and those less likely than min_p times the likeliest.
+    """
     import torch
 
-    return torch.empty(size, device=device).exponential_(generator=generator).clamp(min=1e-30)
+    seeds, temperatures, top_p = settings[:, 0].long(), settings[:, 1:2].float(), settings[:, 2:3].float()
+    scaled = logits.float() / temperatures.clamp(min=1e-3)
+    top, tokens = scaled.topk(min(count, scaled.shape[-1]), dim=-1)
+    mass = torch.exp(top - torch.logsumexp(scaled, dim=-1, keepdim=True))
+    out = (mass.cumsum(dim=-1) - mass >= top_p) | (mass < min_p * mass[:, :1]) | (temperatures == 0)
+    out[:, 0] = False
+    noisy = top.masked_fill(out, float("-inf")) + _gumbel(seeds, step, top.shape[-1])
+    settled = out[:, -1] | (top.shape[-1] == scaled.shape[-1])
+    return tokens.gather(-1, noisy.argmax(dim=-1, keepdim=True))[:, 0], settled
 
 
-def _truncated(scaled: "torch.Tensor", top_p: "torch.Tensor", min_p: float) -> "torch.Tensor":
-    """Drop tokens outside the smallest set of mass top_p, and those less likely than min_p times the likeliest."""
+def _gumbel(seeds: "torch.Tensor", step: "torch.Tensor", count: int) -> "torch.Tensor":
+    """Return Gumbel noise for the ranks of a step: of each row from its own seed alone, alike on every device."""
     import torch
 
-    probabilities = torch.softmax(scaled, dim=-1)
-    ordered, places = probabilities.sort(dim=-1, descending=True)
-    outside_sorted = ordered.cumsum(dim=-1) - ordered >= top_p
-    outside = torch.zeros_like(outside_sorted).scatter(-1, places, outside_sorted)
-    unlikely = probabilities < min_p * ordered[:, :1]
-    return scaled.masked_fill(outside | unlikely, float("-inf"))
+    def mixed(words: "torch.Tensor") -> "torch.Tensor":  # the finaliser of SplitMix64, in wrapping arithmetic
+        words = (words ^ ((words >> 30) & (2**34 - 1))) * -0x40A7B892E31B1A47
+        words = (words ^ ((words >> 27) & (2**37 - 1))) * -0x6B2FB644ECCEEE15
+        return words ^ ((words >> 31) & (2**33 - 1))
+
+    golden = -0x61C8864680B583EB
+    streams = mixed(mixed(seeds * golden + golden) + step)[:, None]
+    words = mixed(streams + golden * torch.arange(1, count + 1, device=seeds.device))
+    uniform = (((words >> 11) & (2**53 - 1)).double() + 0.5) * 2.0**-53
+    return -torch.log(-torch.log(uniform)).float()
 
 
 def _tokens(tokenizer: Any, request: Request) -> list[int]:
