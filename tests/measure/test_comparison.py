@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,6 +48,9 @@ def test_clouds_of_several_blocks_of_distances_are_as_by_all_distances_at_once()
         inside = cdist(points.astype(np.float32), centres.astype(np.float32)) <= radii
         assert share == pytest.approx(inside.any(axis=1).mean(), abs=1e-3)
         assert 0.1 < share < 1
+        if points is generated:
+            assert found.coverage == pytest.approx(inside.any(axis=0).mean(), abs=1e-3)
+            assert found.density == pytest.approx(inside.sum() / (3 * len(points)), abs=1e-3)
 
 
 def test_alike_clouds_cover_each_other_and_far_ones_do_not() -> None:
@@ -148,3 +152,21 @@ def test_settings_are_checked() -> None:
         Mauve()(REAL[:5], REAL)
     with pytest.raises(InputError, match="dimension"):
         Mauve()(REAL, REAL[:, :4])
+
+
+@pytest.mark.parametrize(("limit", "alone"), [(1_000_000, True), (10, False)])
+def test_mauve_of_few_points_takes_one_thread(limit, alone, monkeypatch):
+    """Threads wait for one another a hundred times longer than so few points take."""
+    package, threads = pytest.importorskip("mauve"), pytest.importorskip("threadpoolctl")
+    seen = []
+
+    def told(**_):
+        seen.extend(each["num_threads"] for each in threads.threadpool_info())
+        return SimpleNamespace(mauve=0.5)
+
+    monkeypatch.setattr(package, "compute_mauve", told)
+    monkeypatch.setattr("canarybank.measure.comparison.FEW_DISTANCES", limit)
+    vectors = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    with threads.threadpool_limits(2):
+        assert Mauve(buckets=3)(vectors, vectors) == 0.5
+    assert set(seen) == {1 if alone else 2}

@@ -1,8 +1,11 @@
+import doctest
+import sys
+
 import numpy as np
 import pytest
 
 from canarybank.errors import InputError
-from canarybank.measure import concentration, variety
+from canarybank.measure import concentration, effective_texts, variety
 
 
 def test_distinct_n_grams_by_hand() -> None:
@@ -70,3 +73,22 @@ def test_drowned_votes_have_no_figure() -> None:
 def test_the_effective_number_lies_between_one_and_all() -> None:
     assert 1.0 <= concentration([1.0, 2.0, 3.0, 4.0], [3, 2], noise=0.1).effective <= 4.0
     assert concentration([5.0, 0.5, -0.5, -1.0], [0], noise=0.3).effective == 1.0
+
+
+def test_effective_texts_counts_groups_of_alike_texts() -> None:
+    # Groups of equal vectors, orthogonal to each other: the exponential of the entropy of their sizes.
+    table = np.repeat(np.eye(4)[:3] * [[1.0], [5.0], [0.1]], [2, 2, 4], axis=0)
+    assert effective_texts(table) == pytest.approx(np.exp(0.5 * np.log(4) + 0.5 * np.log(2)))
+    assert effective_texts(np.ones((7, 3))) == pytest.approx(1.0)
+    assert effective_texts(np.eye(6)) == pytest.approx(6.0)
+    assert doctest.testmod(sys.modules["canarybank.measure.variety"]) == (0, 1)
+
+
+def test_effective_texts_is_its_naive_twin_on_either_side_of_the_dimension() -> None:
+    for shape in ((30, 5), (5, 30)):
+        table = np.random.default_rng(3).normal(size=shape)
+        unit = table / np.linalg.norm(table, axis=1, keepdims=True)
+        values = np.linalg.svd(unit @ unit.T / len(unit))[1]
+        assert effective_texts(table) == pytest.approx(np.prod([value**-value for value in values if value > 1e-14]))
+    with pytest.raises(InputError, match="no direction"):
+        effective_texts([[0.0, 0.0], [1.0, 0.0]])

@@ -1,11 +1,6 @@
-"""Compare generated with real vectors: by MAUVE, and by precision and recall.
-
-Precision and recall are measured by nearest-neighbour balls. The manifold of a set is the union of balls around its
-points, each reaching to the point's k-th nearest neighbour within the set (Kynkäänniemi et al., 2019).
-"""
+"""Compare a cloud of generated with one of real vectors as wholes: by MAUVE, and by the Fréchet distance."""
 
 import importlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +10,10 @@ from canarybank.errors import InputError, MissingError
 from canarybank.mechanism.mechanism import whole
 from canarybank.mechanism.vectors import check_dimensions, check_vectors
 
-__all__ = ["NEIGHBOURS", "Coverage", "Mauve", "precision_recall"]
+__all__ = ["Mauve", "frechet_distance"]
 
-NEIGHBOURS = 3
 FEWEST_FOR_MAUVE = 20
-CHUNK_VALUES = 1 << 22
-TOLERANCE = 1e-12  # of the largest squared norm: above the rounding of a squared distance, so that copies are inside
+FEW_DISTANCES = 1_000_000  # of points to clusters: below it, threads wait for one another far longer than they work
 
 Floats = NDArray[np.float64]
 
@@ -70,58 +63,47 @@ class Mauve:
             raise MissingError(
                 "MAUVE comes with mauve-text, which is not installed; run: pip install 'canarybank[mauve]'"
             ) from problem
-        found = package.compute_mauve(
-            p_features=truth,
-            q_features=made,
-            num_buckets="auto" if self.buckets is None else self.buckets,
-            mauve_scaling_factor=self.scaling,
-            kmeans_num_redo=self.restarts,
-            kmeans_max_iter=self.iterations,
-            seed=self.seed,
-            verbose=False,
-        )
+        buckets = self.buckets or max(2, min(len(made), len(truth)) // 10)
+        few = buckets * (len(made) + len(truth)) <= FEW_DISTANCES
+        # scikit-learn, which the package needs, brings threadpoolctl.
+        with importlib.import_module("threadpoolctl").threadpool_limits(1 if few else None):
+            found = package.compute_mauve(
+                p_features=truth,
+                q_features=made,
+                num_buckets="auto" if self.buckets is None else self.buckets,
+                mauve_scaling_factor=self.scaling,
+                kmeans_num_redo=self.restarts,
+                kmeans_max_iter=self.iterations,
+                seed=self.seed,
+                verbose=False,
+            )
         return float(found.mauve)
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """How far generated and real vectors cover each other, by balls to the ``neighbours``-th nearest neighbour."""
+def frechet_distance(generated: ArrayLike, real: ArrayLike) -> float:
+    """Return the squared Fréchet distance of two clouds, each as a Gaussian with its own mean and covariance.
 
-    precision: float
-    """The share of generated vectors that lie in some real vector's ball."""
-    recall: float
-    """The share of real vectors that lie in some generated vector's ball."""
-    neighbours: int
+    It is |m1 - m2|^2 + tr(C1 + C2 - 2 (C1 C2)^(1/2)), with unbiased covariances, as in the inception distance of images
+    (Heusel et al., 2017, https://arxiv.org/abs/1706.08500). It is 0 for equal moments.
 
-
-def precision_recall(generated: ArrayLike, real: ArrayLike, *, neighbours: int = NEIGHBOURS) -> Coverage:
-    """Return the share of generated vectors within the real manifold, and of real ones within the generated."""
+    Two samples of one distribution are apart too: the estimate is biased upwards, the more the fewer the vectors, and
+    with fewer vectors than dimensions by most of its value. Compare figures of equal numbers of vectors only, beside
+    real against real at those numbers.
+    """
     made, truth = (check_vectors(v, what).astype(np.float64) for v, what in ((generated, "generated"), (real, "real")))
     check_dimensions(made, truth, "real vectors")
-    k = whole("neighbours", neighbours)
-    if k >= min(len(made), len(truth)):
-        raise InputError(
-            f"A {k}-th nearest neighbour needs more than {k} vectors on each side, but there are {len(made)} generated "
-            f"and {len(truth)} real ones; use fewer neighbours or more vectors."
-        )
-    slack = TOLERANCE * max(float(np.square(v).sum(axis=1).max()) for v in (made, truth))
-    return Coverage(_covered_share(made, truth, k, slack), _covered_share(truth, made, k, slack), k)
+    if min(len(made), len(truth)) < 2:  # noqa: PLR2004, one vector has no covariance
+        raise InputError("The Fréchet distance needs at least 2 vectors on each side.")
+    (first, first_root), (second, second_root) = _moments(made), _moments(truth)
+    # tr (C1 C2)^(1/2) is the sum of the singular values of C1^(1/2) C2^(1/2).
+    common = float(np.linalg.svd(first_root @ second_root, compute_uv=False).sum())
+    spread = float(np.square(first_root).sum() + np.square(second_root).sum()) - 2.0 * common
+    return float(np.square(first - second).sum()) + max(spread, 0.0)
 
 
-def _covered_share(points: Floats, centres: Floats, k: int, slack: float) -> float:
-    """Return the share of points that lie within some centre's ball, which reaches to its k-th nearest other centre."""
-    radii = np.empty(len(centres))
-    for rows, squares in _squared_distances(centres, centres):
-        squares[np.arange(len(squares)), np.arange(len(centres))[rows]] = np.inf
-        radii[rows] = np.partition(squares, k - 1, axis=1)[:, k - 1]
-    inside = (squares <= radii + slack for _, squares in _squared_distances(points, centres))
-    return sum(int(each.any(axis=1).sum()) for each in inside) / len(points)
-
-
-def _squared_distances(points: Floats, others: Floats) -> Iterator[tuple[slice, Floats]]:
-    """Yield the squared distances to all others, a block of points at a time, with where the block stands."""
-    step = max(1, CHUNK_VALUES // len(others))
-    for start in range(0, len(points), step):
-        block = points[start : start + step]
-        squares = np.square(block).sum(axis=1)[:, None] + np.square(others).sum(axis=1) - 2.0 * (block @ others.T)
-        yield slice(start, start + step), np.maximum(squares, 0.0)
+def _moments(vectors: Floats) -> tuple[Floats, Floats]:
+    """Return the mean of vectors and the symmetric square root of their covariance."""
+    mean = vectors.mean(axis=0)
+    centred = vectors - mean
+    values, axes = np.linalg.eigh(centred.T @ centred / (len(vectors) - 1))
+    return mean, (axes * np.sqrt(np.maximum(values, 0.0))) @ axes.T

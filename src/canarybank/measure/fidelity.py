@@ -54,6 +54,7 @@ def selection_fidelity(
     top: int,
     draws: int = 20,
     sampled: bool = True,
+    reference_clip: float | None = None,
     seed: int = 0,
 ) -> Fidelity:
     """Return how much of the noiseless top the releases of a mechanism keep.
@@ -70,20 +71,22 @@ def selection_fidelity(
         draws: How many releases are drawn.
         sampled: Whether users take part by a coin of q and noise is added; without both, the loss is that of cap, share
             and bars alone.
+        reference_clip: The clip of the noiseless votes, left out the mechanism's own; at 1 nobody is clipped.
         seed: The root of what is drawn.
     """
     vectors, owner = np.asarray(records), np.asarray(owners, dtype=np.int64)
     users, candidates = int(owner.max()) + 1, np.intersect1d(bank.base, bank.open)
     if not 1 <= top <= len(candidates):
         raise InputError(f"{top} entries cannot be kept of {len(candidates)} that are neither reserved nor barred.")
-    plain = contributions(
-        route(vectors, replace(bank, barred=()), mechanism.k), owner, users, bank.size, mechanism.clip
-    )
+    clip = mechanism.clip if reference_clip is None else reference_clip
+    depth = min(len(bank.open), ranks_needed(mechanism.k, mechanism.share))
+    ranked = route(vectors, bank, depth)
+    is_plain = depth == mechanism.k and not bank.barred
+    routes = ranked if is_plain else route(vectors, replace(bank, barred=()), mechanism.k)
+    plain = contributions(routes, owner, users, bank.size, clip)
     ideal = np.asarray(plain.sum(axis=0), dtype=np.float64)
     best = bank.base[np.argsort(-ideal[bank.base], kind="stable")[:top]]
     rng = stream(seed, "measure", "fidelity")
-    depth = min(len(bank.open), ranks_needed(mechanism.k, mechanism.share))
-    ranked = route(vectors, bank, depth)
     kept, held = [], []
     for _ in range(draws):
         release = _release(ranked, owner, users, bank, mechanism, rng, sampled=sampled)

@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike
 from canarybank.errors import InputError
 from canarybank.generate import Distinct
 from canarybank.generate.distinct import words
+from canarybank.mechanism.vectors import check_vectors
 
-__all__ = ["Concentration", "Variety", "concentration", "variety"]
+__all__ = ["Concentration", "Variety", "concentration", "effective_texts", "variety"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,27 @@ def variety(texts: Sequence[str], *, similarity: float = 0.7) -> Variety:
 def _distinct_share(texts: Sequence[Sequence[str]], n: int) -> float:
     grams = [gram for text in texts for gram in zip(*(text[i:] for i in range(n)), strict=False)]
     return len(set(grams)) / len(grams) if grams else 0.0
+
+
+def effective_texts(vectors: ArrayLike) -> float:
+    """Return how many wholly different texts would be as varied as texts with these vectors: the Vendi score.
+
+    It is exp(-sum of l log l) over the eigenvalues l of the matrix of cosine similarities over their number: 1 where
+    all vectors are the same, their number where all are orthogonal (Friedman and Dieng, 2023,
+    https://arxiv.org/abs/2210.02410). It grows with the number of texts, so compare equal numbers.
+
+    >>> effective_texts([[1, 0], [0, 2], [1, 0], [0, 3]])
+    2.0
+    """
+    table = check_vectors(vectors, "text").astype(np.float64)
+    lengths = np.sqrt(np.square(table).sum(axis=1, keepdims=True))
+    if not lengths.all():
+        raise InputError("A vector of length 0 has no direction; drop empty texts or mend the encoder.")
+    unit = table / lengths
+    small = unit.T @ unit if unit.shape[1] < len(unit) else unit @ unit.T  # the same eigenvalues but for zeros
+    shares = np.linalg.eigvalsh(small) / len(unit)
+    shares = shares[shares > 0]
+    return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 @dataclass(frozen=True, slots=True)
