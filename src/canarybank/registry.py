@@ -1,4 +1,4 @@
-"""Register things by name: attacks, selection rules, encoders, generators, methods, systems and engines.
+"""Register things by name: attacks, selection rules, encoders, generators, methods, systems, engines, rules of rounds.
 
 An entry is an object of canarybank's own, an entry point of somebody else's package in the registry's group, or
 ``module:name``, which imports that object. Built-in entries are named here as ``module:name`` too, so that names are
@@ -29,8 +29,11 @@ __all__ = [
     "ATTACKS",
     "ENCODERS",
     "ENGINES",
+    "FEEDBACKS",
     "GENERATORS",
+    "KEEPERS",
     "METHODS",
+    "PARENT_RULES",
     "REGISTRIES",
     "SELECTIONS",
     "SYSTEMS",
@@ -237,7 +240,7 @@ def _source_hash(module: str) -> str:
 
 def _registry(kind: str, places: Mapping[str, str], *, is_open: bool = False) -> Registry[Any]:
     own = {name: f"canarybank.{place}" for name, place in places.items()}
-    return Registry(kind, f"canarybank.{kind}s", MappingProxyType(own), is_open)
+    return Registry(kind, f"canarybank.{kind.replace(' ', '_')}s", MappingProxyType(own), is_open)
 
 
 ATTACKS = _registry(
@@ -314,7 +317,46 @@ ENGINES = _registry(
     {"threads": "engine.local:Threads", "processes": "engine.local:Processes", "serial": "engine.local:Serial"},
 )
 """Entries return an ``Engine``; they are given the number of workers where they take it."""
+KEEPERS = _registry(
+    "keeper",
+    {
+        "top": "evolution.keeping:KeepTop",
+        "votes": "evolution.keeping:KeepByVotes",
+        "threshold": "evolution.keeping:KeepAboveNoise",
+        "clusters": "evolution.keeping:KeepClusters",
+        "projection": "evolution.keeping:KeepProjected",
+    },
+)
+"""Entries return a ``Keeper``; they are given the threshold where they take it."""
+PARENT_RULES = _registry(
+    "parent rule",
+    {
+        "even": "evolution.parents:ParentsEvenly",
+        "turns": "evolution.parents:ParentsInTurn",
+        "votes": "evolution.parents:ParentsByVotes",
+        "neighbours": "evolution.parents:NeighbouringParents",
+    },
+)
+"""Entries return a ``ParentRule``."""
+FEEDBACKS = _registry(
+    "feedback",
+    {
+        "in-context": "evolution.feedback:InContext",
+        "paraphrase": "evolution.feedback:ParaphraseKept",
+        "vary": "evolution.feedback:Vary",
+        "blanks": "evolution.feedback:FillBlanks",
+        "fresh": "evolution.feedback:Fresh",
+    },
+)
+"""Entries return a ``Feedback``; they are given those of prompt, high, low, kind, parents, distance, examples and shots
+that they take."""
 REGISTRIES: Mapping[str, Registry[Any]] = MappingProxyType(
-    {registry.kind: registry for registry in (ATTACKS, SELECTIONS, ENCODERS, GENERATORS, METHODS, SYSTEMS, ENGINES)}
+    {
+        registry.kind: registry
+        for registry in (
+            *(ATTACKS, SELECTIONS, ENCODERS, GENERATORS, METHODS, SYSTEMS, ENGINES),
+            *(KEEPERS, PARENT_RULES, FEEDBACKS),
+        )
+    }
 )
 """Every registry by the kind of its entries."""

@@ -156,12 +156,17 @@ def test_coins_and_background_are_written_before_the_release(
 ) -> None:
     probes, canaries = world.planted()
     order: list[str] = []
-    for name in ("put_coins", "put_background", "put_release"):
-        method = getattr(FolderArchive, name)
-        monkeypatch.setattr(FolderArchive, name, lambda *given, n=name, m=method: (order.append(n), m(*given))[1])
+    move = Path.replace
+
+    def moved(made: Path, path: Path) -> Path:
+        order.append(path.name.partition(".")[0])
+        return move(made, path)
+
+    monkeypatch.setattr(Path, "replace", moved)
     settings = {"keep": world.keep, "probes": probes, "canaries": canaries, "insecure_seed": seed}
     evolve(*world.arguments, 1, folder=tmp_path / "run", **settings)
-    assert order == ["put_coins", *([] if seed is None else ["put_background"]), "put_release"]
+    durable = [name for name in order if name in {"coins", "background", "release"}]
+    assert durable == ["coins", *([] if seed is None else ["background"]), "release"]
 
 
 def test_coins_come_back_as_they_were_kept(tmp_path: Path) -> None:

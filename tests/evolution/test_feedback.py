@@ -100,7 +100,8 @@ def test_without_labels_the_kind_stands_in_the_prompt() -> None:
 
 
 def test_a_rule_sees_votes_only_through_the_noisy_histogram() -> None:
-    assert set(Voted.__dataclass_fields__) == {"round", "candidates", "votes", "kept", "wanted", "seed"}
+    seen = {"round", "candidates", "votes", "kept", "wanted", "seed", "weights", "vectors", "noise", "carry", "slots"}
+    assert set(Voted.__dataclass_fields__) == seen
 
 
 def test_an_answer_loses_the_words_that_led_into_it() -> None:

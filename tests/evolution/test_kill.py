@@ -28,7 +28,9 @@ SCRIPT = textwrap.dedent(
     conftest = importlib.util.module_from_spec(specification)
     sys.modules["conftest"] = conftest
     specification.loader.exec_module(conftest)
-    from canarybank.evolution import evolve
+    from canarybank.evolution import (
+        Fresh, InContext, Keep, KeepAboveNoise, MixedFeedback, NeighbouringParents, Vary, evolve
+    )
     from canarybank.mechanism import Account, epsilon
     import polars
     base, seed, stride = pathlib.Path(sys.argv[2]), (int(sys.argv[3]) if sys.argv[3] else None), int(sys.argv[4])
@@ -39,6 +41,10 @@ SCRIPT = textwrap.dedent(
         world = conftest.World(users, conftest.World.start[:8])
         probes, canaries = world.planted()
         settings = {"keep": world.keep, "new": 2, "insecure_seed": seed, "folder": folder, "account": account}
+        if seed is not None:  # by rules that are not the default ones, which change from round to round
+            settings |= {"keep": Keep((0.3, 0.2)), "keeper": KeepAboveNoise(0.1), "temperature": (1.2, 0.6)}
+            parts = (InContext(parents=NeighbouringParents()), 0.5), (Vary(distance=(0, 1)), 0.3), (Fresh(), 0.2)
+            settings |= {"new": 4, "feedback": MixedFeedback(parts)}
         return evolve(*world.arguments, 2, probes=probes, canaries=canaries, **settings)
 
     def opened(path):
@@ -176,7 +182,7 @@ def test_every_debit_is_kept_used_once_and_sealed_with_the_one_release(killed: l
 @pytest.mark.parametrize("killed", [SEEDED], indirect=True, ids=["seeded"])
 def test_a_seeded_run_ends_in_the_same_bytes_wherever_it_was_killed(killed: list[Path]) -> None:
     names = ["population.jsonl", "population.csv", "population.parquet", "evolution.json", "ledger.log", "run.json"]
-    names += ["rounds/000/coins.json", "rounds/001/coins.json"]
+    names += ["rounds/000/coins.json", "rounds/001/coins.json", "rounds/000/kept.json", "rounds/001/kept.json"]
     for folder in killed[:-1]:
         for name in names:
             assert (folder / name).read_bytes() == (killed[-1] / name).read_bytes(), (folder.name, name)

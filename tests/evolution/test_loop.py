@@ -88,16 +88,6 @@ def test_the_loop_makes_the_releases_of_the_literal_algorithm(world: Any, seed: 
 # --- selection under little and much noise --------------------------------------------------------------------------
 
 
-@pytest.fixture
-def unaccounted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spare the accountant the work of stating an epsilon of thousands, where a test is about something else."""
-    monkeypatch.setattr("canarybank.evolution.ledger.epsilon", lambda mechanism, rounds: rounds / mechanism.sigma)
-    monkeypatch.setattr(
-        "canarybank.evolution.ledger.composition_bound", lambda mechanism, rounds: rounds / mechanism.sigma
-    )
-
-
-@pytest.mark.usefixtures("unaccounted")
 def test_with_next_to_no_noise_the_most_voted_stay(world: Any) -> None:
     quiet = replace(world.mechanism, sigma=1e-6, q=1.0)
     result = evolve(
@@ -202,7 +192,6 @@ def test_a_finished_run_is_returned_without_another_step(world: Any, tmp_path: P
 # --- probes ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("unaccounted")
 def test_probes_stay_at_their_positions_and_out_of_everything_else(world: Any) -> None:
     texts = tuple(f"probe zqprobe {i}" for i in range(4))
     # Copies of records: they win votes in plenty, and must not stay for it.

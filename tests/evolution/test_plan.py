@@ -37,6 +37,20 @@ def test_a_shrinking_bank_that_loses_a_probes_position_is_refused_at_the_start()
     EvolutionPlan(Mechanism(), 2, new=30).check(first(20, (18,)))
 
 
+@pytest.mark.parametrize("plan", [
+    EvolutionPlan(Mechanism(), 3),
+    EvolutionPlan(Mechanism(), 3, keep=Keep(0.6), new=40),
+    EvolutionPlan(Mechanism(), 3, keep=Keep(0.2), new=900),
+    EvolutionPlan(Mechanism(), 3, keep=Keep((0.5, 0.1, 0.9)), new=60, carry=False),
+])  # fmt: skip
+def test_the_fewest_entries_are_those_of_the_last_position_that_every_bank_has(plan) -> None:
+    fewest = plan.fewest_entries(600, 1)
+    plan.check(first(599, (fewest - 1,)))
+    if fewest < 600:
+        with pytest.raises(InputError, match=f"A probe stands at {fewest}, but"):
+            plan.check(first(599, (fewest,)))
+
+
 def test_a_shrinking_bank_that_k_outgrows_is_refused_at_the_start() -> None:
     with pytest.raises(InputError, match=r"k is 5, but the bank of round 1 has 2"):
         EvolutionPlan(Mechanism(k=5), 2, new=1).check(first(20))

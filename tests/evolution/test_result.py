@@ -14,7 +14,7 @@ def test_a_round_keeps_bank_positions_and_never_a_probe() -> None:
     bank = Bank(np.eye(6), tuple("abcdef"), reserved=(1, 4))
     population, probes = split(bank)
     release = np.array([0.1, 9.0, 0.5, 0.3, 8.0, 0.4])
-    done = Round.of(0, Published.of(population, probes), release, Keep(0.5), Spent(1, 1.0, 1.0, 1e-5))
+    done = Round.of(0, Published.of(population, probes), release, Keep(0.5), Spent(1, 1.0, 1.0, 1e-5), noise=0.1)
     assert done.kept.tolist() == [2, 5, 3]
     assert done.kept_candidates == (1, 3, 2)
     assert [population.texts[i] for i in done.kept_candidates] == ["c", "f", "d"]

@@ -7,8 +7,9 @@ the share of the users' text that lies among candidates, must therefore rise fro
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from canarybank.evolution import (
     Ask,
     Evolution,
     Keep,
+    Population,
     Probes,
     Reference,
     Utility,
@@ -29,8 +31,9 @@ from canarybank.evolution import (
     require_apart,
     utility,
 )
+from canarybank.evolution.utility import CUTS
 from canarybank.generate import Request, ScriptedGenerator
-from canarybank.measure import Mauve, precision_recall
+from canarybank.measure import Mauve, halves, precision_recall
 from canarybank.mechanism import Mechanism
 from canarybank.users import Auxiliary, Calibration, Cohorts, Evaluation, Users
 
@@ -38,14 +41,6 @@ TOPICS = tuple(f"{a}{b}" for a in ("bren", "calo", "dimu", "fesk") for b in ("ar
 WORDS = tuple(f"{a}{b}" for a in ("river", "stone", "cloud", "paper") for b in ("song", "yard", "door", "cup", "way"))
 SPREAD = 0.05
 ROUNDS = 8
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_accounting() -> Iterator[None]:
-    """Leave out what the runs spend: it takes seconds a round at such a sigma, and has tests of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("canarybank.evolution.ledger.epsilon", lambda *_: 1.0)
-        yield
 
 
 def text(topic: int, seed: int) -> str:
@@ -141,14 +136,14 @@ def test_under_noise_that_drowns_the_votes_nothing_is_learnt(found: Utility) -> 
 
 
 def test_figures_are_those_of_each_population(evolution: Evolution, found: Utility) -> None:
-    real = people()[1].users.vectors
+    real, half = people()[1].users.vectors, halves(people()[1].users)[1].vectors
     populations = [*(each.population for each in evolution.rounds), evolution.population]
     assert [figures.round for figures in found.figures] == list(range(ROUNDS + 1))
     for figures, population in zip(found.figures, populations, strict=True):
         covered = precision_recall(population.vectors, real)
         assert (figures.precision, figures.recall) == (covered.precision, covered.recall)
         assert figures.candidates == len(population) == 120
-        assert figures.mauve == Mauve(restarts=1, iterations=50)(population.vectors, real)
+        assert figures.mauve == Mauve(buckets=6, restarts=1, iterations=50)(population.vectors, half)
     spread = [figures.concentration for figures in found.figures]
     assert spread[-1] is None
     # First all votes go to the few candidates on the users' side; once candidates are where users are, to all of them.
@@ -156,6 +151,68 @@ def test_figures_are_those_of_each_population(evolution: Evolution, found: Utili
     assert spread[0].effective < 10
     assert spread[-2].effective > 40
     assert found.figures[-1].variety.duplicates == 0.0
+
+
+def test_every_population_stands_beside_real_text_at_one_size(evolution: Evolution, found: Utility) -> None:
+    compared, reference = found.compared, people()[1].users
+    populations = [*(each.population for each in evolution.rounds), evolution.population]
+    assert (compared.size, compared.users, len(compared.sets)) == (120, 40, ROUNDS + 1)
+    second = halves(reference)[1].vectors
+    for worth, population in zip(compared.sets, populations, strict=True):
+        assert worth.coverage == precision_recall(population.vectors, second).coverage
+    # The first population, on which nobody has voted, is nowhere near real text; the last nearly is.
+    assert compared.sets[0].coverage == 0.0
+    assert 0.6 * compared.real.coverage < compared.sets[-1].coverage <= compared.real.coverage + 0.1
+    # All 120 texts of the first population are measured: there is no other cut of it, and the notes say so.
+    assert compared.chance == ()
+    assert "Several seeds" in compared.notes[-1]
+
+
+def cut(population: Population, size: int) -> Population:
+    return replace(population, candidates=population.candidates[:size], vectors=population.vectors[:size])
+
+
+class CountingMauve(Mauve):
+    """MAUVE that counts how often it is asked, and answers at once."""
+
+    asked: ClassVar[list[tuple[int, int]]] = []
+
+    def __call__(self, generated, real):  # type: ignore[no-untyped-def]
+        self.asked.append((len(generated), len(real)))
+        return float(np.mean(generated))
+
+
+def test_mauve_is_computed_once_for_a_population_and_all_show_that_figure(evolution: Evolution) -> None:
+    CountingMauve.asked.clear()
+    first, last = evolution.rounds[0].population, evolution.population
+    shrunk = replace(evolution, rounds=evolution.rounds[:1], population=cut(last, 50))
+    assert len(first) == 120
+    found = utility(shrunk, people()[1], mauve=CountingMauve(buckets=70))
+    # Real text, the two populations, and what chance gives: each once, at the size of the smallest.
+    assert CountingMauve.asked == [(50, 50)] * (1 + 2 + CUTS)
+    assert [each.mauve for each in found.figures] == [each.mauve for each in found.compared.sets]
+    assert found.mauve == found.compared.mauve == CountingMauve(buckets=50)  # as asked, but no more than texts
+    assert len({each.mauve for each in found.compared.chance}) > 1
+    # Buckets follow the size, so they may differ between a run with probes and one without.
+    cost = audit_cost(replace(found, probes=3), replace(found, mauve=replace(found.mauve, buckets=9)))
+    assert [each.mauve for each in cost] == [0.0, 0.0]
+
+
+def test_without_a_comparison_all_populations_are_clustered_alike(evolution: Evolution) -> None:
+    CountingMauve.asked.clear()
+    shrunk = replace(evolution, rounds=evolution.rounds[:1], population=cut(evolution.population, 50))
+    one = Reference(people()[1].users.take([0]))
+    found = utility(shrunk, one, mauve=CountingMauve())
+    assert (found.compared, found.mauve.buckets) == (None, 2)
+    assert CountingMauve.asked == [(120, 6), (50, 6)]
+
+
+def test_a_reference_that_cannot_be_split_is_compared_with_nothing(evolution: Evolution) -> None:
+    reference = people()[1].users
+    one = utility(replace(evolution, rounds=()), Reference(reference.take([0])), mauve=None)
+    assert one.compared is None
+    few = reference.keep_records(np.flatnonzero(np.isin(reference.owners, [0, 1]))[[0, 1, 2, 6, 7, 8]])
+    assert utility(replace(evolution, rounds=()), Reference(few), mauve=None).compared is None
 
 
 def test_the_figures_say_that_they_are_not_private(found: Utility) -> None:

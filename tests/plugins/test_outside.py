@@ -1,4 +1,4 @@
-"""A package outside src/ brings an entry of every kind but a generator; an audit runs with them."""
+"""A package outside src/ brings an entry of every kind but a generator; an audit and an evolution run with them."""
 
 import json
 import subprocess
@@ -10,11 +10,21 @@ import pytest
 from canarybank import registry
 from canarybank.attack import ATTACKS
 from canarybank.config import resolve
-from canarybank.errors import ConfigError, MissingError
-from canarybank.flow import gather, run_audit
+from canarybank.errors import ConfigError, InputError, MissingError
+from canarybank.evolution import Evolution
+from canarybank.flow import gather, run_audit, run_evolution
 from canarybank.run import verify
 from canarybank.store import StageCache
-from canarybank.testing import check_attack, check_encoder, check_engine, check_selection, check_system
+from canarybank.testing import (
+    check_attack,
+    check_encoder,
+    check_engine,
+    check_feedback,
+    check_keeper,
+    check_parents,
+    check_selection,
+    check_system,
+)
 
 NAMES = {
     "attack": "planted",
@@ -24,6 +34,7 @@ NAMES = {
     "system": "rounded",
     "engine": "backwards",
 }
+RULES = {"keeper": "every-second", "parent rule": "first-kept", "feedback": "echo"}
 OURS = {
     "attack.names": "ordinary,planted",
     "encoder.name": "letters",
@@ -56,12 +67,12 @@ def flags(settings):
     return [word for key, value in settings.items() for word in (f"--{key}", value)]
 
 
-@pytest.mark.parametrize("kind", NAMES)
-def test_a_plugin_is_registered_beside_our_own(kind):
+@pytest.mark.parametrize(("kind", "name"), (NAMES | RULES).items())
+def test_a_plugin_is_registered_beside_our_own(kind, name):
     found = registry.REGISTRIES[kind]
-    assert found.names() == (*found.places, NAMES[kind])
-    assert found.check(NAMES[kind]) == NAMES[kind]
-    assert f"did you mean '{NAMES[kind]}'?" in found.unknown(NAMES[kind][:-1])
+    assert found.names() == (*found.places, name)
+    assert found.check(name) == name
+    assert f"did you mean '{name}'?" in found.unknown(name[:-1])
 
 
 def test_its_author_can_check_it():
@@ -70,6 +81,34 @@ def test_its_author_can_check_it():
     check_encoder(registry.ENCODERS.find("letters"))
     check_system(registry.SYSTEMS.find("rounded"))
     check_engine(registry.ENGINES.find("backwards"))
+    check_keeper(registry.KEEPERS.find("every-second"))
+    check_parents(registry.PARENT_RULES.find("first-kept"))
+    check_feedback(registry.FEEDBACKS.find("echo"))
+
+
+@pytest.mark.parametrize("by_place", [False, True], ids=["by name", "by place"])
+def test_an_evolution_runs_with_its_rules(evolving, answering, tmp_path, by_place):
+    names = {
+        "evolve.keeper": "outside_bank.rules:EverySecond" if by_place else "every-second",
+        "evolve.parents": "outside_bank.rules:FirstKept" if by_place else "first-kept",
+        "evolve.feedback": "outside_bank.rules:Echo:0.8,fresh:0.2" if by_place else "echo:0.8,fresh:0.2",
+    }
+    resolved = resolve(flags=evolving | names)
+    with answering(lambda asked: f"I saw {asked.seed} cats in house number {asked.seed % 97} today."):
+        run = run_evolution(resolved, tmp_path / "run")
+    assert sys.modules["outside_bank.rules"].called == set(RULES)
+    assert {(each.kind, each.package) for each in run.manifest.plugins} >= {
+        (kind, "outside_bank" if by_place else "outside-bank 1.2") for kind in RULES
+    }
+    first = Evolution.load(run.folder / "evolution").rounds[0]
+    assert first.kept.tolist() == list(range(0, 60, 2))
+    born = [each for each in run_population(run.folder) if each["born"] == 2]
+    assert [each["prompt"] for each in born].count("echo") == round(0.8 * len(born))
+    assert verify(run.folder).ok
+
+
+def run_population(folder):
+    return [json.loads(line) for line in (folder / "population.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("settings", [OURS, BY_PLACE], ids=["by name", "by place"])
@@ -177,6 +216,44 @@ def test_a_rule_that_changed_is_neither_resumed_nor_taken_from_the_cache(small, 
         after = run_audit(told, tmp_path / "other")
     banks = [[rule.bank_hash for rule in run.commitment.attacks[0].canaries] for run in (before, after)]
     assert all(old != new for old, new in zip(*banks, strict=True))
+
+
+CHOOSY = """
+from canarybank.evolution import KeepTop
+calls = []
+
+
+class Choosy:
+    def __call__(self, choice):
+        calls.append(choice)
+        if len(calls) > {most}:
+            raise ValueError("too many questions")
+        return KeepTop()(choice)
+"""
+
+
+def test_an_evolution_goes_on_from_its_release_with_a_corrected_rule(evolving, answering, tmp_path, importing_from):
+    source, folder = tmp_path / "choosy.py", tmp_path / "run"
+    told = resolve(flags=evolving | {"evolve.keeper": "choosy:Choosy"})
+
+    def run(most):
+        source.write_text(CHOOSY.format(most=most))
+        sys.modules.pop("choosy", None)
+        return run_evolution(told, folder)
+
+    with importing_from(tmp_path), answering(lambda asked: f"I saw {asked.seed} cats in {asked.seed % 97} houses."):
+        with pytest.raises(InputError, match=r"The keeper 'choosy.Choosy' raised ValueError: too many questions\."):
+            run(4)  # the rehearsal asks four times, and then comes the first release
+        (first,) = folder.glob("evolution/rounds/000/release*")
+        before = first.read_bytes()
+        assert not (folder / "evolution/rounds/001").exists()
+        done = run(1000)
+        assert done.is_finished
+        assert first.read_bytes() == before
+        pins = [each for each in done.manifest.plugins if each.kind == "keeper"]
+        assert len({each.sha256 for each in pins}) == len(pins) == 2
+        with pytest.raises(ConfigError, match=rf"the keeper choosy:Choosy: choosy with sha256 {pins[1].sha256[:16]}"):
+            run(1001)  # nothing waits for a rule any more
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from canarybank.errors import ConfigError
 from canarybank.flow import run_audit
 from canarybank.registry import METHODS, REGISTRIES
 from canarybank.report import write_report
-from canarybank.run import Run, list_runs, verify
-from canarybank.run.gating import compare
+from canarybank.run import Run, compare, list_runs, verify
 
 EVIL = "evil_module:thing"
 NAMED = ("attack.names", "audit.method", "audit.system", "encoder.name", "evolve.audit", "generator.kind", "run.engine")

@@ -26,6 +26,7 @@ from unittest import mock
 
 HERE = Path(__file__).parent
 INPUTS = HERE / "folders" / "inputs"
+FOOD = HERE / "food"
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "demo": ("demo", "--attack.names", "paper", "--audit.trials", "20000"),
@@ -34,8 +35,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
         *("--cohorts.canaries", "2", "--audit.trials", "4000"),
     ),
     "evolve": (
-        *("evolve", "--preset", "embedded-evolution", "--insecure-seed", "0", "--audit", "nonce-mueff"),
-        *("--audit.trials", "20000", "--evolve.mauve=false"),
+        *("evolve", str(FOOD / "food.toml"), "--evolve.responses", str(FOOD / "answers.jsonl.gz")),
+        *("--insecure-seed", "0", "--audit", "nonce-mueff", "--audit.trials", "20000", "--evolve.mauve=false"),
     ),
     "sweep": (
         *("sweep", str(INPUTS / "small.toml"), "--attack.names", "nonce-norm", "--audit.trials", "5000"),

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from canarybank.evolution import Voters
-from canarybank.testing import compare_worlds, voter_names
-from canarybank.testing.neighbours import _uniform
+from canarybank.testing import compare_worlds, uniform_of, voter_names
 
 CARRYING = {"evolve.audit_one_run": True, "one_run.canaries": 8, "evolve.keep": 3, "audit.alpha": 0.05}
 
@@ -88,13 +87,13 @@ def test_a_run_that_is_stopped_and_resumed_shows_nothing_but_the_release(lab, al
 
 def test_a_newcomer_who_is_never_sampled_changes_no_byte_of_a_run_that_draws(lab):
     names = map("canary-{}".format, range(99))
-    unsampled = next(name for name in names if all(_uniform(t, f"user {name}") >= 0.5 for t in range(2)))
+    unsampled = next(name for name in names if all(uniform_of(t, f"user {name}") >= 0.5 for t in range(2)))
     joined = lab.joined([(unsampled, f"dog {i}", "b") for i in range(9)], "first")
     files = (lab.file("csv"), lab.file("csv", joined))
     worlds = [lab.world(users, settings=CARRYING, perform=lab.drawing) for users in files]
     assert worlds[0].performance.code == 0
     coins = json.loads(worlds[0].files["evolution/rounds/000/coins.json"])
-    assert coins["took"] == [i for i in range(8) if _uniform(0, f"canary {i}") < 0.5]
+    assert coins["took"] == [i for i in range(8) if uniform_of(0, f"canary {i}") < 0.5]
     assert compare_worlds(*worlds) == ()
 
 

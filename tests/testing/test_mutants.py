@@ -1,6 +1,7 @@
 """The neighbour test can fail: each leak of the first version, put back, is found."""
 
 import contextlib
+import hashlib
 import logging
 import os
 import sys
@@ -12,12 +13,13 @@ import pytest
 
 from canarybank.encode import HashingEncoder, shelf
 from canarybank.errors import ConfigError, GenerationError, StoreError
-from canarybank.evolution import Voters, loop
+from canarybank.evolution import InContext, KeepTop, ParentsEvenly, Reference, Voters, loop
 from canarybank.flow import evolution, real_run
 from canarybank.flow import inputs as admitted
-from canarybank.flow.inputs import _capped
+from canarybank.flow.inputs import cap_records
 from canarybank.mechanism import route_within
 from canarybank.run import folder
+from canarybank.run.clouds import map_clouds, populations_of
 from canarybank.testing import compare_worlds
 from canarybank.users import admission
 
@@ -40,7 +42,7 @@ def test_a_cap_that_is_chosen_from_everybody_is_found(found):
     read = admitted.admit_voters
 
     def with_chosen_cap(config, cohorts, *more):
-        return _capped(read(config, cohorts, *more), cohorts.canaries)[0]
+        return cap_records(read(config, cohorts, *more), cohorts.canaries)[0]
 
     newcomer = [("new", f"cat {i}", "a") for i in range(6)]
     assert any(
@@ -88,6 +90,36 @@ def test_the_number_of_voters_is_found(found):
         mutant = patch.object(evolution, "EvolutionFacts", lambda **facts: make(**{**facts, "voters": seen[-1]}))
         findings = found(mutant, [("new", "the cat", "a")])
     assert any(each.startswith("In results.json") and "voters" in each for each in findings)
+
+
+def test_users_on_the_map_of_a_real_run_are_found_and_its_page_does_not_draw_them(lab):
+    set_scene, facts_of, make, seen = evolution.set_scene, evolution.round_facts, evolution.EvolutionFacts, {}
+
+    def setting(*given):
+        scene = set_scene(*given)
+        seen["users"] = Reference(scene.voters)
+        return scene
+
+    def noting(made):
+        seen["populations"] = populations_of(made)
+        return facts_of(made)
+
+    def placing(**facts):
+        return make(**{**facts, "clouds": map_clouds(seen["populations"], seen["users"], insecure_seed=0)})
+
+    files = lab.file("csv"), lab.file("csv", lab.joined([("new", "the cat", "a")] * 4, "last"))
+    with (
+        patch.object(evolution, "set_scene", setting),
+        patch.object(evolution, "round_facts", noting),
+        patch.object(evolution, "EvolutionFacts", placing),
+    ):
+        worlds = [lab.world(users, perform=lab.cli("--quiet")) for users in files]
+    findings = compare_worlds(*worlds)
+    assert any(each.startswith("In results.json") for each in findings)
+    # The page names the hash of results.json, and shows nothing else of it.
+    pages = [world.files["report.html"].decode() for world in worlds]
+    hashes = [hashlib.sha256(world.files["results.json"]).hexdigest() for world in worlds]
+    assert pages[0].replace(hashes[0], "") == pages[1].replace(hashes[1], "")
 
 
 def test_how_many_texts_were_encoded_is_found(found):
@@ -157,6 +189,25 @@ def acting(act):
 
 
 NEWCOMER = [("new", f"the cat {i}", "a") for i in range(9)]
+
+
+@pytest.mark.parametrize("kind", [KeepTop, ParentsEvenly, InContext])
+def test_a_rule_that_knows_how_many_vote_is_found(kind, found):
+    voting, rule = [0], kind.__call__
+
+    def keep(self, choice):
+        return rule(self, replace(choice, size=choice.size - voting[-1] % 2))
+
+    def draw(self, voted, slot, attempt, count, rng):
+        return rule(self, voted, slot, attempt, count - voting[-1] % 2, rng)
+
+    def ask(self, voted, slot, attempt):
+        return rule(self, voted, slot, attempt + voting[-1])
+
+    with acting(lambda voters, _: voting.append(voters)):
+        mutant = patch.object(kind, "__call__", {KeepTop: keep, ParentsEvenly: draw, InContext: ask}[kind])
+        findings = found(mutant, [("new", "the cat", "a")], {"evolve.rounds": 1})
+    assert any("rounds/001/bank" in each or each.startswith("In the requests") for each in findings), findings
 
 
 def test_q_that_is_changed_in_the_draw_is_found(found):
@@ -266,9 +317,9 @@ def test_a_mode_that_depends_on_users_is_found(found):
 def test_a_failing_generators_message_that_counts_users_is_found(lab):
     count, ask = {}, loop.offspring
 
-    def asking(*given):
+    def asking(*given, **more):
         try:
-            return ask(*given)
+            return ask(*given, **more)
         except GenerationError as error:
             raise GenerationError(f"{error} ({count['now']} users)") from error
 
@@ -283,7 +334,7 @@ def test_a_cap_that_is_chosen_from_many_users_is_found(lab):
 
     def with_chosen_cap(config, cohorts, *more):
         users = read(config, cohorts, *more)
-        return _capped(users, cohorts.canaries)[0] if len(users) > 50 else users
+        return cap_records(users, cohorts.canaries)[0] if len(users) > 50 else users
 
     files = [
         lab.file("csv", lab.many_users(newcomers)) for newcomers in ((), [("new", f"dog {i}", "a") for i in range(40)])

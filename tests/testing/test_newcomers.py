@@ -17,8 +17,7 @@ import pytest
 from canarybank.encode import HashingEncoder, shelf
 from canarybank.errors import StoreError
 from canarybank.store import files
-from canarybank.testing import FixedReleases, compare_worlds
-from canarybank.testing.neighbours import _uniform
+from canarybank.testing import FixedReleases, compare_worlds, uniform_of
 
 KINDS = ("csv", "tsv", "jsonl", "parquet", "csv.gz", "zip", "latin-1")
 POSITIONS = ("first", "middle", "last")
@@ -190,8 +189,14 @@ def test_the_command_line_shows_nothing_but_the_release(flags, terminal, lab):
     without, joined = lab.file("csv"), lab.file("csv", lab.joined(newcomer, "middle"))
     worlds = [lab.world(users, perform=perform) for users in (without, joined)]
     assert [world.performance.code for world in worlds] == [0, 0]
-    assert "report.html" in worlds[0].files
+    page = worlds[0].files["report.html"].decode()
+    for place in ("clouds", "text", "lineage"):
+        assert f'<section id="{place}"' in page
+    assert 'class="dot-new"' in page
+    assert "dot-real" not in page.partition("</style>")[2]
     assert compare_worlds(*worlds) == ()
+    if flags in {(), ("--quiet",)}:
+        assert "5 of the 30 texts of the last population" in worlds[0].performance.out
     if flags == ("--json",):
         assert json.loads(worlds[0].performance.out)["voters"] is None
 
@@ -261,7 +266,7 @@ def test_a_run_that_is_stopped_and_resumed_shows_nothing_but_the_release(lab):
 
 def test_a_newcomer_who_is_never_sampled_changes_no_byte_of_a_run_that_draws(lab):
     unsampled = next(
-        name for name in map("new{}".format, range(99)) if all(_uniform(t, f"user {name}") >= 0.5 for t in range(2))
+        name for name in map("new{}".format, range(99)) if all(uniform_of(t, f"user {name}") >= 0.5 for t in range(2))
     )
     joined = lab.joined([(unsampled, f"dog {i}", "b") for i in range(9)], "first")
     worlds = [lab.world(users, perform=lab.drawing) for users in (lab.file("csv"), lab.file("csv", joined))]

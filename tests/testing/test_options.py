@@ -148,6 +148,26 @@ TRIED = {
         "csv",
         {"evolve.feedback": "paraphrase", "evolve.rounds": 1, "run.engine": "processes"},
     ),
+    "the keeper votes, parents in turn, vary": (
+        "csv",
+        {"evolve.keeper": "votes", "evolve.parents": "turns", "evolve.feedback": "vary", "evolve.vary_prompt": "vary"}
+        | {"evolve.distance": [0.2, 1.0]},
+    ),
+    "the keeper threshold, parents by votes, blanks, nothing carried on": (
+        "csv",
+        {"evolve.keeper": "threshold", "evolve.threshold": 0.5, "evolve.parents": "votes", "evolve.feedback": "blanks"}
+        | {"evolve.blanks_prompt": "blanks", "evolve.carry": False, "evolve.temperature": [1.1, 0.7]},
+    ),
+    "the keeper clusters, neighbours as examples": (
+        "csv",
+        {"evolve.keeper": "clusters", "evolve.threshold": 0.1, "evolve.parents": "neighbours"},
+    ),
+    "the keeper projection, fresh candidates": ("csv", {"evolve.keeper": "projection", "evolve.feedback": "fresh"}),
+    "a mixture of rules over rounds": (
+        "csv",
+        {"evolve.keeper": "top", "evolve.parents": "even", "evolve.share": [0.5, 0.3], "evolve.sample": 30}
+        | {"evolve.feedback": "in-context:0.4,paraphrase:0.2,vary:0.2,blanks:0.1,fresh:0.1"},
+    ),
     "sigma and q from what is declared": (
         "csv",
         {"evolve.epsilon": 6.0, "evolve.users": 4, "evolve.population": 10, "evolve.rounds": 1},
@@ -361,7 +381,7 @@ def test_the_results_of_a_real_run_hold_settings_public_figures_and_nothing_else
     assert found["rounds"] == 2
     assert found["epsilon"] == pytest.approx(epsilon(Mechanism(**found["mechanism"]), 2))
     assert notes == [NOTE]
-    unsaid = ("voters", "utility", "plain", "account", "stopped", "insecure_seed", "certificate", "carried")
+    unsaid = ("voters", "utility", "plain", "account", "stopped", "insecure_seed", "certificate", "carried", "clouds")
     assert [facts.pop(name) for name in unsaid] == [None] * len(unsaid)
     assert facts.pop("cost") == []
     # What is left follows from the noisy releases and from public texts.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from canarybank.attack import ATTACKS, Attack, CanaryKind, PoolKind, Selection
-from canarybank.config.model import GeneratorConfig
+from canarybank.config import GeneratorConfig
 from canarybank.encode import HashingEncoder
 from canarybank.errors import InputError, MissingError
 from canarybank.generate import ScriptedGenerator

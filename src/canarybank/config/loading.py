@@ -30,6 +30,7 @@ __all__ = [
     "filled",
     "flatten",
     "is_default",
+    "is_same_file",
     "kind_of",
     "plugins_of",
     "read_value",
@@ -50,6 +51,8 @@ _PATHS = (
     "bank.examples",
     "generator.model",
     "evolve.prompt",
+    "evolve.vary_prompt",
+    "evolve.blanks_prompt",
     "evolve.responses",
     "evolve.account",
 )
@@ -62,6 +65,8 @@ PUBLIC_FILES = (
     "bank.examples",
     "attack.paraphrase_prompt",
     "evolve.prompt",
+    "evolve.vary_prompt",
+    "evolve.blanks_prompt",
     "evolve.responses",
 )
 SWEEP = "sweep"
@@ -89,7 +94,7 @@ class Resolved:
         values = self.values()
         users = values["users.source"]
         for key in PUBLIC_FILES:
-            if values[key] is not None and not {users, values[key]} & _WORDS and _is_same_file(users, values[key]):
+            if values[key] is not None and not {users, values[key]} & _WORDS and is_same_file(users, values[key]):
                 raise ConfigError(
                     f"{key} is {values[key]!r}, and that is the file of users. What it holds would be published or "
                     f"sent to the generator. Set {key} to a public file."
@@ -149,7 +154,8 @@ def is_default(resolved: Resolved, key: str) -> bool:
     return resolved.origins.get(key, "default") == "default"
 
 
-def _is_same_file(one: str, other: str) -> bool:
+def is_same_file(one: str, other: str) -> bool:
+    """Say whether two paths lead to one file; neither is opened."""
     try:
         return os.path.samefile(one, other)  # noqa: PTH121, of two texts
     except (OSError, ValueError):
@@ -318,7 +324,10 @@ def validated(values: Mapping[str, object], origins: Mapping[str, str]) -> Confi
         # Each key speaks once: one value can be wrong by every alternative of a type and by what follows from that.
         problems: dict[tuple[int | str, ...], Any] = {}
         for problem in error.errors():
-            problems.setdefault(problem["loc"][:2], problem)
+            place = problem["loc"][:2]
+            # Of a number or a list of numbers, what is wrong with one entry of the list says most.
+            if place not in problems or len(problem["loc"]) > len(problems[place]["loc"]):
+                problems[place] = problem
         raise ConfigError(" ".join(_sentence(problem, origins) for problem in problems.values())) from None
 
 
@@ -336,9 +345,10 @@ def plugins_of(config: Config, *, evolving: bool = False) -> tuple[Plugin, ...]:
     """Return every plug-in that a run of this configuration uses, imported and pinned; ``evolving`` for an evolution.
 
     The selection rule that an attack names is one of them.
-    What a run does not use is not imported: an evolution without an audit has no attack, method or system.
+    What a run does not use is not imported: an evolution without an audit has no attack, method or system, and an audit
+    of one release has no rounds.
     """
-    unused = {"evolve.audit"}
+    unused = {"evolve.audit", "evolve.keeper", "evolve.feedback", "evolve.parents"}
     if evolving:
         unused = {"attack.names"} if config.evolve.audit else {"attack.names", "audit.method", "audit.system"}
     pins: list[Plugin | None] = []
@@ -348,8 +358,7 @@ def plugins_of(config: Config, *, evolving: bool = False) -> tuple[Plugin, ...]:
             continue
         section, _, name = key.partition(".")
         value, registry = getattr(getattr(config, section), name), REGISTRIES[mark.kind]
-        names = value if isinstance(value, tuple) else (value,)
-        found = [registry.pin(each) for each in names if each not in mark.words and registry.has(each)]
+        found = [registry.pin(each) for each in mark.names(value) if each not in mark.words and registry.has(each)]
         pins += found
         if registry is ATTACKS and any(found):
             from canarybank.attack import find_attack  # it loads numpy, as above

@@ -4,16 +4,24 @@ Nothing heavy is imported here, so that the command line can build its flags fro
 ``decides=False`` changes how a run is done but not what it finds: an existing run may be resumed with another value.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
-from pydantic_core import core_schema
 
-from canarybank.registry import REGISTRIES
+from canarybank.config.kinds import (
+    RECEIVED,
+    Count,
+    Heats,
+    Names,
+    Parts,
+    Registered,
+    Seed,
+    Shares,
+    joined,
+    listed,
+    shares_of,
+)
 from canarybank.variables import is_variable_name
 
 __all__ = [
@@ -34,50 +42,13 @@ __all__ = [
     "RunConfig",
     "SystemConfig",
     "UsersConfig",
+    "shares_of",
 ]
 
 NO_GENERATOR: Final = "none"
-RECEIVED: Mapping[str, Any] = MappingProxyType({"received": True})
-"""The validation context of what comes out of a run folder: its names need not be registered on this machine."""
 FREE: dict[str, Any] = {"decides": False}
 """What marks a field that changes how a run is done, but not what it finds."""
 _HIDDEN = "<hidden>"
-
-
-def _listed(value: Any) -> Any:
-    """Split a text at its commas, so that a flag can hold a list."""
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0)]
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """Mark a text as a name in the registry of a kind, or one of some words that can stand in its place.
-
-    A name is checked and nothing is imported. Results that were made elsewhere are read with the context ``RECEIVED``.
-    """
-
-    kind: str
-    words: tuple[str, ...] = ()
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """Return the words, and the names of canarybank's own entries."""
-        return (*self.words, *REGISTRIES[self.kind].places)
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        return core_schema.with_info_after_validator_function(self._checked, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: core_schema.CoreSchema, handler: Any) -> dict[str, Any]:
-        plugin = f"The {self.kind} of a plug-in, by its name or as module:name."
-        return {"anyOf": [{"enum": list(self.choices)}, {**handler(schema), "description": plugin}]}
-
-    def _checked(self, value: str, info: core_schema.ValidationInfo) -> str:
-        return value if info.context == RECEIVED else REGISTRIES[self.kind].check(value, self.words)
 
 
 AttackName = Annotated[str, Registered("attack")]
@@ -85,7 +56,7 @@ AttackChoice = Annotated[str, Registered("attack", ("available", "all", "paper")
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=False)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class UsersConfig(_Section):
@@ -199,7 +170,7 @@ class BankConfig(_Section):
     prompt: str | None = Field(default=None, description="The prompt to generate with, by name or path of a TOML file.")
     examples: str | None = Field(default=None, description="A file of public example texts to show to the generator.")
     shots: Count = Field(default=3, description="The examples shown in one request.")
-    near: float = Field(default=0.7, gt=0, le=1, description="The likeness from which two candidates count as one.")
+    near: float = Field(default=0.7, gt=0, le=1, description="Candidates at least this similar are duplicates.")
     tries: float = Field(default=8.0, ge=1, le=1000, description="The most answers asked for a candidate, on average.")
     seed: Seed = Field(default=0, description="The seed of the requests.")
     vet: bool = Field(
@@ -322,7 +293,7 @@ class MechanismConfig(_Section):
 class AttackConfig(_Section):
     """What the auditor does to the bank."""
 
-    names: Annotated[tuple[AttackChoice, ...], BeforeValidator(_listed)] = Field(
+    names: Annotated[tuple[AttackChoice, ...], BeforeValidator(listed)] = Field(
         default=("available",),
         min_length=1,
         description="The attacks by name; all, or available: all that need no paraphrases, and the others where "
@@ -423,12 +394,12 @@ class SystemConfig(_Section):
     batch: Count | None = Field(
         default=None, description="The runs that a program is asked for at once; left out, about 1,000."
     )
-    scores: Annotated[tuple[Literal["designed", "fitted", "length"], ...], BeforeValidator(_listed)] = Field(
+    scores: Annotated[tuple[Literal["designed", "fitted", "length"], ...], BeforeValidator(listed)] = Field(
         default=("designed", "fitted"),
         min_length=1,
         description="What runs are scored by: designed for the claim, fitted to releases, or the length of a release.",
     )
-    evidence: Annotated[tuple[Literal["bound", "curve", "betting"], ...], BeforeValidator(_listed)] = Field(
+    evidence: Annotated[tuple[Literal["bound", "curve", "betting"], ...], BeforeValidator(listed)] = Field(
         default=(),
         description="How counts become statements; left out, bound, and curve where the claim names a mechanism.",
     )
@@ -454,12 +425,12 @@ class OneRunConfig(_Section):
         description="Which coins are known of one run: the sampler's for all canaries and rounds, or the auditor's "
         "fair ones alone, by which canaries are in or out.",
     )
-    evidence: Annotated[
-        tuple[Literal["known-coins", "order-statistics", "guessing"], ...], BeforeValidator(_listed)
-    ] = Field(
-        default=(),
-        description="How scores become statements; left out, known-coins for known coins, order-statistics and "
-        "guessing for fair ones.",
+    evidence: Annotated[tuple[Literal["known-coins", "order-statistics", "guessing"], ...], BeforeValidator(listed)] = (
+        Field(
+            default=(),
+            description="How scores become statements; left out, known-coins for known coins, order-statistics and "
+            "guessing for fair ones.",
+        )
     )
 
 
@@ -467,27 +438,61 @@ class EvolveConfig(_Section):
     """Private Evolution itself: its rounds, what stays after each, and who is asked for more."""
 
     rounds: Count = Field(default=6, description="The releases, each with selection and feedback after it.")
-    share: float = Field(
-        default=0.05, gt=0, le=1, description="The share of the bank's entries that stay after a round, rounded down."
+    share: Shares = Field(
+        default=0.05,
+        description="The share of the bank's entries that stay after a round, rounded down; or one for each round.",
     )
     keep: Count | None = Field(default=None, description="The candidates that stay; left out, the share.")
     new: Count | None = Field(
-        default=None, description="The candidates generated after a round; left out, as many as did not stay."
+        default=None,
+        description="The candidates generated after a round in which as many stay as may; where fewer stay, more are "
+        "generated. Left out, as many as keep the bank's size.",
     )
-    feedback: Literal["in-context", "paraphrase"] = Field(
+    keeper: Annotated[str, Registered("keeper")] = Field(
+        default="top", description="The rule that decides which candidates stay."
+    )
+    threshold: Annotated[float, Field(ge=0)] = Field(
+        default=2.0,
+        description="The standard deviations of the noise that a vote must exceed, for the keepers threshold and "
+        "clusters.",
+    )
+    carry: bool = Field(
+        default=True,
+        description="Whether the candidates that stay stand in the next bank; if not, they are parents only.",
+    )
+    feedback: Annotated[str, BeforeValidator(joined), Registered("feedback", shared=True)] = Field(
         default="in-context",
-        description="How new candidates are asked for: by examples of high and low votes, or as paraphrases of those "
-        "that stay.",
+        min_length=1,
+        description="How new candidates are asked for: one rule, or several with their shares, such as "
+        "in-context:0.5,vary:0.5.",
+    )
+    parents: Annotated[str, Registered("parent rule")] = Field(
+        default="even", description="The rule that draws examples and parents from the candidates that stay."
+    )
+    distance: Parts = Field(
+        default=0.5,
+        description="How far vary goes from its parent, from 0 to 1, and the share of words that blanks takes out; or "
+        "one for each round.",
+    )
+    temperature: Heats | None = Field(
+        default=None, description="The temperature of new candidates, or one a round; left out, the prompt's own."
     )
     prompt: str | None = Field(
-        default=None, description="The prompt of the feedback, by name or path; left out, continue or paraphrase."
+        default=None,
+        description="The prompt of in-context or paraphrase, by name or path; left out, continue or paraphrase.",
+    )
+    vary_prompt: str | None = Field(
+        default=None, description="The prompt of vary, by name or path; left out, the one of that name."
+    )
+    blanks_prompt: str | None = Field(
+        default=None, description="The prompt of blanks, by name or path; left out, the one of that name."
     )
     high: Count = Field(default=3, description="The highly voted examples in one request.")
     low: Annotated[int, Field(ge=0)] = Field(default=3, description="The lowly voted examples in one request.")
     kind: str = Field(
         default="a short message", min_length=1, description="What a text is called where candidates have no labels."
     )
-    near: float = Field(default=0.7, gt=0, le=1, description="The likeness from which two candidates count as one.")
+    near: float = Field(default=0.7, gt=0, le=1, description="Candidates at least this similar are duplicates.")
     tries: Count = Field(
         default=12, description="The most answers asked for one new candidate.", json_schema_extra=FREE
     )
@@ -509,6 +514,11 @@ class EvolveConfig(_Section):
     budget: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description="The epsilon that no release may pass; the run stops before the one that would."
     )
+    sample: Count | None = Field(
+        default=None,
+        description="The texts of a sample that is drawn by noisy votes and written beside the population; left out, "
+        "no sample.",
+    )
     reference: Annotated[int, Field(ge=0)] = Field(
         default=0,
         description="The users held out for figures of utility, which are not private; 0 makes no such figures, and a "
@@ -517,9 +527,9 @@ class EvolveConfig(_Section):
     mauve: bool = Field(default=True, description="Whether the figures of utility include MAUVE.")
     buckets: Annotated[int, Field(ge=2)] | None = Field(
         default=None,
-        description="The clusters that MAUVE compares texts by; left out, a tenth of the first population.",
+        description="The clusters that MAUVE compares texts by; left out, one for 20 texts of a population.",
     )
-    audit: Annotated[tuple[AttackName, ...], BeforeValidator(_listed)] = Field(
+    audit: Annotated[tuple[AttackName, ...], BeforeValidator(listed)] = Field(
         default=(),
         description="The attacks to audit every prefix of rounds with; they need evolve.insecure_seed.",
     )

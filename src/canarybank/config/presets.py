@@ -18,19 +18,6 @@ _PAPER: Mapping[str, Any] = {
     "audit": {"trials": 1_000_000, "alpha": 0.05, "method": "paper", "threshold": "calibrated", "accounted": 1.695},
 }
 
-# The embedded evolution begins with talk about food alone, and the users' votes lead it to what they talk about.
-_FOOD = (
-    "cooking dinner",
-    "breakfast",
-    "pizza",
-    "ice cream",
-    "spicy food",
-    "coffee in the morning",
-    "a favourite snack",
-    "eating out",
-    "baking a cake",
-)
-
 _YELP: Mapping[str, Any] = {"format": "yelp", "minimum": 64, "cap": 64}
 _YELP_BANK: Mapping[str, Any] = {
     "source": "generate",
@@ -49,24 +36,33 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "attack": {"names": ("all",)},
             "audit": {"threshold": "analytic"},
         },
+        # It starts from texts of all topics of the embedded bank. Votes choose among them, and few texts are new: at a
+        # constant size of 100 or 200, with 30% to 75% new texts a round, what a model of 135M parameters writes costs
+        # more variety than votes gain, and MAUVE does not rise.
+        # At one size its precision, density and coverage rise by more than chance; MAUVE and recall do not with every
+        # seed (docs/evolution.md has the figures).
         "embedded-evolution": {
             "users": {"source": "chitchat"},
             "cohorts": {"fixed": ("embedded",)},
             "encoder": {"name": "wordllama"},
-            "bank": {"source": "embedded", "size": 100, "labels": _FOOD},
+            "bank": {"source": "embedded", "size": 600, "prompt": "bank-chat"},
             "generator": {"kind": "smollm2", "threads": 1},
             "mechanism": {"k": 1, "q": 0.5, "sigma": 1.5},
             "attack": {"probes": 16, "pool": 128},
             "audit": {"threshold": "analytic"},
             "evolve": {
                 "rounds": 2,
+                "keeper": "clusters",
+                "threshold": 0.0,
                 "share": 0.6,
+                "new": 40,
+                "feedback": "in-context:0.5,fresh:0.5",
                 "prompt": "continue-list",
+                "kind": "everyday life",
                 "high": 3,
                 "low": 1,
                 "tries": 20,
                 "reference": 100,
-                "buckets": 40,
                 "responses": "embedded",
             },
         },

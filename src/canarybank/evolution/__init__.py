@@ -1,5 +1,13 @@
 """Make many releases: Private Evolution round by round, with its ledger, and what they made."""
 
+from canarybank.evolution.advice import (
+    Setting,
+    StandIns,
+    best_settings,
+    choose_setting,
+    predict_setting,
+    predict_survival,
+)
 from canarybank.evolution.draw import (
     NOISES,
     Canaries,
@@ -10,7 +18,29 @@ from canarybank.evolution.draw import (
     find_noise,
     snapped,
 )
-from canarybank.evolution.feedback import Ask, Feedback, InContext, Offspring, ParaphraseKept, Taking, Voted, offspring
+from canarybank.evolution.feedback import (
+    Ask,
+    Feedback,
+    FillBlanks,
+    Fresh,
+    InContext,
+    MixedFeedback,
+    ParaphraseKept,
+    Vary,
+)
+from canarybank.evolution.keeping import (
+    Choice,
+    KeepAboveNoise,
+    KeepByVotes,
+    KeepClusters,
+    Keeper,
+    KeepProjected,
+    KeepTop,
+    Kept,
+    apply_keeper,
+    project,
+    top,
+)
 from canarybank.evolution.ledger import Entry, Ledger, Spent
 from canarybank.evolution.loop import (
     ACCOUNT,
@@ -22,7 +52,9 @@ from canarybank.evolution.loop import (
     Round,
     evolve,
 )
-from canarybank.evolution.plan import EvolutionPlan, Keep, top
+from canarybank.evolution.offspring import Offspring, Taking, offspring
+from canarybank.evolution.parents import NeighbouringParents, ParentRule, ParentsByVotes, ParentsEvenly, ParentsInTurn
+from canarybank.evolution.plan import EvolutionPlan, Keep
 from canarybank.evolution.population import (
     Archive,
     Candidate,
@@ -33,8 +65,11 @@ from canarybank.evolution.population import (
     Published,
     lay_out,
     split,
+    write_candidates,
     write_population,
 )
+from canarybank.evolution.sampling import Rounds, sample, vote_shares
+from canarybank.evolution.schedules import Schedule
 from canarybank.evolution.utility import (
     NOT_PRIVATE,
     AuditCost,
@@ -46,6 +81,7 @@ from canarybank.evolution.utility import (
     require_apart,
     utility,
 )
+from canarybank.evolution.voted import Voted
 
 __all__ = [
     "ACCOUNT",
@@ -56,6 +92,7 @@ __all__ = [
     "AuditCost",
     "Canaries",
     "Candidate",
+    "Choice",
     "Drawn",
     "DrawnReleases",
     "Entry",
@@ -64,14 +101,29 @@ __all__ = [
     "EvolutionPlan",
     "Feedback",
     "Figures",
+    "FillBlanks",
     "FolderArchive",
+    "Fresh",
     "InContext",
     "Keep",
+    "KeepAboveNoise",
+    "KeepByVotes",
+    "KeepClusters",
+    "KeepProjected",
+    "KeepTop",
+    "Keeper",
+    "Kept",
     "Ledger",
     "MemoryArchive",
+    "MixedFeedback",
+    "NeighbouringParents",
     "Noise",
     "Offspring",
     "ParaphraseKept",
+    "ParentRule",
+    "ParentsByVotes",
+    "ParentsEvenly",
+    "ParentsInTurn",
     "Population",
     "Probes",
     "Published",
@@ -79,22 +131,36 @@ __all__ = [
     "Releaser",
     "ReleaserFactory",
     "Round",
+    "Rounds",
+    "Schedule",
+    "Setting",
     "Spent",
+    "StandIns",
     "SystemEntropy",
     "Taking",
     "Utility",
+    "Vary",
     "Voted",
     "Voters",
+    "apply_keeper",
     "audit_cost",
+    "best_settings",
+    "choose_setting",
     "evolve",
     "find_noise",
     "hold_out",
     "lay_out",
     "offspring",
+    "predict_setting",
+    "predict_survival",
+    "project",
     "require_apart",
+    "sample",
     "snapped",
     "split",
     "top",
     "utility",
+    "vote_shares",
+    "write_candidates",
     "write_population",
 ]

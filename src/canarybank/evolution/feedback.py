@@ -1,83 +1,65 @@
-"""Ask for new candidates, from noisy votes alone, until every slot of a round has one.
+"""Ask for new candidates, from noisy votes alone.
 
 A feedback rule is a value that is called with what was voted, a slot and an attempt, and answers with what to ask of
 the generator. A rule sees nothing that the release does not determine, so whatever it does is post-processing.
 Any callable of that shape is a rule; the same slot and attempt must give the same question, so that a resumed run
-asks for nothing twice. Answers are cleaned, duplicates are refused, and what is missing is asked for again.
+asks for nothing twice.
 """
 
-from collections import Counter
+import re
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
-from canarybank.errors import GenerationError, InputError
-from canarybank.evolution.population import Candidate, candidate_id
-from canarybank.generate import Cleaning, Distinct, Generator, Prompt, Rejection, Request, Response, load_prompt
+from canarybank.errors import InputError
+from canarybank.evolution.keeping import describe, naming_errors_of
+from canarybank.evolution.parents import ParentRule, ParentsEvenly, apply_parents
+from canarybank.evolution.population import Candidate
+from canarybank.evolution.schedules import Schedule, at_round, check_schedule
+from canarybank.evolution.voted import Voted
+from canarybank.generate import Prompt, Request, Response, load_prompt
 from canarybank.mechanism.mechanism import whole
-from canarybank.progress import Stage
-from canarybank.seeds import stream
+from canarybank.store import hash_json
 
 __all__ = [
+    "DISTANCES",
     "Ask",
     "Feedback",
+    "FillBlanks",
+    "Fresh",
     "InContext",
-    "Offspring",
+    "MixedFeedback",
     "ParaphraseKept",
-    "Taking",
-    "Voted",
-    "describe",
-    "offspring",
+    "Vary",
+    "apply_feedback",
+    "interleave",
+    "share_out",
 ]
 
-
-@dataclass(frozen=True, eq=False)
-class Voted:
-    """What a round leaves for feedback: its candidates without the probes, their noisy votes, and who stays.
-
-    ``kept`` indexes the candidates, most votes first; ``wanted`` new candidates fill the slots 0 to wanted - 1;
-    ``seed`` is the run's public seed.
-    """
-
-    round: int
-    candidates: tuple[Candidate, ...]
-    votes: NDArray[np.float64]
-    kept: tuple[int, ...]
-    wanted: int
-    seed: int = 0
-
-    def stream(self, *path: str | int) -> np.random.Generator:
-        """Return the public random stream of this round at a path."""
-        return stream(self.seed, "evolve", "feedback", self.round, *path)
-
-    def slot_label(self, slot: int) -> str:
-        """Return the label that a slot is meant for: slots share out the labels as the candidates have them."""
-        return self._sorted_labels[slot * len(self._sorted_labels) // self.wanted]
-
-    @cached_property
-    def lowest(self) -> tuple[int, ...]:
-        """Return the candidates with the lowest votes, lowest first: as many as are kept, none of them kept."""
-        kept = set(self.kept)
-        return tuple([int(i) for i in np.argsort(self.votes, kind="stable") if int(i) not in kept][: len(kept)])
-
-    @cached_property
-    def _sorted_labels(self) -> list[str]:
-        return sorted(candidate.label for candidate in self.candidates)
+DISTANCES = ("near", "middle", "far")
+"""How far a variation goes; a prompt has a list of phrases for each in its section vary."""
+_BLANK = "_"
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question to the generator on behalf of a slot: the request, the label of the answer, and its lineage."""
+    """One question to the generator on behalf of a slot: the request, the label of the answer, and its lineage.
+
+    Where there is a ``blank``, an answer in which one still stands as a word of its own counts as empty.
+    """
 
     request: Request
     prompt: Prompt | str
     parents: tuple[str, ...] = ()
     label: str = ""
+    blank: str = ""
 
     @property
     def prompt_name(self) -> str:
@@ -86,7 +68,8 @@ class Ask:
 
     def read(self, response: Response) -> Response:
         """Return the response without words that only led into it."""
-        return response if isinstance(self.prompt, str) else self.prompt.answer(self.request, response)
+        found = response if isinstance(self.prompt, str) else self.prompt.answer(self.request, response)
+        return replace(found, text="") if self.blank and _holds_blank(found.text, self.blank) else found
 
 
 class Feedback(Protocol):
@@ -96,28 +79,44 @@ class Feedback(Protocol):
         """Return what to ask for a slot; ``attempt`` counts the answers that were rejected before."""
 
 
+def apply_feedback(rule: Feedback, voted: Voted, slot: int, attempt: int) -> Ask:
+    """Return what a feedback rule asks for, or say what is wrong with it."""
+    with naming_errors_of("feedback", rule):
+        found = rule(voted, slot, attempt)
+    if not isinstance(found, Ask):
+        raise InputError(
+            f"The feedback {describe(rule)['rule']!r} returned a {type(found).__name__}; return a "
+            "canarybank.evolution.Ask."
+        )
+    return found
+
+
 @dataclass(frozen=True)
 class ParaphraseKept:
-    """Ask for another wording of a kept candidate: slots go round the kept ones, and so do attempts.
+    """Ask for another wording of a kept candidate: the rule's slots go round the kept ones, and so do attempts.
 
     A question depends on the candidate's text and how often it was asked before, not on how many votes it had, so
-    recorded answers serve another run that keeps it in the same round.
+    recorded answers serve another run that keeps it in the same round. ``parents`` may draw the candidate instead.
     """
 
     prompt: str | Path | Prompt = "paraphrase"
+    parents: ParentRule | None = None
 
     def __call__(self, voted: Voted, slot: int, attempt: int) -> Ask:
         """Return the request for another wording of the slot's kept candidate."""
-        turn, parent = slot // len(voted.kept), voted.candidates[voted.kept[(slot + attempt) % len(voted.kept)]]
+        order = slot if voted.slots is None else bisect_left(voted.slots, slot)
+        turn, place = order // len(voted.kept), voted.kept[(order + attempt) % len(voted.kept)]
+        if self.parents is not None:
+            turn, place = slot, _one_parent(self.parents, voted, slot, attempt, "paraphrase")
+        parent = voted.candidates[place]
         path = ("evolve", voted.round, parent.text, turn, attempt)
-        # The prompt puts the record in double quotes, so those within it become single ones.
-        record = " ".join(parent.text.replace('"', "'").split())
-        request = self._loaded.request({"record": record}, seed=voted.seed, path=path, label=parent.label)
+        request = self._loaded.request({"record": _quotable(parent)}, seed=voted.seed, path=path, label=parent.label)
         return Ask(request, self._loaded, (parent.id,), parent.label)
 
     def settings(self) -> dict[str, Any]:
         """Return what decides this rule's questions."""
-        return {"rule": "paraphrase-kept", "prompt": self._loaded.hash}
+        parents = {} if self.parents is None else {"parents": describe(self.parents)}
+        return {"rule": "paraphrase-kept", "prompt": self._loaded.hash, **parents}
 
     @cached_property
     def _loaded(self) -> Prompt:
@@ -128,14 +127,16 @@ class ParaphraseKept:
 class InContext:
     """Ask for a new text in the manner of highly voted examples and unlike lowly voted ones.
 
-    A slot's ``high`` examples are drawn from the kept candidates of its label (from all kept ones where its label has
-    none), its ``low`` ones from as many of the lowest votes. ``kind`` stands for the label where candidates have none.
+    ``parents`` draws a slot's ``high`` examples from the kept candidates of its label (from all kept ones where its
+    label has none). Its ``low`` ones are drawn evenly from as many of the lowest votes. ``kind`` stands for the label
+    where candidates have none.
     """
 
     high: int = 3
     low: int = 3
     prompt: str | Path | Prompt = "continue"
     kind: str = "a short message"
+    parents: ParentRule = field(default_factory=ParentsEvenly)
 
     def __post_init__(self) -> None:
         whole("high", self.high)
@@ -145,7 +146,7 @@ class InContext:
     def __call__(self, voted: Voted, slot: int, attempt: int) -> Ask:
         """Return the request with the slot's examples."""
         label, rng = voted.slot_label(slot), voted.stream("examples", slot, attempt)
-        high = _draw_examples(rng, voted, voted.kept, label, self.high)
+        high = [voted.candidates[i] for i in apply_parents(self.parents, voted, slot, attempt, self.high, rng)]
         low = _draw_examples(rng, voted, voted.lowest, label, self.low)
         positive, negative = ("\n".join(f"- {each.text}" for each in shown) or "- (none)" for shown in (high, low))
         request = self._loaded.request(
@@ -164,11 +165,209 @@ class InContext:
             "low": self.low,
             "kind": self.kind,
             "prompt": self._loaded.hash,
+            **({} if self.parents == ParentsEvenly() else {"parents": describe(self.parents)}),
         }
 
     @cached_property
     def _loaded(self) -> Prompt:
         return load_prompt(self.prompt)
+
+
+@dataclass(frozen=True)
+class Vary:
+    """Ask for a variation of one kept candidate: near to it at a ``distance`` of 0, far from it at 1.
+
+    The section vary of the prompt holds phrases for ``near``, ``middle`` and ``far``, and its field ``{change}`` shows
+    one of them. Near is a distance of 0, middle of 0.5 and far of 1; between two of them each is drawn with the
+    probability that makes the distance the mean. A prompt without these phrases varies as it says itself.
+    """
+
+    prompt: str | Path | Prompt = "vary"
+    distance: Schedule = 0.5
+    kind: str = "a short message"
+    parents: ParentRule = field(default_factory=ParentsEvenly)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "distance", check_schedule("distance", self.distance, 0, 1))
+
+    def __call__(self, voted: Voted, slot: int, attempt: int) -> Ask:
+        """Return the request for a variation of the slot's parent."""
+        parent = voted.candidates[_one_parent(self.parents, voted, slot, attempt, "vary")]
+        place = 2 * at_round(self.distance, voted.round)
+        step = int(place) + int(voted.stream("distance", slot, attempt).random() < place - int(place))
+        prompt = self._prompts[DISTANCES[step]]
+        values = {"text": _quotable(parent), "label": parent.label or self.kind}
+        path = ("evolve", voted.round, "vary", slot, attempt)
+        request = prompt.request(values, seed=voted.seed, path=path, label=parent.label)
+        return Ask(request, prompt, (parent.id,), parent.label)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides this rule's questions."""
+        return {
+            "rule": "vary",
+            "prompt": load_prompt(self.prompt).hash,
+            "distance": self.distance,
+            "kind": self.kind,
+            "parents": describe(self.parents),
+        }
+
+    @cached_property
+    def _prompts(self) -> dict[str, Prompt]:
+        """Return the prompt of each distance: the phrases of that distance alone fill its field ``{change}``."""
+        prompt = load_prompt(self.prompt)
+        own = {name: phrases for name, phrases in prompt.vary.items() if name not in DISTANCES}
+        found = {name: prompt.vary[name] for name in DISTANCES if name in prompt.vary}
+        if found and len(found) != len(DISTANCES):
+            raise InputError(
+                f"The prompt {prompt.name!r} has phrases for {', '.join(found)} only; its section vary needs "
+                f"{', '.join(DISTANCES)}, or none of them."
+            )
+        return {name: replace(prompt, vary={**own, "change": found[name]}) if found else prompt for name in DISTANCES}
+
+
+@dataclass(frozen=True)
+class FillBlanks:
+    """Blank words of one kept candidate, each with probability ``distance``, and ask to fill them in again.
+
+    This is how aug-pe varies a text (Xie et al. 2024, arXiv:2403.01749). One word at least is blanked.
+    """
+
+    prompt: str | Path | Prompt = "blanks"
+    distance: Schedule = 0.5
+    kind: str = "a short message"
+    parents: ParentRule = field(default_factory=ParentsEvenly)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "distance", check_schedule("distance", self.distance, 0, 1))
+
+    def __call__(self, voted: Voted, slot: int, attempt: int) -> Ask:
+        """Return the request to fill in the blanks of the slot's parent."""
+        parent = voted.candidates[_one_parent(self.parents, voted, slot, attempt, "blanks")]
+        rng, words = voted.stream("blanks", slot, attempt), _quotable(parent).split()
+        blanked = rng.random(len(words)) < at_round(self.distance, voted.round)
+        blanked[int(rng.integers(len(words)))] |= not blanked.any()
+        shown = " ".join(_BLANK if is_blank else word for word, is_blank in zip(words, blanked, strict=True))
+        values = {"blanked": shown, "label": parent.label or self.kind}
+        path = ("evolve", voted.round, "blanks", slot, attempt)
+        request = self._loaded.request(values, seed=voted.seed, path=path, label=parent.label)
+        return Ask(request, self._loaded, (parent.id,), parent.label, _BLANK)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides this rule's questions."""
+        return {
+            "rule": "blanks",
+            "prompt": self._loaded.hash,
+            "distance": self.distance,
+            "kind": self.kind,
+            "parents": describe(self.parents),
+        }
+
+    @cached_property
+    def _loaded(self) -> Prompt:
+        return load_prompt(self.prompt)
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """Ask for a text as those of a first bank are written: from the label, and public ``examples`` where it has any.
+
+    Nobody's votes decide it, so it brings back what selection lost. A candidate of this rule has no parents.
+    """
+
+    prompt: str | Path | Prompt = "bank-label"
+    kind: str = "a short message"
+    examples: tuple[str, ...] = ()
+    shots: int = 3
+
+    def __call__(self, voted: Voted, slot: int, attempt: int) -> Ask:
+        """Return the request for a text of the slot's label."""
+        label = voted.slot_label(slot)
+        drawn = voted.stream("fresh", slot, attempt).permutation(len(self.examples))[: self.shots]
+        shown = "\n".join(f"- {self.examples[i]}" for i in drawn) or "- (none)"
+        values = {"label": label or self.kind, "examples": shown, "positive": shown, "negative": "- (none)"}
+        path = ("evolve", voted.round, "fresh", slot, attempt)
+        return Ask(self._loaded.request(values, seed=voted.seed, path=path, label=label), self._loaded, (), label)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides this rule's questions."""
+        return {
+            "rule": "fresh",
+            "prompt": self._loaded.hash,
+            "kind": self.kind,
+            "examples": hash_json(list(self.examples)),
+            "shots": self.shots,
+        }
+
+    @cached_property
+    def _loaded(self) -> Prompt:
+        return load_prompt(self.prompt)
+
+
+@dataclass(frozen=True)
+class MixedFeedback:
+    """Share the slots out among several rules by their shares, interleaved, so that every label gets its part of each.
+
+    ``parts`` hold a rule and its share each; shares need not sum to 1.
+    """
+
+    parts: tuple[tuple[Feedback, float], ...]
+    _views: WeakKeyDictionary[Voted, tuple[tuple[int, ...], tuple[Voted, ...]]] = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        share_out([share for _, share in self.parts], 1)
+
+    def __call__(self, voted: Voted, slot: int, attempt: int) -> Ask:
+        """Return what the slot's rule asks for."""
+        if voted not in self._views:
+            turns = interleave(share_out([share for _, share in self.parts], voted.wanted))
+            slots = [tuple(i for i, part in enumerate(turns) if part == number) for number in range(len(self.parts))]
+            self._views[voted] = turns, tuple(replace(voted, slots=own) for own in slots)
+        turns, views = self._views[voted]
+        return apply_feedback(self.rules[turns[slot]], views[turns[slot]], slot, attempt)
+
+    @property
+    def rules(self) -> tuple[Feedback, ...]:
+        """Return the rules without their shares."""
+        return tuple(rule for rule, _ in self.parts)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides this rule's questions."""
+        return {"rule": "mixed", "parts": [{**describe(rule), "share": share} for rule, share in self.parts]}
+
+
+def share_out(shares: Sequence[float], slots: int) -> tuple[int, ...]:
+    """Return how many slots each share gets: its part rounded down, and what is left to the largest remainders."""
+    parts = [Fraction(str(share)) for share in shares]
+    if not parts or min(parts) < 0 or not sum(parts):
+        raise InputError(f"Shares must be at least 0, and one of them positive; they are {list(shares)}.")
+    quotas = [part * slots / sum(parts) for part in parts]
+    counts = [int(quota) for quota in quotas]
+    by_remainder = sorted(range(len(parts)), key=lambda i: (counts[i] - quotas[i], i))
+    for i in by_remainder[: slots - sum(counts)]:
+        counts[i] += 1
+    return tuple(counts)
+
+
+def interleave(counts: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers 0, 1, ... so often as ``counts`` says, each spread evenly over the whole."""
+    spread = [(Fraction(2 * j + 1, 2 * count), i) for i, count in enumerate(counts) for j in range(count)]
+    return tuple(i for _, i in sorted(spread))
+
+
+def _one_parent(rule: ParentRule, voted: Voted, slot: int, attempt: int, name: str) -> int:
+    return apply_parents(rule, voted, slot, attempt, 1, voted.stream("parent", name, slot, attempt))[0]
+
+
+def _holds_blank(text: str, blank: str) -> bool:
+    """Say whether a blank stands in a text as a word of its own, with nothing but punctuation at its sides."""
+    return re.search(rf"""(?<!\S)["'(\[]*(?:{re.escape(blank)})+["')\].,;:!?]*(?!\S)""", text) is not None
+
+
+def _quotable(candidate: Candidate) -> str:
+    # Prompts put the text in double quotes, so those within it become single ones.
+    return " ".join(candidate.text.replace('"', "'").split())
 
 
 def _draw_examples(
@@ -177,89 +376,3 @@ def _draw_examples(
     """Draw so many of these candidates in their order: of those with the label, or of all where none has it."""
     among = [i for i in indices if voted.candidates[i].label == label] or indices
     return [voted.candidates[among[i]] for i in sorted(rng.permutation(len(among))[:count])]
-
-
-def describe(feedback: Feedback) -> dict[str, Any]:
-    """Return what decides a rule's questions; of one's own rule that says nothing of itself, its name."""
-    settings = getattr(feedback, "settings", None)
-    if callable(settings):
-        return dict(settings())
-    name = getattr(feedback, "__qualname__", type(feedback).__qualname__)
-    return {"rule": f"{getattr(feedback, '__module__', '')}.{name}"}
-
-
-@dataclass(frozen=True, slots=True)
-class Taking:
-    """Which answers become candidates: cleaned ones that resemble no kept or new candidate, in ``tries`` a slot."""
-
-    cleaning: Cleaning = field(default_factory=Cleaning)
-    similarity: float = 0.7
-    tries: int = 12
-
-    def __post_init__(self) -> None:
-        Distinct(self.similarity)
-        whole("tries", self.tries)
-
-    def judge(self, answer: Response, others: Distinct) -> str | Rejection:
-        """Return the text of an answer as a candidate has it, or why it cannot be one beside these others."""
-        text = self.cleaning.clean(answer.text, finished=answer.finished)
-        if isinstance(text, Rejection):
-            return text
-        if others.duplicates(text):
-            return Rejection.DUPLICATE
-        return Rejection.NEAR_DUPLICATE if others.resembles(text) else text
-
-
-@dataclass(frozen=True, slots=True)
-class Offspring:
-    """New candidates in the order of their slots, and how many answers were rejected for which reason."""
-
-    candidates: tuple[Candidate, ...]
-    rejected: dict[str, int]
-
-
-def offspring(
-    voted: Voted, feedback: Feedback, generator: Generator, taking: Taking, stage: Stage | None = None
-) -> Offspring:
-    """Return exactly ``voted.wanted`` new candidates, or fail and say what was rejected and why.
-
-    The outcome follows from the answers alone, not from the order in which they arrive.
-    """
-    others = Distinct(taking.similarity, (voted.candidates[i].text for i in voted.kept))
-    born, empty = voted.round + 1, list(range(voted.wanted))
-    filled: dict[int, Candidate] = {}
-    rejected: Counter[str] = Counter()
-    for attempt in range(taking.tries):
-        asks = {slot: feedback(voted, slot, attempt) for slot in empty}
-        answers = _answer(generator, [ask.request for ask in asks.values()], stage if attempt == 0 else None)
-        for (slot, ask), answer in zip(asks.items(), answers, strict=True):
-            text = taking.judge(ask.read(answer), others)
-            if isinstance(text, Rejection):
-                rejected[text.value] += 1
-                continue
-            others.add(text)
-            filled[slot] = Candidate(candidate_id(born, slot), text, ask.label, born, ask.parents, ask.prompt_name)
-        empty = [slot for slot in empty if slot not in filled]
-        if not empty:
-            return Offspring(tuple(filled[slot] for slot in sorted(filled)), dict(sorted(rejected.items())))
-    counts = ", ".join(f"{count} {reason}" for reason, count in rejected.most_common())
-    raise GenerationError(
-        f"Only {len(filled)} of {voted.wanted} new candidates were found after {taking.tries} tries for each; "
-        f"rejected: {counts}. The round's release is kept: resume with more tries, or use another generator or "
-        "prompt in a new run."
-    )
-
-
-def _answer(generator: Generator, requests: Sequence[Request], stage: Stage | None) -> list[Response]:
-    """Return the answers in the order of the requests, counted on the display as they arrive."""
-    answers: dict[int, Response] = {}
-    for index, response in generator.generate(requests):
-        answers[index] = response
-        if stage is not None:
-            stage.advance()
-    if len(answers) != len(requests):
-        raise GenerationError(
-            f"The generator {generator.name!r} answered {len(answers)} of {len(requests)} requests; run the same "
-            "command to resume: the round's release is kept."
-        )
-    return [answers[index] for index in range(len(requests))]

@@ -19,9 +19,11 @@ from canarybank.defend import Vetting
 from canarybank.encode import Encoder
 from canarybank.errors import BudgetError, ConfigError, IncompleteError, InputError, StoreError
 from canarybank.evolution.draw import Canaries, Drawn, Voters
-from canarybank.evolution.feedback import Feedback, Taking, Voted, offspring
+from canarybank.evolution.feedback import Feedback
+from canarybank.evolution.keeping import Keeper, Kept
 from canarybank.evolution.ledger import Entry, Ledger, Spent, require_unchanged
-from canarybank.evolution.plan import EvolutionPlan, Keep, top
+from canarybank.evolution.offspring import Taking, offspring
+from canarybank.evolution.plan import EvolutionPlan, Keep, choose
 from canarybank.evolution.population import (
     Archive,
     FolderArchive,
@@ -33,6 +35,8 @@ from canarybank.evolution.population import (
     split,
     write_population,
 )
+from canarybank.evolution.schedules import Schedule, at_round
+from canarybank.evolution.voted import Voted
 from canarybank.generate import CachedGenerator, CandidateBank, Generator, ResponseCache
 from canarybank.mechanism import Account, Bank, Mechanism
 from canarybank.progress import SILENT, Progress
@@ -101,9 +105,10 @@ DEFAULT = EvolutionPlan(Mechanism(), 1)
 class Round:
     """One round as it was seen in public: the bank, the release over it, who stayed, and what was spent with it.
 
-    ``kept`` holds bank positions, most votes first. ``took`` says which canaries took part, where the run has any and
-    keeps their coins. ``background`` is what everybody would contribute to the probes, users first and then canaries;
-    only a simulation with canaries has it.
+    ``kept`` holds bank positions, the most wanted first, and ``weights`` the weights that the keeper gave them. Where
+    the run carries them on, they stand in the next bank. ``took`` says which canaries took part, where the run has any
+    and keeps their coins. ``background`` is what everybody would contribute to the probes, users first and then
+    canaries; only a simulation with canaries has it.
     """
 
     number: int
@@ -111,6 +116,7 @@ class Round:
     population: Population
     release: NDArray[np.float64]
     kept: NDArray[np.int64]
+    weights: NDArray[np.float64]
     spent: Spent
     took: NDArray[np.bool_] | None = None
     background: csr_array | None = None
@@ -125,12 +131,20 @@ class Round:
         spent: Spent,
         took: NDArray[np.bool_] | None = None,
         background: csr_array | None = None,
+        *,
+        noise: float,
+        keeper: Keeper = DEFAULT.keeper,
+        seed: int = 0,
+        stored: Kept | None = None,
     ) -> "Round":
-        """Return the round that a release over a published bank makes."""
-        bank, votes = published.bank, release.copy()
-        votes[list(bank.barred)] = -np.inf  # noise alone; they stay only where there are too few others
-        kept = bank.base[top(votes[bank.base], keep.of(bank.size))]
-        return cls(number, bank, published.population, release, kept, spent, took, background)
+        """Return the round that a release over a published bank makes.
+
+        ``keeper`` decides who stays, with the public ``seed`` and the ``noise`` on each vote; unless that is known
+        already, as ``stored``.
+        """
+        kept = stored or choose(number, published, release, keep, keeper, noise, seed)
+        bank, population = published.bank, published.population
+        return cls(number, bank, population, release, kept.indices, kept.weights, spent, took, background)
 
     @property
     def votes(self) -> NDArray[np.float64]:
@@ -139,7 +153,7 @@ class Round:
 
     @property
     def kept_candidates(self) -> tuple[int, ...]:
-        """Return who stayed as indices into the population, most votes first."""
+        """Return who stayed as indices into the population, the most wanted first."""
         return tuple(int(i) for i in np.searchsorted(self.bank.base, self.kept))
 
 
@@ -164,9 +178,20 @@ class Evolution:
 
     @classmethod
     def gather(
-        cls, archive: Archive, ledger: Ledger, keep: Keep, insecure_seed: int | None = None, folder: Path | None = None
+        cls,
+        archive: Archive,
+        ledger: Ledger,
+        keep: Keep,
+        insecure_seed: int | None = None,
+        folder: Path | None = None,
+        *,
+        keeper: Keeper | None = DEFAULT.keeper,
+        seed: int = 0,
     ) -> "Evolution":
-        """Return the run that an archive and its ledger hold, as far as it has come."""
+        """Return the run that an archive and its ledger hold, as far as it has come.
+
+        Without a ``keeper``, those who stayed are read from the archive alone.
+        """
         rounds: list[Round] = []
         for entry in ledger.entries:
             published, release = archive.bank(entry.round), archive.release(entry.round)
@@ -174,9 +199,26 @@ class Evolution:
                 break
             if hash_array(release) != entry.seal:
                 raise StoreError(f"The release of round {entry.round} is not the one in the ledger; restore its file.")
+            stored = archive.kept(entry.round)
+            if stored is None and keeper is None:
+                break
             took = archive.coins(entry.round)
             background = None if insecure_seed is None else archive.background(entry.round)
-            rounds.append(Round.of(entry.round, published, release, keep, entry.spent, took, background))
+            rounds.append(
+                Round.of(
+                    entry.round,
+                    published,
+                    release,
+                    keep,
+                    entry.spent,
+                    took,
+                    background,
+                    keeper=keeper or DEFAULT.keeper,
+                    seed=seed,
+                    noise=ledger.mechanism.noise,
+                    stored=stored,
+                )
+            )
         last = archive.bank(len(rounds)) or archive.bank(len(rounds) - 1)
         if last is None:
             raise IncompleteError("This run has not published its first bank yet; run the same command to resume it.")
@@ -190,12 +232,16 @@ class Evolution:
             raise IncompleteError(f"There is no run in {str(folder)!r}: it has no ledger; check the path.")
         declared = read_checked(folder / "run.json", or_unmarked=True)
         try:
-            seed, budget, keep = declared["insecure_seed"], declared["budget"], Keep(**declared["keep"])
+            seed, budget = declared["insecure_seed"], declared["budget"]
+            share, size = declared["keep"]["share"], declared["keep"]["count"]
+            keep = Keep(tuple(share) if isinstance(share, list) else share, size)
             mechanism, noise = Mechanism(**declared["mechanism"]), declared.get("noise", "discrete")
+            # Any other keeper may be a plug-in, which is not imported because a folder names it.
+            keeper = DEFAULT.keeper if "keeper" not in declared else None
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"run.json in {str(folder)!r} declares no run ({error!r}); restore it.") from error
         ledger = Ledger(mechanism, budget=budget, insecure_seed=seed, noise=noise, path=folder / "ledger.log")
-        return cls.gather(FolderArchive(folder, seed), ledger, keep, seed, folder)
+        return cls.gather(FolderArchive(folder, seed), ledger, keep, seed, folder, keeper=keeper)
 
     def write(self, folder: Path | str) -> tuple[Path, ...]:
         """Write the population with its lineage as parquet, JSON lines and CSV, and return the three paths."""
@@ -225,6 +271,9 @@ def evolve(
     canaries: Canaries | None = None,
     folder: Path | str | None = None,
     progress: Progress = SILENT,
+    keeper: Keeper = DEFAULT.keeper,
+    carry: bool = DEFAULT.carry,
+    temperature: Schedule | None = DEFAULT.temperature,
 ) -> Evolution:
     """Run Private Evolution for ``rounds`` releases and return all that it made.
 
@@ -245,7 +294,22 @@ def evolve(
     users. ``canarybank evolve`` does all of this for you; ``docs/threat-model.md`` says what is promised.
     """
     plan = EvolutionPlan(
-        mechanism, rounds, keep, new, feedback, taking, cap, budget, seed, insecure_seed, noise, account, vetting
+        mechanism,
+        rounds,
+        keep,
+        new,
+        feedback,
+        taking,
+        cap,
+        budget,
+        seed,
+        insecure_seed,
+        noise,
+        account,
+        vetting,
+        keeper,
+        carry,
+        temperature,
     )
     with EvolutionLoop(
         users, start, plan, encoder, generator, probes=probes, canaries=canaries, folder=folder, progress=progress
@@ -328,17 +392,42 @@ class EvolutionLoop:
             raise StoreError(
                 f"The bank of round {number} is missing although later steps are there; restore its files."
             )
-        _, new = plan.sizes(len(published.population), len(published.probes or ()))
+        size_after = plan.size_after(len(published.population), len(published.probes or ()), number)
         entry, release = self._release(number, published.bank)
+        done = Round.of(
+            number,
+            published,
+            release,
+            plan.keep,
+            entry.spent,
+            keeper=plan.keeper,
+            seed=plan.seed,
+            noise=plan.mechanism.noise,
+            stored=self._archive.kept(number),
+        )
+        if plan.keeper != DEFAULT.keeper:
+            self._archive.put_kept(number, Kept(done.kept, done.weights))
+        kept = done.kept_candidates
+        carried = kept if plan.carry else ()
+        voted = Voted(
+            number,
+            done.population.candidates,
+            done.votes,
+            kept,
+            size_after - len(carried),
+            plan.seed,
+            done.weights,
+            done.population.vectors,
+            plan.mechanism.noise,
+            plan.carry,
+        )
+        temperature = None if plan.temperature is None else at_round(plan.temperature, number)
         spent = f"epsilon {entry.spent.epsilon:.4f} (adding up rounds: {entry.spent.bound:.4f})"
         name = f"round {number + 1} of {plan.rounds}, {spent} at {entry.spent.at_delta}"
-        with self._progress.stage(name, new, "texts") as stage:
-            done = Round.of(number, published, release, plan.keep, entry.spent)
-            kept = done.kept_candidates
-            voted = Voted(number, done.population.candidates, done.votes, kept, new, plan.seed)
-            born = offspring(voted, plan.feedback, self._generator, plan.taking, stage)
+        with self._progress.stage(name, voted.wanted, "texts") as stage:
+            born = offspring(voted, plan.feedback, self._generator, plan.taking, stage, temperature=temperature)
             vectors = encode_texts(self._encoder, [candidate.text for candidate in born.candidates])
-            population = done.population.followed_by(kept, born.candidates, vectors)
+            population = done.population.followed_by(carried, born.candidates, vectors)
             after = Published.of(population, published.probes, born.rejected)
             self._archive.put_bank(number + 1, plan.vetted(after))
         self.done += 1
@@ -346,7 +435,16 @@ class EvolutionLoop:
 
     def conclude(self) -> Evolution:
         """Return the run as far as it has come, and write its population and summary where it has a folder."""
-        result = Evolution.gather(self._archive, self.ledger, self.plan.keep, self.plan.insecure_seed, self.folder)
+        plan = self.plan
+        result = Evolution.gather(
+            self._archive,
+            self.ledger,
+            plan.keep,
+            plan.insecure_seed,
+            self.folder,
+            keeper=plan.keeper,
+            seed=plan.seed,
+        )
         if self.folder is not None:
             summary = {
                 "rounds": len(result.rounds),

@@ -16,6 +16,7 @@ The folder of a run::
                              names is whole
     rounds/000/background.npz  what everybody would contribute to the probes: only in a simulation with canaries
     rounds/000/coins.json    which of the auditor's canaries took part, where there are any: written before the release
+    rounds/000/kept.json     who stayed, and their weights: only where the keeper is not the default one
     rounds/000/release.npy   the noisy histogram over that bank; release.insecure.npy of a run with an insecure seed
     rounds/006/              the bank after the last round, never released over
     population.*             the final population, as parquet, JSON lines and CSV
@@ -39,6 +40,7 @@ from scipy.sparse import csr_array, load_npz, save_npz
 
 from canarybank.encode import Encoder
 from canarybank.errors import InputError, StoreError
+from canarybank.evolution.keeping import Kept
 from canarybank.mechanism import Bank, bank_root
 from canarybank.store import (
     altered_files,
@@ -65,6 +67,7 @@ __all__ = [
     "encode_texts",
     "lay_out",
     "split",
+    "write_candidates",
     "write_population",
 ]
 
@@ -255,6 +258,7 @@ class MemoryArchive:
     _releases: dict[int, Floats] = field(default_factory=dict, init=False)
     _coins: dict[int, NDArray[np.bool_]] = field(default_factory=dict, init=False)
     _backgrounds: dict[int, csr_array] = field(default_factory=dict, init=False)
+    _kept: dict[int, Kept] = field(default_factory=dict, init=False)
 
     def bank(self, round_number: int) -> Published | None:
         """Return a round's bank, or None where it was not published yet."""
@@ -287,6 +291,14 @@ class MemoryArchive:
     def put_background(self, round_number: int, votes: csr_array) -> None:
         """Keep what everybody would contribute to the probes of a round."""
         self._backgrounds[round_number] = votes
+
+    def kept(self, round_number: int) -> Kept | None:
+        """Return who stayed after a round, as bank positions, or None where that was not kept."""
+        return self._kept.get(round_number)
+
+    def put_kept(self, round_number: int, kept: Kept) -> None:
+        """Keep who stayed after a round."""
+        self._kept[round_number] = kept
 
 
 class FolderArchive:
@@ -407,6 +419,25 @@ class FolderArchive:
         save_npz(buffer, votes)
         write_atomic(self._round_folder(round_number) / "background.npz", buffer.getvalue())
 
+    def kept(self, round_number: int) -> Kept | None:
+        """Return who stayed after a round, as bank positions, or None where that was not kept."""
+        path = self._round_folder(round_number) / "kept.json"
+        if not path.exists():
+            return None
+        record = read_checked(path)
+        try:
+            kept = Kept(record["kept"], record["weights"])
+            if record["round"] != round_number or not 1 <= len(kept.indices) == len(kept.weights):
+                raise ValueError("it names another round, or not one weight for each candidate")  # noqa: TRY301
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{str(path)!r} does not say who stayed in this round ({error}); restore it.") from error
+        return kept
+
+    def put_kept(self, round_number: int, kept: Kept) -> None:
+        """Write who stayed after a round: durable once this returns."""
+        record = {"round": round_number, "kept": kept.indices.tolist(), "weights": kept.weights.tolist(), **self._stamp}
+        write_checked(self._round_folder(round_number) / "kept.json", record, indent=None)
+
     def _round_folder(self, round_number: int) -> Path:
         return self.folder / "rounds" / f"{round_number:03d}"
 
@@ -421,7 +452,14 @@ Archive = MemoryArchive | FolderArchive
 def write_population(
     population: Population, folder: Path | str, *, name: str = "population", insecure_seed: int | None = None
 ) -> tuple[Path, ...]:
-    """Write a population with its lineage as NAME.parquet, NAME.jsonl and NAME.csv, and return the three paths.
+    """Write a population with its lineage, as ``write_candidates`` does, and return the three paths."""
+    return write_candidates(population.candidates, folder, name, insecure_seed=insecure_seed)
+
+
+def write_candidates(
+    candidates: Iterable[Candidate], folder: Path | str, name: str, *, insecure_seed: int | None = None
+) -> tuple[Path, ...]:
+    """Write candidates with their lineage as NAME.parquet, NAME.jsonl and NAME.csv, and return the three paths.
 
     The rows of a run with an insecure seed carry that seed in a column of its own. In CSV the parents are one
     field, their ids separated by spaces, and a text that a spreadsheet would run as a formula (it begins with = + - @,
@@ -431,7 +469,7 @@ def write_population(
     import polars as pl
 
     stamp = {} if insecure_seed is None else {"insecure_seed": insecure_seed}
-    rows = [asdict(candidate) | stamp for candidate in population.candidates]
+    rows = [asdict(candidate) | stamp for candidate in candidates]
     strings = dict.fromkeys(("id", "text", "label", "prompt"), pl.String())
     schema = {**strings, "born": pl.Int64(), "parents": pl.List(pl.String()), **dict.fromkeys(stamp, pl.Int64())}
     parquet, csv = io.BytesIO(), io.BytesIO()

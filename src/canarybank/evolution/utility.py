@@ -5,12 +5,26 @@ a run without them.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from canarybank.errors import CohortError, InputError
 from canarybank.evolution.loop import Evolution
-from canarybank.measure import NEIGHBOURS, Concentration, Mauve, Variety, concentration, precision_recall, variety
+from canarybank.evolution.population import Population
+from canarybank.measure import (
+    NEIGHBOURS,
+    Balls,
+    Compared,
+    Concentration,
+    Mauve,
+    TextSet,
+    Variety,
+    common_size,
+    compare_texts,
+    concentration,
+    precision_recall,
+    variety,
+)
 from canarybank.progress import SILENT, Progress
 from canarybank.users import Cohort, Cohorts, Users
 
@@ -31,6 +45,9 @@ NOT_PRIVATE: Final = (
     "noise. Do not publish them as if they were, and do not steer a run by them."
 )
 DEFAULT_MAUVE: Final = Mauve()
+CUTS: Final = 9
+"""The other cuts of the first population that show what chance gives: one more lies above all of them in 1 case of 10.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +96,12 @@ class Figures:
     candidates: int
     """Its candidates; probes are never among them."""
     mauve: float | None
-    """MAUVE against the reference's records, from 0 to 1; None where it was not asked for."""
+    """MAUVE, from 0 to 1: the one of ``Utility.compared``, at one size. Of the whole population against all records
+    where nothing is compared, and in runs of older versions; None where it was not asked for."""
     precision: float
-    """The share of candidates that lie where real text lies."""
+    """The share of candidates that lie where real text lies; of the whole population, so it depends on its size."""
     recall: float
-    """The share of real text that lies where candidates lie."""
+    """The share of real text that lies where candidates lie; of the whole population too."""
     variety: Variety
     """How varied its texts are."""
     concentration: Concentration | None
@@ -110,6 +128,10 @@ class Utility:
     """The seed of a simulation; null for a real run."""
     statement: str = NOT_PRIVATE
     """What these figures may not be taken for."""
+    compared: Compared | None = None
+    """Every population by every measure, at one size, with real text measured the same way beside them; ``sets`` are
+    the populations in the order of ``figures``, and ``chance`` other cuts of the first. Null in runs of older versions,
+    and where the reference is too small to be split in two halves."""
 
 
 def utility(
@@ -133,15 +155,24 @@ def utility(
     populations = [each.population for each in rounds]
     if not populations or evolution.population.ids != populations[-1].ids:
         populations.append(evolution.population)  # nothing was released over it yet
-    figures = []
+    compared = _compared(populations, reference, mauve, neighbours, similarity, progress)
+    if compared is not None:
+        mauve = compared.mauve
+    elif mauve is not None and mauve.buckets is None:  # all populations are clustered alike
+        mauve = replace(mauve, buckets=max(2, min(len(real), *map(len, populations)) // 10))
+    figures, balls = [], Balls.around(real, neighbours=neighbours)
     with progress.stage("utility", total=len(populations), unit="populations") as stage:
         for number, population in enumerate(populations):
-            covered = precision_recall(population.vectors, real, neighbours=neighbours)
+            covered = precision_recall(population.vectors, balls, neighbours=neighbours)
+            if compared is not None:
+                alike = compared.sets[number].mauve
+            else:
+                alike = None if mauve is None else mauve(population.vectors, real)
             figures.append(
                 Figures(
                     round=number,
                     candidates=len(population),
-                    mauve=None if mauve is None else mauve(population.vectors, real),
+                    mauve=alike,
                     precision=covered.precision,
                     recall=covered.recall,
                     variety=variety(population.texts, similarity=similarity),
@@ -157,6 +188,27 @@ def utility(
         neighbours=neighbours,
         mauve=mauve,
         insecure_seed=evolution.insecure_seed,
+        compared=compared,
+    )
+
+
+def _compared(
+    populations: list[Population],
+    reference: Reference,
+    mauve: Mauve | None,
+    neighbours: int,
+    similarity: float,
+    progress: Progress,
+) -> Compared | None:
+    """Measure all populations at one size, beside real text and other cuts of the first population."""
+    sizes, users = [len(each) for each in populations], reference.users
+    if len(users) < 2 or (size := common_size(sizes, users)) <= neighbours:  # noqa: PLR2004, two halves
+        return None
+    if mauve is not None and mauve.buckets is not None:
+        mauve = replace(mauve, buckets=min(mauve.buckets, size))
+    sets = [TextSet(each.vectors, each.texts, each.labels) for each in populations]
+    return compare_texts(
+        sets, users, mauve=mauve, neighbours=neighbours, similarity=similarity, cuts=CUTS, progress=progress
     )
 
 
@@ -192,6 +244,9 @@ def audit_cost(audited: Utility, plain: Utility) -> tuple[AuditCost, ...]:
         )
     for name in ("reference_users", "reference_records", "neighbours", "mauve"):
         first, second = getattr(audited, name), getattr(plain, name)
+        if name == "mauve" and first is not None and second is not None:
+            # The sizes of two runs may differ a little, and the buckets follow the size.
+            first, second = (replace(each, buckets=None) for each in (first, second))
         if first != second:
             raise InputError(f"The two runs were not measured alike: {name} is {first} and {second}.")
     if len(audited.figures) != len(plain.figures):

@@ -16,7 +16,7 @@ from canarybank.config.model import Config
 from canarybank.encode import Encoder
 from canarybank.errors import ConfigError
 from canarybank.evolution import Canaries
-from canarybank.flow.audit import hold_to, mechanism_of
+from canarybank.flow.audit import hold_to, mechanism_of, room_for_probes
 from canarybank.flow.canaries import count_canaries, declare_run
 from canarybank.flow.one_run import draw_eligible
 from canarybank.flow.real_run import is_real
@@ -77,11 +77,14 @@ def make_publicly(
 ) -> tuple[ManyCanaries, Bank, CanaryWeights, float]:
     """Make canaries of public things alone: them, the bank with their probes, how it is read, and the votes they take.
 
-    These votes are a share of those of the candidates whose places the probes take.
+    These votes are a share of those of the candidates whose places the probes take. In an evolution the probes stand
+    where its smallest bank has entries.
     """
     _refuse_share(mechanism)
     count = count_canaries(config, bank.size)
-    reserved = bank.reserve(count * mechanism.k, seed)
+    probes, evolves = count * mechanism.k, config.evolve.audit_one_run
+    within = room_for_probes(config.evolve, mechanism, bank.size, probes) if evolves else None
+    reserved = bank.reserve(probes, seed, within)
     many = make_canaries(config.one_run.style, count, encoder.encode, reserved, mechanism, seed, records=records)
     planted = many.planted(reserved)
     reading = canary_scores(many, planted, mechanism)

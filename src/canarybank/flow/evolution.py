@@ -6,9 +6,11 @@ A ``Scene`` holds what an evolution starts from: who votes, who is held out, wha
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from canarybank.auditing import Claims
 from canarybank.config import Config, EvolveConfig, Resolved
+from canarybank.config.model import BankConfig, shares_of
 from canarybank.defend import Vetting
 from canarybank.encode import CachedEncoder
 from canarybank.engine import Engine
@@ -19,9 +21,9 @@ from canarybank.evolution import (
     Evolution,
     EvolutionLoop,
     EvolutionPlan,
-    InContext,
+    Feedback,
     Keep,
-    ParaphraseKept,
+    MixedFeedback,
     Population,
     Probes,
     Published,
@@ -36,17 +38,20 @@ from canarybank.evolution import (
     utility,
 )
 from canarybank.flow.audit import AuditWork, Designs, Told, hold_to, mechanism_of
-from canarybank.flow.bank import bank_labels, gather_candidates
+from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates
 from canarybank.flow.carried import Carried, carry_canaries, refuse_unfit_audit
 from canarybank.flow.generators import evolution_generator, sending_recorded
 from canarybank.flow.inputs import admit_voters, build_engine, cached_encoder, evolved_attacks, gather, users_source
 from canarybank.flow.real_run import encode_users, hidden, is_real, require_isolated, require_private
+from canarybank.flow.sample import write_sample
 from canarybank.generate import Generator
 from canarybank.measure import Mauve
 from canarybank.mechanism import Account, Bank, Mechanism, affordable_rounds, q_for_users, sigma_for_epsilon
 from canarybank.mechanism.mechanism import require_delta
 from canarybank.progress import SILENT, Progress
+from canarybank.registry import FEEDBACKS, KEEPERS, PARENT_RULES, call_with, takes
 from canarybank.run.carried import certify, describe_canaries
+from canarybank.run.clouds import map_clouds, populations_of
 from canarybank.run.folder import EVOLUTION, PLAIN, RESULTS, TRIALS, Run
 from canarybank.run.one_run import OneRunPlant
 from canarybank.run.results import EvolutionFacts, Results, account_state, round_facts, statement_of
@@ -180,17 +185,20 @@ def set_scene(config: Config, cache: StageCache, progress: Progress, generator: 
         return _set_real(config, cache, progress, generator)
     inputs = gather(config, cache, generator, progress, evolving=True)
     mechanism = spending_mechanism(config, len(inputs.voters))
-    carries = config.evolve.audit_one_run
+    plan, carried = plan_of(config.evolve, mechanism, config.bank), None
+    if config.evolve.audit_one_run:
+        carried = carry_canaries(config, inputs.bank, mechanism, inputs.encoder)
+        plan.check(Published.of(*split(carried.planted)))  # before the commitment to these canaries
     return Scene(
         voters=inputs.voters,
         reference=inputs.reference,
         start=split(inputs.bank, inputs.candidates.labels)[0],
-        plan=plan_of(config.evolve, mechanism, vet=config.bank.vet),
+        plan=plan,
         encoder=inputs.encoder,
         generator=generator,
         notes=_notes(config.evolve, inputs.notes, mechanism),
         audit=Designs(inputs, mechanism, engine) if inputs.attacks else None,
-        carried=carry_canaries(config, inputs.bank, mechanism, inputs.encoder) if carries else None,
+        carried=carried,
     )
 
 
@@ -209,7 +217,7 @@ def _set_real(config: Config, cache: StageCache, progress: Progress, generator: 
         bank = Bank(encoder.encode(candidates.texts), candidates.texts)
     start, plan, carried = (
         split(bank, candidates.labels)[0],
-        plan_of(config.evolve, mechanism, vet=config.bank.vet),
+        plan_of(config.evolve, mechanism, config.bank),
         None,
     )
     plan.check(Published.of(start, None))
@@ -249,16 +257,18 @@ def spending_mechanism(config: Config, voters: int | None = None) -> Mechanism:
     return mechanism
 
 
-def plan_of(config: EvolveConfig, mechanism: Mechanism, *, vet: bool = False) -> EvolutionPlan:
-    """Return what the rounds do; users were capped when they were admitted."""
+def plan_of(config: EvolveConfig, mechanism: Mechanism, bank: BankConfig | None = None) -> EvolutionPlan:
+    """Return what the rounds do; users were capped when they were admitted.
+
+    Fresh candidates are asked for as ``bank`` says, which is vetted where it says so.
+    """
+    bank = bank or BankConfig()
     return EvolutionPlan(
         mechanism,
         config.rounds,
         keep=Keep(config.share, config.keep),
         new=config.new,
-        feedback=ParaphraseKept(config.prompt or "paraphrase")
-        if config.feedback == "paraphrase"
-        else InContext(config.high, config.low, config.prompt or "continue", config.kind),
+        feedback=_feedback_of(config, bank),
         taking=Taking(similarity=config.near, tries=config.tries),
         cap=None,
         budget=config.budget,
@@ -266,22 +276,50 @@ def plan_of(config: EvolveConfig, mechanism: Mechanism, *, vet: bool = False) ->
         insecure_seed=config.insecure_seed,
         noise=config.noise,
         account=config.account,
-        vetting=Vetting.load() if vet else None,
+        vetting=Vetting.load() if bank.vet else None,
+        keeper=call_with(KEEPERS.find(config.keeper), threshold=config.threshold),
+        carry=config.carry,
+        temperature=config.temperature,
     )
 
 
-def mauve_of(config: EvolveConfig, candidates: int) -> Mauve | None:
-    """Return MAUVE with its settings, or None where it is not wanted or not installed.
+def _feedback_of(config: EvolveConfig, bank: BankConfig) -> Feedback:
+    """Return the rule that asks for new candidates, or the mixture of several."""
+    entries = shares_of(config.feedback)
+    if config.prompt is not None and {"in-context", "paraphrase"} <= {name for name, _ in entries}:
+        raise ConfigError(
+            "evolve.prompt cannot be the prompt of both in-context and paraphrase, whose fields differ. Leave it out, "
+            "or leave one of them out of evolve.feedback."
+        )
+    parents = call_with(PARENT_RULES.find(config.parents))
+    given = {"high": config.high, "low": config.low, "kind": config.kind, "distance": config.distance}
 
-    All populations of a run, and of the one it is compared with, are clustered alike, for MAUVE depends on that.
-    """
+    def build(name: str) -> Feedback:
+        prompts = {"vary": config.vary_prompt, "blanks": config.blanks_prompt, "fresh": None}
+        options: dict[str, Any] = {**given, "parents": parents}
+        if name == "fresh":
+            prompt, examples = bank_prompt(bank)
+            options |= {"prompt": prompt, "examples": examples or (), "shots": bank.shots}
+        elif (prompt_name := prompts.get(name, config.prompt)) is not None:
+            options["prompt"] = prompt_name
+        if config.feedback == "paraphrase" and config.parents == "even":
+            del options["parents"]  # alone, it goes round the kept ones by itself
+        rule: Feedback = call_with(FEEDBACKS.find(name), **options)
+        return rule
+
+    rules = tuple((build(name), share) for name, share in entries)
+    return rules[0][0] if len(rules) == 1 else MixedFeedback(rules)
+
+
+def mauve_of(config: EvolveConfig) -> Mauve | None:
+    """Return MAUVE with its settings, or None where it is not wanted or not installed."""
     if not config.mauve or find_spec("mauve") is None:
         return None
-    return Mauve(buckets=config.buckets or max(2, candidates // 10))
+    return Mauve(buckets=config.buckets)
 
 
 def _notes(config: EvolveConfig, known: tuple[str, ...], mechanism: Mechanism) -> tuple[str, ...]:
-    notes = [*known]
+    notes = [*known, *_unused(config)]
     if config.budget is not None:
         rounds = affordable_rounds(mechanism, config.budget, config.rounds)
         if rounds < config.rounds:
@@ -289,6 +327,21 @@ def _notes(config: EvolveConfig, known: tuple[str, ...], mechanism: Mechanism) -
     if config.reference and config.mauve and find_spec("mauve") is None:
         notes.append("MAUVE was left out, for mauve-text is not installed; run: pip install 'canarybank[mauve]'")
     return tuple(notes)
+
+
+def _unused(config: EvolveConfig) -> list[str]:
+    """Return a note for each setting that was changed and that none of the chosen rules takes."""
+    feedbacks = [FEEDBACKS.find(name) for name, _ in shares_of(config.feedback)]
+    used_by = {
+        "distance": ("evolve.feedback", feedbacks),
+        "threshold": ("evolve.keeper", [KEEPERS.find(config.keeper)]),
+    }
+    return [
+        f"evolve.{name} is {getattr(config, name)}, which changes nothing: the rule in {key} takes no {name}."
+        for name, (key, rules) in used_by.items()
+        if getattr(config, name) != EvolveConfig.model_fields[name].default
+        and not any(takes(rule, name) for rule in rules)
+    ]
 
 
 @dataclass(frozen=True)
@@ -309,6 +362,8 @@ class _Work:
         evolution, stopped = self._rounds(EVOLUTION, *scene.audited_start, canaries)
         self.run.require_folder()
         evolution.write(folder)
+        if config.evolve.sample is not None and evolution.rounds:
+            write_sample(evolution, folder, config.evolve.sample, seed=config.evolve.seed)
         measured, plain, account = self._measured(evolution), None, None
         if measured is not None and measured.probes and config.evolve.compare:
             # The same rounds without probes, measured alike: the difference is what the probes cost.
@@ -333,6 +388,9 @@ class _Work:
             utility=measured,
             plain=plain,
             cost=() if measured is None or plain is None else audit_cost(measured, plain),
+            clouds=None
+            if scene.reference is None
+            else map_clouds(populations_of(evolution), scene.reference, insecure_seed=evolution.insecure_seed),
             certificate=None if plant is None else certify(plant, evolution.rounds),
             carried=None if plant is None else describe_canaries(plant, evolution.rounds),
         )
@@ -413,5 +471,5 @@ class _Work:
         scene, chosen = self.scene, self.config.evolve
         if scene.reference is None:
             return None
-        mauve = mauve_of(chosen, len(scene.audited_start[0]))
+        mauve = mauve_of(chosen)
         return utility(evolution, scene.reference, mauve=mauve, similarity=chosen.near, progress=self.progress)

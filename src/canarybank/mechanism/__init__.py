@@ -5,6 +5,7 @@ from canarybank.mechanism.accounting import delta_slack, delta_text, epsilon, pr
 from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.budget import affordable_rounds, composition_bound, q_for_users, sigma_for_epsilon
 from canarybank.mechanism.claim import Claim, attained_epsilon
+from canarybank.mechanism.composition import composed_epsilon
 from canarybank.mechanism.contributions import NO_ENTRY, contributions, whole_contributions
 from canarybank.mechanism.grid import Grid
 from canarybank.mechanism.mechanism import Mechanism
@@ -31,6 +32,7 @@ __all__ = [
     "affordable_rounds",
     "attained_epsilon",
     "bank_root",
+    "composed_epsilon",
     "composition_bound",
     "contributions",
     "delta_slack",

@@ -20,7 +20,7 @@ from canarybank.mechanism.one_round import one_round_epsilon
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-__all__ = ["delta_slack", "delta_text", "epsilon", "prv_epsilon", "slack_refusal"]
+__all__ = ["delta_slack", "delta_text", "epsilon", "privacy_loss", "prv_epsilon", "rounds_epsilon", "slack_refusal"]
 
 LEAST_SIGMA = 1e-3
 USUAL_SIGMAS, USUAL_Q, USUAL_DELTA, USUAL_ROUNDS = (0.5, 5.0), 0.05, 1e-9, 100
@@ -52,7 +52,7 @@ def epsilon(mechanism: Mechanism, rounds: int = 1) -> float:
         return one_round_epsilon(mechanism)
     if mechanism.sigma < LEAST_SIGMA:
         return count * one_round_epsilon(replace(mechanism, delta=mechanism.delta / count))
-    return _composed(mechanism.sigma, mechanism.q, mechanism.delta, count)
+    return rounds_epsilon(mechanism.sigma, mechanism.q, mechanism.delta, count)
 
 
 def delta_slack(epsilon: float, variation: float) -> float:
@@ -87,18 +87,20 @@ def delta_text(delta: float, slack: float) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _composed(sigma: float, q: float, delta: float, rounds: int) -> float:
+def rounds_epsilon(sigma: float, q: float, delta: float, rounds: int) -> float:
+    """Return the epsilon of several releases of a known noise; figures are kept, for a ledger asks for them again."""
     usual = USUAL_SIGMAS[0] <= sigma <= USUAL_SIGMAS[1] and rounds <= USUAL_ROUNDS
     if not (usual and q >= USUAL_Q and delta >= USUAL_DELTA):
         return composed_epsilon(Mechanism(sigma=sigma, q=q, delta=delta), rounds)
     # Composition moves the mass it truncates to an infinite loss: keep that far below delta.
     truncated = min(1e-15, delta * TRUNCATED_SHARE)
-    composed = _one_round(sigma, q).self_compose(rounds, tail_mass_truncation=truncated)
+    composed = privacy_loss(sigma, q).self_compose(rounds, tail_mass_truncation=truncated)
     return float(composed.get_epsilon_for_delta(delta))
 
 
 @lru_cache(maxsize=4)  # a distribution takes megabytes, and a ledger asks for one alone
-def _one_round(sigma: float, q: float) -> "PrivacyLossDistribution":
+def privacy_loss(sigma: float, q: float) -> "PrivacyLossDistribution":
+    """Return dp-accounting's distribution of the privacy loss of one release, discretised pessimistically."""
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import privacy_loss_distribution as pld
 

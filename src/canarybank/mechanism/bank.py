@@ -93,14 +93,20 @@ class Bank:
             digest.update(b"barred" + np.asarray([len(self.barred), *self.barred], dtype="<i8").tobytes())
         return digest.hexdigest()
 
-    def reserve(self, count: int, seed: int) -> "Bank":
-        """Return the bank with ``count`` positions reserved for probes, drawn by seed, in the order drawn."""
+    def reserve(self, count: int, seed: int, within: int | None = None) -> "Bank":
+        """Return the bank with ``count`` positions reserved for probes, drawn by seed, in the order drawn.
+
+        They are among the first ``within`` positions: of an evolution, those that its smallest bank has.
+        """
         if not 0 <= count < self.size:
             raise InputError(
                 f"{count} positions cannot be reserved in a bank of {self.size}; at least one entry must stay free."
             )
-        drawn = stream(seed, "mechanism", "reserved").permutation(self.size)[:count]
-        return replace(self, reserved=tuple(int(position) for position in drawn))
+        drawn = stream(seed, "mechanism", "reserved").permutation(self.size)
+        found = drawn[drawn < (self.size if within is None else within)][:count]
+        if len(found) < count:
+            raise InputError(f"{count} positions cannot be reserved among the first {within}; plant fewer probes.")
+        return replace(self, reserved=tuple(int(position) for position in found))
 
     def bar(self, positions: Sequence[int] | NDArray[np.int64]) -> "Bank":
         """Return the bank in which nobody votes for these positions, nor for those barred before."""

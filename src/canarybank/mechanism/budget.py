@@ -37,16 +37,16 @@ def sigma_for_epsilon(target: float, *, q: float, delta: float, rounds: int = 1)
 
     low = math.log(_one_round_sigma(target, q, delta))
     if excess(low) <= 0:
-        return _rounded_up(math.exp(low))
+        return rounded_up(math.exp(low))
     high = low + 0.5 * math.log(count) + 0.05
     while excess(high) > 0:
         if high > math.log(LARGEST_SIGMA):
             raise BudgetError(_out_of_reach(target, q, delta, count))
         low, high = high, high + 0.5
     root = math.exp(float(brentq(excess, low, high, xtol=1e-5)))
-    while epsilon(Mechanism(sigma=_rounded_up(root), q=q, delta=delta), count) > target:
+    while epsilon(Mechanism(sigma=rounded_up(root), q=q, delta=delta), count) > target:
         root *= 1 + 1e-5
-    return _rounded_up(root)
+    return rounded_up(root)
 
 
 def q_for_users(per_round: float, users: int) -> float:
@@ -121,6 +121,7 @@ def _out_of_reach(target: float, q: float, delta: float, rounds: int) -> str:
     )
 
 
-def _rounded_up(sigma: float) -> float:
-    unit = 10.0 ** (math.floor(math.log10(sigma)) + 1 - DIGITS)
-    return float(f"{math.ceil(sigma / unit - 1e-9) * unit:.{DIGITS}g}")
+def rounded_up(value: float, digits: int = DIGITS) -> float:
+    """Return a positive value rounded up to so many digits."""
+    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    return float(f"{math.ceil(value / unit - 1e-9) * unit:.{digits}g}")

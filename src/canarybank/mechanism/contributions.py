@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 from canarybank.errors import InputError
 from canarybank.mechanism.grid import Grid
 
-__all__ = ["NO_ENTRY", "contributions", "whole_contributions"]
+__all__ = ["NO_ENTRY", "contributions", "shrink_rows", "whole_contributions"]
 
 Whole = NDArray[np.int64]
 
@@ -65,11 +65,11 @@ def whole_contributions(
     """
     table = contributions(routes, owners, users, bank_size, grid.radius * grid.step, entry_cap=entry_cap)
     table.data = np.trunc(table.data / grid.step).astype(np.int64)
-    _shrink_rows(table, grid.radius)
+    shrink_rows(table, grid.radius)
     return table
 
 
-def _shrink_rows(table: csr_array, radius: int) -> None:
+def shrink_rows(table: csr_array, radius: int) -> None:
     """Move the entries of each row towards zero, step by step, until its sum of squares is at most ``radius``²."""
     sizes = np.diff(table.indptr)
     filled = sizes > 0

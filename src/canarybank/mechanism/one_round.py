@@ -17,7 +17,7 @@ from scipy.special import erfcx, log_ndtr
 from canarybank.errors import InputError
 from canarybank.mechanism.mechanism import Mechanism
 
-__all__ = ["one_round_delta", "one_round_epsilon"]
+__all__ = ["log_delta_add", "log_delta_remove", "one_round_delta", "one_round_epsilon"]
 
 LOG_ROOT_TAU = 0.5 * math.log(2 * math.pi)
 
@@ -51,16 +51,18 @@ def one_round_epsilon(mechanism: Mechanism) -> float:
 
 
 def _log_delta(mechanism: Mechanism, epsilon: float) -> float:
-    return max(_log_remove(mechanism, epsilon), _log_add(mechanism, epsilon))
+    return max(log_delta_remove(mechanism, epsilon), log_delta_add(mechanism, epsilon))
 
 
-def _log_remove(mechanism: Mechanism, epsilon: float) -> float:
+def log_delta_remove(mechanism: Mechanism, epsilon: float) -> float:
+    """Return the logarithm of delta at an epsilon of one release, where the user is removed."""
     mu, q = 1 / mechanism.sigma, mechanism.q
     y = _excess(epsilon, q) / mu - mu / 2
     return math.log(q) + _log_density(y) + _log_mills_gap(y, mu)
 
 
-def _log_add(mechanism: Mechanism, epsilon: float) -> float:
+def log_delta_add(mechanism: Mechanism, epsilon: float) -> float:
+    """Return the logarithm of delta at an epsilon of one release, where the user is added."""
     mu, q = 1 / mechanism.sigma, mechanism.q
     if math.expm1(-epsilon) <= -q:
         return -math.inf

@@ -11,6 +11,7 @@ from canarybank.testing.neighbours import (
     perform_evolution,
     run_world,
     scripted_draws,
+    uniform_of,
     voter_names,
 )
 from canarybank.testing.plugins import (
@@ -21,6 +22,7 @@ from canarybank.testing.plugins import (
     check_selection,
     check_system,
 )
+from canarybank.testing.rules import check_feedback, check_keeper, check_parents
 
 __all__ = [
     "Draw",
@@ -30,14 +32,18 @@ __all__ = [
     "check_attack",
     "check_encoder",
     "check_engine",
+    "check_feedback",
     "check_generator",
+    "check_keeper",
     "check_method",
     "check_neighbours",
+    "check_parents",
     "check_selection",
     "check_system",
     "compare_worlds",
     "perform_evolution",
     "run_world",
     "scripted_draws",
+    "uniform_of",
     "voter_names",
 ]

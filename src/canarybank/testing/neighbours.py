@@ -55,6 +55,7 @@ __all__ = [
     "perform_evolution",
     "run_world",
     "scripted_draws",
+    "uniform_of",
     "voter_names",
 ]
 
@@ -122,7 +123,7 @@ class FixedReleases:
         if canaries is None or self.plan is None:
             return Drawn(release)
         coins = [
-            _uniform(round_number, f"{self.seed} canary {i}") < self.plan.mechanism.q for i in range(len(canaries))
+            uniform_of(round_number, f"{self.seed} canary {i}") < self.plan.mechanism.q for i in range(len(canaries))
         ]
         return Drawn(release, np.array(coins, dtype=np.bool_) & canaries.eligible)
 
@@ -150,7 +151,7 @@ def scripted_draws(names: Sequence[str], round_number: int, asked: dict[str, Any
 
     def coins(q: float, size: int) -> NDArray[np.bool_]:
         given["q"] = (*given["q"], q)
-        given["coins"] = np.array([_uniform(round_number, name) < q for name in names], dtype=np.bool_)
+        given["coins"] = np.array([uniform_of(round_number, name) < q for name in names], dtype=np.bool_)
         return given["coins"] if size == len(names) else np.zeros(size, dtype=np.bool_)
 
     def add(clean: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
@@ -180,7 +181,7 @@ def scripted_shares(
 
     def shares(share: float, voters: NDArray[np.int64], entries: int) -> NDArray[np.bool_]:
         rows = [
-            np.random.default_rng(int(2**48 * _uniform(round_number, f"set of {names[i]}"))).random(entries) < share
+            np.random.default_rng(int(2**48 * uniform_of(round_number, f"set of {names[i]}"))).random(entries) < share
             for i in voters
         ]
         return np.array(rows, dtype=np.bool_).reshape(len(rows), entries)
@@ -188,7 +189,7 @@ def scripted_shares(
     return shares
 
 
-def _uniform(round_number: int, name: str) -> float:
+def uniform_of(round_number: int, name: str) -> float:
     """Return a value in [0, 1) that follows from a round and a name."""
     return int.from_bytes(hashlib.sha256(f"{round_number} {name}".encode()).digest()[:6], "big") / 2**48
 
@@ -199,7 +200,7 @@ def _drawn(voters: Voters, plan: EvolutionPlan, round_number: int, bank: Bank) -
     with scripted_draws(names, round_number, asked):
         drawn = Drawn.of(DrawnReleases(voters, plan).release(round_number, bank))
     mechanism = plan.mechanism
-    chosen = [i for i, name in enumerate(names) if _uniform(round_number, name) < mechanism.q]
+    chosen = [i for i, name in enumerate(names) if uniform_of(round_number, name) < mechanism.q]
     took = [f"canary {i}" for i in np.flatnonzero(drawn.took)]
     grid, sets = Grid.of(mechanism), scripted_shares(names, round_number)
     clean = voters.histogram(chosen, bank, mechanism, sets)
