@@ -8,8 +8,7 @@ import pytest
 
 from canarybank.auditing import Settings
 from canarybank.config import resolve
-from canarybank.flow import audit_system, run_audit, run_evolution
-from canarybank.flow.one_run import design_one_run, score_one_run
+from canarybank.flow import audit_system, design_one_run, run_audit, run_evolution, score_one_run
 from canarybank.mechanism import Claim, Mechanism
 from canarybank.paper import Cell, PaperValue, Piece, Span
 from canarybank.report import summarise_run

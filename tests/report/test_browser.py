@@ -239,11 +239,45 @@ def shows_on_a_telephone(page, *headings):
     assert page.evaluate(OUT_OF_FRAME) == []
 
 
+TEXT = (
+    "What the text is worth",
+    "A map of the populations",
+    "The text, round by round",
+    "Where candidates come from",
+)
+
+
 def test_the_page_of_an_evolution_opens_in_silence_on_a_telephone(opened, evolved, tmp_path):
     page = opened(write_report(evolved, tmp_path)[0], viewport={"width": 400, "height": 800})
     audit = ("Epsilon, round by round", "The gap ladder", "Epsilon by attack and canary")
-    text = ("What the text is worth", "The newest text", "What it stands on")
-    shows_on_a_telephone(page, "What was done", *audit, *text, "Provenance")
+    shows_on_a_telephone(page, "What was done", *audit, *TEXT, "What it stands on", "Provenance")
+    # Every map is in sight, two in a row; nothing of them needs scrolling.
+    assert page.eval_on_selector("#figure-clouds .plot", "one => one.scrollWidth <= one.clientWidth")
+    tops = page.eval_on_selector_all("#figure-clouds svg", "all => all.map(one => one.getBoundingClientRect().top)")
+    assert tops[0] < tops[1] == tops[2] < tops[3]
+
+
+def test_rounds_and_lineage_open_by_keyboard_and_without_script(browser, evolved, tmp_path):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(write_report(evolved, tmp_path)[0].as_uri())
+    for css in (".round", ".tree .node"):
+        closed = page.locator(f"#text {css}, #lineage {css}").filter(has=page.locator("summary")).first
+        summary = closed.locator("summary").first
+        is_open = closed.get_attribute("open") is not None
+        summary.focus()
+        page.keyboard.press("Enter")
+        assert (closed.get_attribute("open") is not None) is not is_open
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_dots_of_the_map_have_the_colours_of_the_theme(opened, evolved, tmp_path, scheme):
+    page = opened(write_report(evolved, tmp_path)[0], color_scheme=scheme)
+    stroke = "all => [...new Set(all.map(one => getComputedStyle(one).stroke))]"
+    colours = [page.eval_on_selector_all(f"#figure-clouds .dot-{kind}", stroke) for kind in ("real", "older", "new")]
+    assert len({colour for found in colours for colour in found}) == 3
+    assert all(len(found) == 1 and found != ["none"] for found in colours)
 
 
 def test_the_page_of_the_paper_opens_in_silence_on_a_telephone(opened, table, rounds, tmp_path):
@@ -304,7 +338,7 @@ def test_the_page_of_one_run_opens_in_silence_on_a_telephone(opened, one_runs, t
 
 def test_the_page_of_an_evolution_with_its_certificate_opens_in_silence_on_a_telephone(opened, certified, tmp_path):
     page = opened(write_report(certified, tmp_path)[0], viewport={"width": 390, "height": 800})
-    after = ("Epsilon, round by round", "What the text is worth", "The newest text", "What it stands on")
+    after = ("Epsilon, round by round", *TEXT, "What it stands on")
     shows_on_a_telephone(page, "What was done", *ONE_RUN, *after, "Provenance")
 
 

@@ -5,7 +5,9 @@ import re
 
 import pytest
 
+from canarybank.config import EvolveConfig
 from canarybank.report import evolution_headline, render_html, summarise_run, summary_markdown, write_report
+from canarybank.report.evolution import evolution_facts
 from canarybank.run import Run
 
 BARE = {"attacks": (), "commitment": None, "setup": None}
@@ -47,6 +49,25 @@ def test_the_page_draws_epsilon_in_theory_exactly_and_as_observed(evolved, page)
     for prefix in evolved.results.attacks:
         assert f"{prefix.ladder.mechanism.epsilon:.3f}" in figure
         assert f"{prefix.headline.epsilon:.3f}" in figure
+
+
+@pytest.mark.parametrize(
+    ("told", "rounds", "selection"),
+    [
+        ({}, "2 of 2; 5% of the entries stay after each", "keeper top, parents even"),
+        ({"share": (0.5, 0.25)}, "2 of 2; 50%, 25% of the entries stay after each", "keeper top, parents even"),
+        ({"keep": 1200, "keeper": "votes"}, "2 of 2; 1,200 stay after each", "keeper votes, parents even"),
+        (
+            {"carry": False, "share": 0.1, "parents": "votes"},
+            "2 of 2; 10% of the entries become parents after each, and none stays",
+            "keeper top, parents votes",
+        ),
+    ],
+)
+def test_facts_say_who_stays_and_by_which_rules(evolved, told, rounds, selection):
+    facts = evolved.results.evolution.model_copy(update={"evolve": EvolveConfig(rounds=2, **told)})
+    shown = evolution_facts(facts)
+    assert (shown["Rounds"], shown["Selection"]) == (rounds, selection)
 
 
 def test_the_page_says_what_the_claim_is_conditional_on(page):
@@ -98,7 +119,9 @@ def test_the_page_asks_for_nothing_and_is_the_same_each_time(evolved, page):
 
 
 def test_no_sentence_stands_twice_on_the_page(page):
-    said = re.findall(r"<(?:p|li|h1)[^>]*>(.*?)</(?:p|li|h1)>", page)
+    """Candidates may: one stands in the lists of several rounds, and in the lineage of several others."""
+    own = re.sub(r"<section id=\"(text|lineage)\".*?</section>", "", page, flags=re.DOTALL)
+    said = re.findall(r"<(?:p|li|h1)[^>]*>(.*?)</(?:p|li|h1)>", own)
     assert [each for each in set(said) if said.count(each) > 1] == []
 
 
@@ -109,6 +132,31 @@ def test_a_run_without_audit_and_reference_has_neither_section(other, tmp_path):
     assert "added up" in page
     assert "Insecure" not in page
     assert [path.name for path in write_report(run, tmp_path)] == ["report.html", "rounds.csv", "rounds.parquet"]
+
+
+def test_the_page_shows_the_text_of_every_round_and_the_lineage_of_some(evolved, page):
+    text = page[page.index('id="text"') : page.index('id="lineage"')]
+    lineage = page[page.index('id="lineage"') : page.index('id="standing"')]
+    for made in evolved.results.evolution.rounds:
+        dropped = made.entries - made.probes - made.kept
+        assert f"Round {made.round}: of {made.entries - made.probes} candidates {made.kept} stayed" in text
+        assert f"{dropped} were dropped; {made.born} were written" in text
+    assert text.count("<li>") == 12 + 2 * 3 * 5
+    assert lineage.count('<div class="tree">') == 6
+    assert re.search(r"r2-\d{5} · written in round 2 by the prompt continue, showing 6 candidates", lineage)
+    assert re.search(r"round 1: votes [+−]\d\.\d{3}, (stayed|dropped)", lineage)
+
+
+def test_the_map_holds_real_records_in_a_simulation_alone(evolved, other, page):
+    drawn = page[page.index('id="clouds"') : page.index('id="text"')]
+    assert drawn.count("<svg") == 1 + 3
+    assert drawn.count('class="dot-real"') == 1 + 3
+    assert "Not private." in drawn
+    assert "to real centre" in drawn
+    stripped = other({"insecure_seed": None, "utility": None, "plain": None, "cost": ()}, **BARE)
+    assert evolved.results.evolution.clouds is not None
+    assert stripped.results.evolution.clouds is not None
+    assert "dot-real" not in render_html(stripped).partition("</style>")[2]
 
 
 def test_a_stopped_run_says_why(other, evolved):

@@ -1,8 +1,9 @@
 import math
+import re
 
 import pytest
 
-from canarybank.report.figures import epsilon_figure, utility_figure
+from canarybank.report import clouds_figure, epsilon_figure, utility_figure
 
 
 def figures(after, mauve, recall):
@@ -96,3 +97,63 @@ def test_an_infinite_figure_has_no_point(summary):
     figure = epsilon_figure(summary)
     assert figure.svg.count("<circle") == 8
     assert figure.rows[0][3] == "∞"
+
+
+CLOUD = {"candidates": 1200, "born": 0, "centre": (0.0, 0.0), "spread": 1.0}
+
+
+@pytest.fixture
+def clouds():
+    first = CLOUD | {"after": 0, "older": ((0.0, 0.0), (2.0, 1.0)), "new": ()}
+    last = CLOUD | {"after": 3, "born": 600, "centre": (3.0, 4.0), "older": ((0.0, 0.0),), "new": ((4.0, -1.0),)}
+    return {
+        "explained": (0.5, 0.25),
+        "populations": 4,
+        "clouds": (first, last),
+        "records": 900,
+        "real_centre": (0.0, 0.0),
+        "real": ((-1.0, 0.0),),
+    }
+
+
+def places(svg, css):
+    """Return the dots of a class in each map, from the legend on, as pixels."""
+    return [
+        [tuple(map(float, dot)) for dot in re.findall(r"M([\d.-]+) ([\d.-]+)h0", path)]
+        for path in re.findall(rf'<path d="([^"]*)" class="{css}"', svg)
+    ]
+
+
+def test_each_population_has_a_map_and_all_have_one_scale(clouds):
+    figure = clouds_figure(clouds)
+    assert figure.svg.count("<svg") == 3
+    _, first, last = places(figure.svg, "dot-older")
+    new, real = places(figure.svg, "dot-new")[1], places(figure.svg, "dot-real")[1]
+    assert first[0] == last[0]
+    across = (first[1][0] - first[0][0]) / 2
+    assert first[1][1] - first[0][1] == pytest.approx(-across, abs=0.1)
+    assert new[0][0] - last[0][0] == pytest.approx(4 * across, abs=0.2)
+    assert first[0][0] - real[0][0] == pytest.approx(across, abs=0.1)
+    dots = [*first, *last, *new, *real]
+    assert min(min(dot) for dot in dots) >= 0
+    assert max(dot[0] for dot in dots) <= 240
+
+
+def test_a_map_says_how_far_a_population_is_from_real_text(clouds):
+    figure = clouds_figure(clouds)
+    assert figure.columns[-1] == "to real centre"
+    assert figure.rows[1] == ("after round 3", "1,200", "600", "3.000", "4.000", "1.000", "5.000")
+    assert "1 of 900 records of held-out users" in figure.caption
+    assert "Shown are 2 of 4." in figure.caption
+
+
+def test_a_map_of_public_text_alone_speaks_of_no_real_record(clouds):
+    figure = clouds_figure(clouds | {"records": 0, "real_centre": None, "real": ()})
+    assert figure.columns[-1] == "spread"
+    assert "real" not in figure.svg
+    assert "held-out" not in figure.caption
+
+
+def test_a_map_of_one_point_is_drawn(clouds):
+    alone = clouds | {"clouds": (CLOUD | {"after": 0, "older": ((0.0, 0.0),), "new": ()},), "real": ()}
+    assert places(clouds_figure(alone).svg, "dot-older")[1] == [(120.0, 146.0)]

@@ -1,8 +1,7 @@
 from xml.etree import ElementTree as ET
 
 from canarybank.report import junit
-from canarybank.run import gate
-from canarybank.run.gating import compare
+from canarybank.run import compare, gate
 
 
 def suite(outcome):

@@ -16,7 +16,7 @@ from canarybank.report import (
     write_report,
 )
 from canarybank.report.tables import exact_text
-from canarybank.run.gating import compare
+from canarybank.run import compare
 
 
 @pytest.fixture

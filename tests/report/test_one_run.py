@@ -8,19 +8,10 @@ from xml.etree.ElementTree import fromstring
 import numpy as np
 import pytest
 
-from canarybank.auditing.guessing import guess_scores
-from canarybank.auditing.known_coins import family_epsilon
-from canarybank.auditing.one_run import RunDeclaration, RunScores, judge_run
+from canarybank.auditing import RunDeclaration, RunScores, family_epsilon, guess_scores, judge_run
 from canarybank.mechanism import Claim, Mechanism
-from canarybank.report import PAGE, render_html, write_report
-from canarybank.report.certificate import (
-    Planted,
-    certificate_markdown,
-    certificate_rows,
-    compared_scores,
-    least_confidence,
-    summarise_certificate,
-)
+from canarybank.report import PAGE, certificate_markdown, render_html, summarise_certificate, write_report
+from canarybank.report.certificate import Planted, certificate_rows, compared_scores, least_confidence
 from canarybank.report.certificate_figures import certificate_parts, curve_figures, score_figures
 from canarybank.report.page import page_of
 from canarybank.report.svg import key_lines, text_width

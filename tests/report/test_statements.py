@@ -4,8 +4,8 @@ import pytest
 
 from canarybank.attack import PoolFacts, SearchFacts, Similarity
 from canarybank.report import generator_line, render_html, summarise_run, summary_markdown, written_lines
-from canarybank.report.summary import assumptions, limits
-from canarybank.run.folder import GeneratorRecord
+from canarybank.report.verdicts import assumptions, limits
+from canarybank.run import GeneratorRecord
 from canarybank.score import Interval
 
 COUNTERS = {"asked": 60, "kept": 40, "surplus": 2, "refusal": 3, "meta": 7, "too-long": 2, "verbatim": 6}

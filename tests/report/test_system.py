@@ -7,11 +7,10 @@ from html import unescape
 import polars as pl
 import pytest
 
-from canarybank.auditing.curve import claimed_curve
-from canarybank.auditing.declaration import Evidence
+from canarybank.auditing import Evidence, claimed_curve
 from canarybank.mechanism import attained_epsilon
-from canarybank.report import PAGE, render_html, write_report
-from canarybank.report.system import counted_rules, summarise_system, system_markdown
+from canarybank.report import PAGE, render_html, summarise_system, system_markdown, write_report
+from canarybank.report.system import counted_rules
 from canarybank.report.text import epsilon
 from canarybank.store import hash_file
 

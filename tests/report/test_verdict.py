@@ -6,10 +6,9 @@ import pytest
 from canarybank.cli.runner import attack_rows
 from canarybank.mechanism import Claim
 from canarybank.report import Tone, latex_tables, render_summary, summarise_run, summary_markdown, verdict
-from canarybank.report.summary import strongest
 from canarybank.report.text import epsilon
-from canarybank.run import gate
-from canarybank.run.gating import compare
+from canarybank.report.verdicts import strongest
+from canarybank.run import compare, gate
 
 CLAIMS = ("is private", "is safe", "passed the audit", "guarantees privacy", "passed")
 

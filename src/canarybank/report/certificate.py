@@ -16,9 +16,9 @@ from canarybank.auditing.guessing import guess_scores
 from canarybank.auditing.known_coins import Shift, family_epsilon
 from canarybank.auditing.one_run import Background, Certificate, Coins, RunDeclaration, RunEvidence, RunScores, RunShown
 from canarybank.mechanism import Claim, attained_epsilon
-from canarybank.report.summary import Tone
 from canarybank.report.tables import known_columns, markdown_table, plain
 from canarybank.report.text import UNKNOWN, clean, confidence, epsilon, percent, rung_text
+from canarybank.report.verdicts import Tone
 from canarybank.run.commitment import finite
 
 __all__ = [

@@ -21,7 +21,8 @@ from canarybank.report.certificate import (
     least_confidence,
     taking_part,
 )
-from canarybank.report.figures import allowed, change_of, draw_ladder
+from canarybank.report.evidence_figures import allowed
+from canarybank.report.figures import change_of, draw_ladder
 from canarybank.report.svg import Canvas, Drawn, Key, Scale, key_lines, linear, log, text_width
 from canarybank.report.tables import known_columns
 from canarybank.report.text import UNKNOWN, decimal, epsilon, interval_text, rate, rung_text

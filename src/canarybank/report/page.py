@@ -12,19 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canarybank.mechanism import Mechanism
-from canarybank.report.figures import (
-    canary_figure,
-    density_figure,
-    epsilon_figure,
-    ladder_figure,
-    map_figure,
-    overview_figure,
-    roc_figure,
-    utility_figure,
-    vote_figure,
-)
+from canarybank.report.evidence_figures import density_figure, map_figure, roc_figure, vote_figure
+from canarybank.report.evolution import round_rows
+from canarybank.report.evolution_figures import clouds_figure, epsilon_figure, utility_figure
+from canarybank.report.figures import canary_figure, ladder_figure, overview_figure
 from canarybank.report.one_run import evolved_markdown, one_run_markdown, one_run_parts, one_run_rows
-from canarybank.report.summary import round_rows, summarise_run
+from canarybank.report.summary import summarise_run
 from canarybank.report.system import (
     BETTING_COLUMNS,
     EVIDENCE_COLUMNS,
@@ -50,6 +43,7 @@ from canarybank.report.tables import (
     write_parquet,
 )
 from canarybank.report.text import decimal
+from canarybank.report.utility import compared_part
 from canarybank.run.folder import Run
 from canarybank.store import PRIVATE, SHAREABLE, write_atomic
 
@@ -161,6 +155,8 @@ def render_summary(summary: dict[str, Any], certified: Parts | None = None) -> s
         parts |= {
             "epsilon_figure": epsilon_figure(summary) if evolution["rounds"] else None,
             "utility_figure": utility_figure(evolution),
+            "compared": compared_part(evolution["utility"]),
+            "clouds_figure": clouds_figure(evolution["clouds"]) if evolution["clouds"] else None,
             "costs": known_columns(("after round", "MAUVE", "precision", "recall", "distinct pairs"), costs),
             "prefixes": known_columns(PREFIX_COLUMNS, prefix_rows(summary["prefixes"])),
         }

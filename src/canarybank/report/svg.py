@@ -14,6 +14,8 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 __all__ = [
+    "BELOW",
+    "WIDE",
     "Box",
     "Canvas",
     "Drawn",
@@ -33,6 +35,8 @@ Box = tuple[float, float, float, float]
 Key = tuple[str, str, str]
 """One entry of a legend: the shape of its mark, the class of the mark, and its name."""
 
+WIDE, BELOW = 820.0, 44.0
+"""The width of a figure that takes the whole page, and the room below its axis."""
 TEXT_SIZES = {
     "": 13.0,
     "axis": 12.5,
@@ -271,8 +275,14 @@ class Canvas:
 
     def drawn(self, caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Drawn:
         """Return the figure, with its numbers as a table."""
-        markup, table = tostring(self.root, encoding="unicode"), tuple(map(tuple, rows))
-        return Drawn(self.key, self.title, caption, self.alternative, markup, tuple(columns), table)
+        return Drawn(
+            self.key, self.title, caption, self.alternative, self.markup, tuple(columns), tuple(map(tuple, rows))
+        )
+
+    @property
+    def markup(self) -> str:
+        """Return the drawing as SVG."""
+        return tostring(self.root, encoding="unicode")
 
     def _add(self, kind: str, attributes: Mapping[str, str | float | None]) -> Element:
         """Add an element with its attributes, without those that are empty."""

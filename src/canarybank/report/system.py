@@ -15,9 +15,10 @@ from canarybank.auditing.declaration import Evidence
 from canarybank.auditing.rules import Rule
 from canarybank.auditing.system import Shown, SystemResult, Verdict
 from canarybank.mechanism import Claim, attained_epsilon
-from canarybank.report.summary import Tone, provenance
+from canarybank.report.summary import provenance
 from canarybank.report.tables import known_columns, markdown_table, plain
 from canarybank.report.text import UNKNOWN, clean, confidence, epsilon, label, rate
+from canarybank.report.verdicts import Tone
 from canarybank.run.commitment import finite
 from canarybank.run.folder import COMMITMENT, RESULTS, SEALED, Run
 from canarybank.run.plant import CANARIES, PROBES, SCHEDULE, Plant

@@ -11,7 +11,8 @@ from canarybank.auditing.curve import Curve, claimed_curve
 from canarybank.auditing.declaration import Evidence
 from canarybank.errors import InputError
 from canarybank.mechanism import Claim
-from canarybank.report.figures import RATES_BOX, change_of, draw_ladder, rates_canvas
+from canarybank.report.evidence_figures import RATES_BOX, rates_canvas
+from canarybank.report.figures import change_of, draw_ladder
 from canarybank.report.svg import Canvas, Drawn, Key, Scale, linear, log
 from canarybank.report.system import RULE_COLUMNS, CountedRule
 from canarybank.report.text import decimal, epsilon, label, rate, rung_text

@@ -11,6 +11,10 @@ from typing import Any
 from canarybank.run.gating import shown_epsilon
 
 __all__ = [
+    "COMMAND",
+    "LONG",
+    "NAME",
+    "SHORT",
     "UNKNOWN",
     "clean",
     "confidence",
@@ -29,6 +33,8 @@ UNKNOWN = "—"
 """What stands for a figure that nobody computed."""
 
 LIMIT = 240
+COMMAND, LONG, SHORT, NAME = 2000, 600, 120, 80
+"""The most characters of a command, a note, a value and a name."""
 _LARGE = 0.01
 _MARKS = 3
 """More combining marks than this on one character are dropped: they would pile up over other lines."""

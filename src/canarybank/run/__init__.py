@@ -9,26 +9,37 @@ from canarybank.lazily import exporter
 
 if TYPE_CHECKING:
     from canarybank.run.commitment import AttackCommitment, CanaryCommitment, Commitment
-    from canarybank.run.folder import Manifest, Run, open_run
-    from canarybank.run.gating import Cause, FrozenPower, GateOutcome, Power, gate
+    from canarybank.run.folder import GeneratorRecord, Manifest, Run, open_run
+    from canarybank.run.gating import AttackGate, Cause, FrozenPower, GateOutcome, Power, compare, gate
     from canarybank.run.listing import RunEntry, list_runs
+    from canarybank.run.one_run import OneRunPlant, OneRunResults
+    from canarybank.run.plant import DesignedScore, Plant, SealedRules, SystemResults
     from canarybank.run.results import EvolutionFacts, Results
     from canarybank.run.verification import Verification, verify
 
 __all__ = [
     "AttackCommitment",
+    "AttackGate",
     "CanaryCommitment",
     "Cause",
     "Commitment",
+    "DesignedScore",
     "EvolutionFacts",
     "FrozenPower",
     "GateOutcome",
+    "GeneratorRecord",
     "Manifest",
+    "OneRunPlant",
+    "OneRunResults",
+    "Plant",
     "Power",
     "Results",
     "Run",
     "RunEntry",
+    "SealedRules",
+    "SystemResults",
     "Verification",
+    "compare",
     "gate",
     "list_runs",
     "open_run",
@@ -39,9 +50,11 @@ __getattr__, __dir__ = exporter(
     __name__,
     {
         "commitment": ("AttackCommitment", "CanaryCommitment", "Commitment"),
-        "folder": ("Manifest", "Run", "open_run"),
-        "gating": ("Cause", "FrozenPower", "GateOutcome", "Power", "gate"),
+        "folder": ("GeneratorRecord", "Manifest", "Run", "open_run"),
+        "gating": ("AttackGate", "Cause", "FrozenPower", "GateOutcome", "Power", "compare", "gate"),
         "listing": ("RunEntry", "list_runs"),
+        "one_run": ("OneRunPlant", "OneRunResults"),
+        "plant": ("DesignedScore", "Plant", "SealedRules", "SystemResults"),
         "results": ("EvolutionFacts", "Results"),
         "verification": ("Verification", "verify"),
     },

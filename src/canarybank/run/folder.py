@@ -15,13 +15,10 @@ same without probes, for what they cost; and ``population.*``, the final populat
 
 import contextlib
 import os
-import platform
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
@@ -36,6 +33,7 @@ from canarybank.run.commitment import Commitment, Record
 from canarybank.run.one_run import ONE_RUN_FILES, OneRunPlant, OneRunResults
 from canarybank.run.plant import PLANTED, RELEASES, Plant, SealedRules, SystemResults, runs_so_far
 from canarybank.run.results import NOT_PRIVATE, Results
+from canarybank.run.surroundings import Surroundings, surroundings
 from canarybank.store import (
     altered_files,
     canonical_json,
@@ -61,13 +59,11 @@ __all__ = [
     "GeneratorRecord",
     "Manifest",
     "Run",
-    "Surroundings",
     "new_manifest",
     "open_run",
     "read_document",
     "refuse_foreign",
     "refuse_other_settings",
-    "surroundings",
 ]
 
 MANIFEST, COMMITMENT, SEALED, TRIALS, RESULTS = (
@@ -83,39 +79,6 @@ SOURCES: Final = (COMMITMENT, SEALED, TRIALS, RESULTS)
 
 Document = TypeVar("Document", bound=Record)
 Kind = Literal["audit", "evolution", "system", "one-run"]
-_PACKAGES = (
-    "chitchat-dataset",
-    "dp-accounting",
-    "numpy",
-    "openai",
-    "polars",
-    "pydantic",
-    "scipy",
-    "sentence-transformers",
-    "torch",
-    "transformers",
-    "wordllama",
-    "xllamacpp",
-)
-
-
-class Surroundings(Record):
-    """The software and hardware that a run was done with."""
-
-    python: str
-    """The version of Python."""
-    platform: str
-    """The operating system."""
-    packages: dict[str, str]
-    """The versions of the packages that results may depend on."""
-    commit: str | None
-    """The commit of canarybank's own source, where it runs from a checkout."""
-    processor: str
-    """The processor's name."""
-    cores: int
-    """The cores that this process may use."""
-    memory_gib: float | None
-    """The machine's memory."""
 
 
 class GeneratorRecord(Record):
@@ -189,7 +152,8 @@ class Manifest(Record):
     surroundings: Surroundings
     """What the run was done with."""
     plugins: tuple[Plugin, ...] = ()
-    """The plug-ins that the run used: package, version and the sha256 of their source."""
+    """The plug-ins that the run used: package, version and the sha256 of their source. A rule of an evolution that was
+    corrected in between stands here once for each version, the last one last."""
     files: dict[str, str] = Field(default_factory=dict, description="The sha256 of every other file of the run.")
 
     @classmethod
@@ -231,6 +195,8 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
     },
 }
 """What messages say of each kind of run, and the file or folder without which a start came to nothing."""
+_RULES: Final = frozenset({"keeper", "parent rule", "feedback"})
+"""The kinds of plug-ins that turn a release into the next bank."""
 
 
 @dataclass(frozen=True)
@@ -502,7 +468,12 @@ def refuse_other_settings(run: Run, resolved: Resolved) -> None:
             "version commits to more. Finish it with the version that began it, or choose another folder."
         )
     changed = differences(run.manifest.config, resolved.values(), kind=run.kind)
-    changed = changed or changed_plugins(run.manifest, resolved)
+    if not changed and (others := changed_plugins(run.manifest, resolved)):
+        if all(new.kind in _RULES for _, new in others) and _awaits_rules(run):
+            pins = (*run.manifest.plugins, *(new for _, new in others))
+            run.write_manifest(run.manifest.model_copy(update={"plugins": pins}))
+            return
+        changed = [f"the {new.kind} {new.name}: {_pinned(old)} -> {_pinned(new)}" for old, new in others]
     if not changed:
         return
     otherwise, listed = _WORDS[run.kind]["otherwise"], "\n  ".join(changed)
@@ -547,16 +518,27 @@ def new_manifest(resolved: Resolved, command: str, **facts: Any) -> Manifest:
     )
 
 
-def changed_plugins(manifest: Manifest, resolved: Resolved) -> list[str]:
-    """Return a line for each plug-in that is not the one a run began with; an engine changes nothing that is found."""
+def changed_plugins(manifest: Manifest, resolved: Resolved) -> list[tuple[Plugin, Plugin]]:
+    """Return each plug-in that changed, as the run had it last and as it is; an engine changes nothing that is found.
+
+    Of a plug-in that changed before, the manifest has several pins, the last one last.
+    """
     before = {(each.kind, each.name): each for each in manifest.plugins}
     after = plugins_of(resolved.config, evolving=manifest.kind == "evolution")
     pairs = [(before.get((each.kind, each.name)), each) for each in after if each.kind != "engine"]
-    return [
-        f"the {new.kind} {new.name}: {_pinned(old)} -> {_pinned(new)}"
-        for old, new in pairs
-        if old is not None and old != new
-    ]
+    return [(old, new) for old, new in pairs if old is not None and old != new]
+
+
+def _awaits_rules(run: Run) -> bool:
+    """Say whether an evolution was left after a release, before its rules had made the next bank of it.
+
+    There a rule may be corrected: what it does is post-processing of releases, and the banks so far stand as they are.
+    """
+    for name in (EVOLUTION, PLAIN):
+        banks = sorted((run.folder / name / "rounds").glob("*/bank.json"))
+        if banks and any(banks[-1].parent.glob("release*.npy")):
+            return True
+    return False
 
 
 def _pinned(plugin: Plugin) -> str:
@@ -566,57 +548,3 @@ def _pinned(plugin: Plugin) -> str:
 def now() -> str:
     """Return the time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def surroundings() -> Surroundings:
-    """Return what this process runs with."""
-    return Surroundings(
-        python=platform.python_version(),
-        platform=platform.platform(),
-        packages=_versions(),
-        commit=_commit(),
-        processor=_processor(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        memory_gib=_memory(),
-    )
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
-
-
-def _commit() -> str | None:
-    root = Path(__file__).resolve().parents[3]
-    if not (root / ".git").exists():
-        return None
-    try:
-        done = subprocess.run(  # noqa: S603, a fixed command on our own checkout
-            ["git", "-C", str(root), "rev-parse", "HEAD"],  # noqa: S607, wherever git is
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() or None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def _memory() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (AttributeError, OSError, ValueError):
-        return None

@@ -293,8 +293,7 @@ def compare(run: Run, claimed: float) -> GateOutcome:
 
 def claim_of(results: Results, claimed: float) -> Claim:
     """Return the claim that all releases of a run together have some epsilon, for adding or removing one user."""
-    mechanism = results.mechanism
-    return Claim(claimed, mechanism.delta, mechanism=mechanism, rounds=max(1, results.rounds))
+    return Claim(claimed, results.mechanism.delta, mechanism=results.mechanism, rounds=max(1, results.rounds))
 
 
 def failing_claims(runs: Mapping[str, Run]) -> dict[str, str]:
@@ -346,9 +345,8 @@ def as_printed(epsilon: float) -> float:
     A claim that repeats the exact epsilon as a page or a table shows it must not fail for having been rounded down. It
     is never below the epsilon by more than a two-thousandth of it.
     """
-    if math.isinf(epsilon):
-        return epsilon
-    return min(epsilon, *(float(shown_epsilon(epsilon, decimals)) for decimals in PRINTED))
+    digits = () if math.isinf(epsilon) else PRINTED
+    return min([epsilon, *(float(shown_epsilon(epsilon, decimals)) for decimals in digits)])
 
 
 def _read(record: AttackResult, results: Results, settings: Settings, share: float) -> AttackGate:
@@ -386,10 +384,8 @@ def _statement(
     claimed: float, results: Results, worst: AttackGate, causes: tuple[Cause, ...], confidence: float, power: str
 ) -> str:
     """Return the outcome as a few sentences."""
-    found, delta = (
-        f"the bound {worst.bound.epsilon:.3f} ({worst.attack}, {worst.bound.method})",
-        results.mechanism.delta,
-    )
+    found = f"the bound {worst.bound.epsilon:.3f} ({worst.attack}, {worst.bound.method})"
+    delta = results.mechanism.delta
     attained = shown_epsilon(attained_epsilon(results.mechanism, results.rounds))
     about = f"The claim: {claim_of(results, claimed)}."
     if not causes:
@@ -535,9 +531,8 @@ def unclipped_rates(canary: CanaryResult, mechanism: Mechanism, ratios: Array) -
     again. Backgrounds are taken as Gaussian.
     """
     absent, present = _deviates(canary, mechanism)
-    return _eligible(
-        np.full_like(ratios, ndtr(-absent)), np.asarray(ndtr(ratios * (absent - present) - absent)), mechanism
-    )
+    fpr, included = np.full_like(ratios, ndtr(-absent)), np.asarray(ndtr(ratios * (absent - present) - absent))
+    return _eligible(fpr, included, mechanism)
 
 
 def _deviates(canary: CanaryResult, mechanism: Mechanism) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from canarybank.config.model import AuditConfig, EvolveConfig
 from canarybank.errors import StoreError
 from canarybank.evolution import AuditCost, Evolution, Utility
 from canarybank.mechanism import Account, Mechanism, bank_root
+from canarybank.run.clouds import Clouds
 from canarybank.run.commitment import RESULTS_LAYOUT, Commitment, Epsilon, Record, finite
 
 __all__ = [
@@ -220,6 +221,8 @@ class EvolutionFacts(Record):
     """The same of the run without probes."""
     cost: tuple[AuditCost, ...] = ()
     """What the probes cost, population by population."""
+    clouds: Clouds | None = None
+    """The populations on a map with held-out records; null in a real run, which has no such records."""
     certificate: Certificate | None = None
     """What the run's own canaries showed of its claim; null where it carried none, or made no release."""
     carried: CarriedCanaries | None = None
@@ -350,7 +353,7 @@ def round_facts(evolution: Evolution) -> tuple[RoundFacts, ...]:
             entries=each.bank.size,
             probes=len(each.bank.reserved),
             kept=len(each.kept),
-            born=max(0, len(after) - len(each.kept)),
+            born=sum(candidate.born == each.number + 1 for candidate in after.candidates),
             epsilon=each.spent.epsilon,
             added_up=each.spent.bound,
             delta=each.spent.delta,
@@ -364,4 +367,6 @@ def round_facts(evolution: Evolution) -> tuple[RoundFacts, ...]:
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of results, commitment and their parts."""
-    return {"results": Results.model_json_schema(), "commitment": Commitment.model_json_schema()}
+    from canarybank.run.schema import described_schema
+
+    return {"results": described_schema(Results), "commitment": described_schema(Commitment)}

@@ -1,7 +1,7 @@
 import math
 from copy import deepcopy
 
-from canarybank.report.figures import canary_figure
+from canarybank.report import canary_figure
 from canarybank.report.tables import CANARY_COLUMNS, canary_rows
 from canarybank.report.text import epsilon
 

@@ -1,6 +1,6 @@
 from copy import deepcopy
 
-from canarybank.report.figures import density_figure
+from canarybank.report import density_figure
 
 
 def test_the_table_holds_both_densities(attack):

@@ -3,7 +3,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from canarybank.mechanism import Mechanism
-from canarybank.report.figures import (
+from canarybank.report import (
     canary_figure,
     density_figure,
     ladder_figure,

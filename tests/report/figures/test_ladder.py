@@ -3,7 +3,8 @@ from copy import deepcopy
 from itertools import pairwise
 from xml.etree import ElementTree as ET
 
-from canarybank.report.figures import CAUSES, ladder_figure, top_of
+from canarybank.report import ladder_figure
+from canarybank.report.figures import CAUSES, top_of
 
 
 def bars(figure):

@@ -1,6 +1,6 @@
 from xml.etree import ElementTree as ET
 
-from canarybank.report.figures import overview_figure
+from canarybank.report import overview_figure
 from canarybank.report.text import epsilon
 
 

@@ -1,6 +1,6 @@
 from xml.etree import ElementTree as ET
 
-from canarybank.report.figures import map_figure
+from canarybank.report import map_figure
 
 
 def test_every_point_is_in_the_table(attack):

@@ -5,7 +5,8 @@ import pytest
 
 from canarybank.auditing import perfect_rates
 from canarybank.mechanism import Mechanism, one_round_epsilon
-from canarybank.report.figures import allowed, roc_figure
+from canarybank.report import roc_figure
+from canarybank.report.evidence_figures import allowed
 
 
 @pytest.mark.parametrize("fpr", [0.0, 1e-6, 0.01, 0.3, 0.9, 1.0])

@@ -1,7 +1,7 @@
 from copy import deepcopy
 from xml.etree import ElementTree as ET
 
-from canarybank.report.figures import vote_figure
+from canarybank.report import vote_figure
 
 
 def test_bars_are_as_long_as_their_shares(attack):

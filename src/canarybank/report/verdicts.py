@@ -1,0 +1,195 @@
+"""Judge a run in words: its verdict, what its claims stand on, and what they do not say.
+
+The verdict never says more than the trials do: a bound above the claim is a violation, with its confidence; a claim
+below what is computed without trials is too small; anything else is "no violation detected at this power", with that
+power beside it.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from canarybank.auditing import AttackResult
+from canarybank.report.text import SHORT, clean, confidence, epsilon, percent, reach_text
+from canarybank.run.folder import Run
+from canarybank.run.gating import GateOutcome, compare, exceeded_ledger, power_text, shown_epsilon
+from canarybank.run.results import Results
+
+__all__ = ["Tone", "Verdict", "assumptions", "limits", "reach", "strongest", "verdict"]
+
+
+class Tone(StrEnum):
+    """What kind of news a verdict is."""
+
+    QUIET = "quiet"
+    VIOLATION = "violation"
+    CLAIM = "claim"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One sentence, what kind of news it is, and what to read beside it."""
+
+    tone: Tone
+    sentence: str
+    beside: tuple[str, ...]
+
+
+def verdict(run: Run) -> Verdict:
+    """Return the verdict over all attacks of a run, each at its share of alpha, against what the accountant claims."""
+    results = run.results
+    outcome = compare(run, results.claim)
+    shown = any(cause.kind == "trials" for cause in outcome.causes)
+    tone = Tone.VIOLATION if shown else Tone.QUIET if outcome.ok else Tone.CLAIM
+    power = power_text(outcome.frozen_power, outcome.power, results.mechanism)
+    played = f"The audit played {outcome.trials:,} trials of each hypothesis of each canary. {power}"
+    beside = [_reach_sentence(results), played]
+    sentence = _sentence(tone, outcome, results)
+    if exceeded := exceeded_ledger(results):
+        if tone is Tone.QUIET:
+            tone, sentence = Tone.VIOLATION if exceeded.by_trials else Tone.CLAIM, f"{exceeded.sentence}."
+        else:
+            beside.insert(0, f"{exceeded.sentence}.")
+    return Verdict(tone, sentence, tuple(beside))
+
+
+def strongest(results: Results) -> int:
+    """Return the index of the attack with the largest exact epsilon; among equals as shown, of the largest bound."""
+    ranks = [(round(reach(attack), 3), attack.headline.epsilon) for attack in results.final]
+    return max(range(len(ranks)), key=ranks.__getitem__)
+
+
+def reach(attack: AttackResult) -> float:
+    """Return the exact epsilon of an attack, computed over all thresholds; or what it is known to be at least."""
+    known = attack.ladder.reached("attack")
+    return 0.0 if known is None else known[0]
+
+
+def _sentence(tone: Tone, outcome: GateOutcome, results: Results) -> str:
+    number, rounds = len(results.final), results.rounds
+    over = f"over {number} attacks" if number > 1 else "by the one attack tried"
+    over += f" on {rounds} releases" if rounds > 1 else ""
+    level, found = confidence(outcome.confidence), epsilon(outcome.epsilon)
+    against = f"the {'exact' if results.audit.accounted is None else 'accounted'} {epsilon(outcome.claimed)}"
+    if tone is Tone.VIOLATION:
+        return (
+            f"Violation detected: the attack {outcome.attack} shows an epsilon of at least {found}, above {against}, "
+            f"with {level} confidence {over}."
+        )
+    if tone is Tone.CLAIM:
+        return (
+            f"The claim is too small: {_computed(outcome)}, above {against}, whatever trials show; these show at least "
+            f"{found}, with {level} confidence {over}."
+        )
+    return (
+        f"No violation detected at this power: the largest lower bound on epsilon {over} is {found} "
+        f"({outcome.attack}), against {against}, with {level} confidence."
+    )
+
+
+def _computed(outcome: GateOutcome) -> str:
+    """Say which exact epsilon exceeds the claim: the mechanism's, or that of the attack that reaches furthest."""
+    computed = [cause for cause in outcome.causes if cause.kind != "trials"]
+    worst = max(
+        computed, key=lambda cause: (cause.kind == "mechanism", math.inf if cause.epsilon is None else cause.epsilon)
+    )
+    if worst.attack is None:
+        return f"the exact epsilon of this mechanism is {shown_epsilon(worst.epsilon)}"
+    return f"the exact epsilon of the attack {worst.attack} is at least {shown_epsilon(worst.epsilon)}"
+
+
+def _reach_sentence(results: Results) -> str:
+    attack = results.final[strongest(results)]
+    known = attack.ladder.reached("attack")
+    if known is None:
+        return (
+            "Nothing is computed exactly, because the audited system states no law of its releases: all that is known "
+            "is what the trials showed."
+        )
+    server = "that only shapes the bank" if attack.plants else "that changes nothing in the bank"
+    exactly = f"Computed exactly, without trials, the strongest attack ({attack.attack})"
+    reached = f"{exactly} reaches epsilon {reach_text(known)}"
+    if math.isinf(results.epsilon):
+        return f"{reached} on these users; the mechanism has no finite epsilon at delta 0.{_people(attack, results)}"
+    least = "at least " if known[1] else ""
+    share = known[0] / results.epsilon if results.epsilon else 0.0  # a tiny q leaves no budget to spend
+    return (
+        f"{reached} of {epsilon(results.epsilon)} on these users: {least}{percent(share)} of the budget can be spent "
+        f"by a server {server}.{_people(attack, results)}"
+    )
+
+
+def _people(best: AttackResult, results: Results) -> str:
+    """Say what attacks on real users reach, where the strongest attack is on made-up texts."""
+    attack = max((each for each in results.final if each.on_people), key=reach, default=None)
+    if best.on_people or attack is None:
+        return ""
+    return (
+        f" Its canaries are made-up texts; on real users as canaries the strongest ({attack.attack}) reaches "
+        f"{epsilon(reach(attack))}."
+    )
+
+
+def assumptions(results: Results) -> list[str]:
+    """Return what the claims of a run stand on."""
+    pairs = results.attacks[0].headline
+    return [
+        f"Neighbours differ by adding or removing one user, with all of that user's records; delta is {pairs.delta:g}.",
+        f"The {pairs.method} bound assumes {pairs.assumption}.",
+        (
+            "Score, method, number of trials, alpha and the recipe of the threshold were fixed in the commitment, on "
+            "disk before the system was first called; sealed.json, on disk before the first evaluation trial, holds "
+            "the threshold and the commitment's hash. Anybody who saw its hash before the results can check that."
+            if results.setup is None
+            else "Bank, probes, score, threshold, method, number of trials and alpha were fixed in the commitment, on "
+            "disk before the first evaluation trial. Anybody who saw its hash before the results can check that."
+        ),
+        (
+            "Each attack's headline is a claim of its own at level alpha. The verdict covers all attacks together, "
+            "so it gives each an even share of alpha. A pooled bound stands beside a headline as one more claim; the "
+            "larger of two claims is not a claim."
+        ),
+        (
+            "Exact figures (mechanism, attack, rule, rates) are computed from the law of the score for these "
+            "evaluation users, by Fourier inversion with certified ends. They hold for the mechanism as configured, "
+            "not for code that differs from it."
+            if any(attack.ladder.attack is not None for attack in results.attacks)
+            else "The mechanism's epsilon is that of the mechanism as configured. Whether the audited system is such a "
+            "mechanism is what the trials test."
+        ),
+    ]
+
+
+def limits(results: Results) -> list[str]:
+    """Return what the claims of a run do not say."""
+    own_releases = [
+        (
+            "The release is simulated by this program with the given parameters. A fault in another implementation "
+            "shows only when that implementation makes the releases."
+        ),
+        (
+            "Background and rates are those of the users at hand: another population moves the attack's rungs, while "
+            "the mechanism's rung stays."
+        ),
+    ]
+    foreign_releases = (
+        f"The releases are made by the system {clean(results.audit.system, SHORT)}, which is not canarybank's own and "
+        "is named by whoever ran the audit. That this system is the one that is deployed, and that its releases are "
+        "independent from call to call, is not checked."
+    )
+    nonces = ["Nonce canaries are no people: they show what the mechanism allows, not what a user risks."]
+    return [
+        (
+            "Bounds are lower bounds. A small one means that these attacks, with this many trials, showed little; a "
+            "stronger attack or more trials may show more."
+        ),
+        (
+            "One release is audited, by a server that shapes the bank and sees the release. Several rounds, "
+            "colluding users and side channels such as timing, logs or the generator's own memory lie outside."
+            if results.rounds == 1
+            else f"{results.rounds} releases are audited, by a server that shapes the first bank and sees them all. "
+            "Colluding users and side channels such as timing, logs or the generator's own memory lie outside."
+        ),
+        *(own_releases if results.audit.system == "mechanism" else [foreign_releases]),
+        *([] if all(attack.on_people for attack in results.attacks) else nonces),
+    ]
