@@ -5,11 +5,12 @@ from canarybank.attack.canary import Canary, CanaryKind
 from canarybank.attack.contribution import canary_contribution
 from canarybank.attack.covariance import pool_covariance
 from canarybank.attack.design import Design, design, follow
+from canarybank.attack.facts import phrase_facts
 from canarybank.attack.families import FAMILIES, Family
-from canarybank.attack.findings import SearchFacts
+from canarybank.attack.findings import SearchFacts, predicted_epsilon
 from canarybank.attack.greedy import select_probes
 from canarybank.attack.nonce import NONCE_ALPHABET, NONCE_LENGTH, Encode, nonce_canary, nonce_pool, nonces
-from canarybank.attack.objective import Objective
+from canarybank.attack.objective import Mueff, Norm, Objective
 from canarybank.attack.planted import (
     CanaryStyle,
     CanaryWeights,
@@ -42,6 +43,8 @@ __all__ = [
     "Encode",
     "Family",
     "ManyCanaries",
+    "Mueff",
+    "Norm",
     "Objective",
     "Pool",
     "PoolFacts",
@@ -62,7 +65,9 @@ __all__ = [
     "nonce_canary",
     "nonce_pool",
     "nonces",
+    "phrase_facts",
     "pool_covariance",
+    "predicted_epsilon",
     "record_votes",
     "search",
     "searched_texts",

@@ -22,7 +22,7 @@ from canarybank.mechanism import contributions
 from canarybank.mechanism.vectors import squared_distances
 from canarybank.score import LinearScore, Moments, RoundLaw, quick_epsilon
 
-__all__ = ["TrialSets", "greedy_exact"]
+__all__ = ["TrialSets", "add_probes", "exchange_probes", "greedy_exact"]
 
 FEW = 6
 """How many trial sets of a round are judged exactly: those of the largest mu_eff."""
@@ -130,12 +130,12 @@ def greedy_exact(context: SelectionContext) -> list[int]:
     """
     sets, paper = TrialSets(context), greedy_mueff(context)
     covariance = pool_covariance(context.pool, context.auxiliary, context.bank, context.mechanism, context.eligible)
-    added = _added(sets, covariance)
-    found = [paper, added, *(_exchanged(sets, each, covariance) for each in (paper, added))]
+    added = add_probes(sets, covariance)
+    found = [paper, added, *(exchange_probes(sets, each, covariance) for each in (paper, added))]
     return max(found, key=sets.exact)
 
 
-def _added(sets: TrialSets, covariance: Floats) -> list[int]:
+def add_probes(sets: TrialSets, covariance: Floats) -> list[int]:
     """Return the candidates added one by one: of the few with the largest mu_eff, that of the largest epsilon."""
     context, k = sets.context, sets.context.mechanism.k
     table = context.table
@@ -150,7 +150,7 @@ def _added(sets: TrialSets, covariance: Floats) -> list[int]:
     return votes.selected
 
 
-def _exchanged(sets: TrialSets, chosen: Sequence[int], covariance: Floats) -> list[int]:
+def exchange_probes(sets: TrialSets, chosen: Sequence[int], covariance: Floats) -> list[int]:
     """Return the chosen candidates after exchanges with others, each of which raised the epsilon.
 
     Those that the canary votes for least leave first; those that it would vote for most, planted alone, come first.

@@ -1,9 +1,21 @@
 """Measure what an attack could spend: systems, trials, thresholds, bounds, exact evaluation, the ladder."""
 
+from canarybank.auditing.betting import (
+    Bets,
+    BettingPower,
+    BettingResult,
+    Wealth,
+    betting_power,
+    pairs_to_refute,
+    plan_bets,
+)
+from canarybank.auditing.curve import Curve, CurvePower, CurveTest, claimed_curve, curve_power, curve_test, perfect_roc
+from canarybank.auditing.declaration import Declaration, Evidence, Scoring
 from canarybank.auditing.evidence import evidence
 from canarybank.auditing.forecast import (
     Ceiling,
     ExpectedBound,
+    calibrated_spread,
     ceiling,
     expected_bound,
     frozen_spread,
@@ -13,9 +25,11 @@ from canarybank.auditing.forecast import (
 )
 from canarybank.auditing.guessing import (
     expected_guesses,
+    guess_scores,
     guessing_lower,
     order_statistics_lower,
 )
+from canarybank.auditing.independence import Dependence, Independence, check_independence
 from canarybank.auditing.known_coins import (
     Expected,
     Shift,
@@ -35,6 +49,16 @@ from canarybank.auditing.methods import (
     pooled,
     stratified,
 )
+from canarybank.auditing.one_run import (
+    Background,
+    Certificate,
+    Coins,
+    RunDeclaration,
+    RunEvidence,
+    RunScores,
+    RunShown,
+    judge_run,
+)
 from canarybank.auditing.pipeline import Auditor, claim_names, transcript_scores
 from canarybank.auditing.ports import (
     Case,
@@ -49,6 +73,7 @@ from canarybank.auditing.ports import (
 )
 from canarybank.auditing.rates import Supremum, at_most, clopper_pearson, epsilon_at, rate_epsilon, supremum
 from canarybank.auditing.result import AttackResult, AuditResult, CanaryResult, Ladder, Rung
+from canarybank.auditing.rules import Rule, Rules, fit_rules
 from canarybank.auditing.run import audit
 from canarybank.auditing.searching import search_canary
 from canarybank.auditing.settings import (
@@ -67,6 +92,7 @@ from canarybank.auditing.settings import (
     headline,
     pooled_bound,
 )
+from canarybank.auditing.system import Shown, SystemResult, Verdict, judge_runs
 from canarybank.auditing.trials import (
     Counts,
     Literal,
@@ -87,17 +113,30 @@ __all__ = [
     "AttackResult",
     "AuditResult",
     "Auditor",
+    "Background",
     "BankSystem",
+    "Bets",
+    "BettingPower",
+    "BettingResult",
     "Bound",
     "Branch",
     "CallableSystem",
     "CanaryResult",
     "Case",
     "Ceiling",
+    "Certificate",
     "Claims",
+    "Coins",
     "Counts",
+    "Curve",
+    "CurvePower",
+    "CurveTest",
+    "Declaration",
+    "Dependence",
+    "Evidence",
     "Expected",
     "ExpectedBound",
+    "Independence",
     "Ladder",
     "Literal",
     "Memo",
@@ -107,13 +146,22 @@ __all__ = [
     "Projected",
     "ReleaseSystem",
     "Routes",
+    "Rule",
+    "Rules",
+    "RunDeclaration",
+    "RunEvidence",
+    "RunScores",
+    "RunShown",
     "Rung",
+    "Scoring",
     "Settings",
     "Shard",
     "Shift",
+    "Shown",
     "Summed",
     "Supremum",
     "SystemFactory",
+    "SystemResult",
     "Systems",
     "Tally",
     "Target",
@@ -121,20 +169,28 @@ __all__ = [
     "ThresholdMode",
     "TrialEngine",
     "Trials",
+    "Verdict",
+    "Wealth",
     "analytic",
     "at_most",
     "attack_bound",
     "audit",
     "best_threshold",
+    "betting_power",
     "calibrated",
+    "calibrated_spread",
     "canary_bound",
     "ceiling",
+    "check_independence",
     "choose_aim",
     "claim_names",
+    "claimed_curve",
     "clopper_pearson",
     "count",
     "count_prefixes",
     "count_shard",
+    "curve_power",
+    "curve_test",
     "draw",
     "epsilon_at",
     "epsilon_lower",
@@ -144,13 +200,20 @@ __all__ = [
     "expected_known_coins",
     "family_epsilon",
     "find_method",
+    "fit_rules",
     "frozen_spread",
+    "guess_scores",
     "guessing_lower",
     "headline",
+    "judge_run",
+    "judge_runs",
     "order_statistics_lower",
     "own_method",
+    "pairs_to_refute",
     "perfect_rates",
+    "perfect_roc",
     "plan",
+    "plan_bets",
     "pooled",
     "pooled_bound",
     "rate_epsilon",

@@ -4,6 +4,7 @@ Rates and densities are exact, from the law of the score on the evaluation cohor
 cohort. Floats keep six significant digits, so that the last bits of a linear algebra library do not show.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,16 @@ from canarybank.score import RoundLaw
 from canarybank.seeds import stream
 from canarybank.users import Auxiliary
 
-__all__ = ["EXCERPT", "density_evidence", "evidence", "map_evidence", "roc_evidence", "vote_evidence"]
+__all__ = [
+    "EXCERPT",
+    "density_evidence",
+    "evidence",
+    "map_evidence",
+    "principal_axes",
+    "roc_evidence",
+    "rounded",
+    "vote_evidence",
+]
 
 EXCERPT = 200
 """How many characters of a bank entry are kept."""
@@ -48,7 +58,7 @@ def roc_evidence(law: RoundLaw, threshold: float) -> dict[str, Any]:
     at = int(np.searchsorted(grid, threshold))
     thresholds = np.insert(grid, at, threshold)
     fpr, tpr = law.point(thresholds)
-    return {"threshold": _rounded(thresholds), "fpr": _rounded(fpr), "tpr": _rounded(tpr), "frozen": at}
+    return {"threshold": rounded(thresholds), "fpr": rounded(fpr), "tpr": rounded(tpr), "frozen": at}
 
 
 def density_evidence(law: RoundLaw, threshold: float) -> dict[str, Any]:
@@ -62,9 +72,9 @@ def density_evidence(law: RoundLaw, threshold: float) -> dict[str, Any]:
     width = edges[1] - edges[0]
     absent, included = (0.5 * (ends.lower + ends.upper) for ends in (law.absent(edges), law.included(edges)))
     return {
-        "score": _rounded(0.5 * (edges[1:] + edges[:-1])),
-        "absent": _rounded(np.maximum(-np.diff(absent), 0.0) / width),
-        "participating": _rounded(np.maximum(-np.diff(included), 0.0) / width),
+        "score": rounded(0.5 * (edges[1:] + edges[:-1])),
+        "absent": rounded(np.maximum(-np.diff(absent), 0.0) / width),
+        "participating": rounded(np.maximum(-np.diff(included), 0.0) / width),
         "threshold": _round(threshold),
     }
 
@@ -110,17 +120,17 @@ def map_evidence(design: Design, seed: int) -> dict[str, Any]:
     drawn = stream(seed, "evidence", "map").permutation(len(bank.base))[:400]
     sample = bank.vectors[bank.base[np.sort(drawn)]].astype(np.float64)
     centre = sample.mean(axis=0)
-    axes, explained = _principal(sample - centre)
+    axes, explained = principal_axes(sample - centre)
     probes = bank.vectors[design.inspected] if design.attack.active else np.empty((0, bank.dimension))
 
     def plane(vectors: NDArray[Any]) -> list[list[float]]:
-        return [_rounded(point) for point in (vectors.astype(np.float64) - centre) @ axes.T]
+        return [rounded(point) for point in (vectors.astype(np.float64) - centre) @ axes.T]
 
     return {
         "bank": plane(sample),
         "probes": plane(probes),
         "canary": plane(design.canary.vectors),
-        "explained": _rounded(explained),
+        "explained": rounded(explained),
     }
 
 
@@ -131,7 +141,7 @@ def _excerpt(bank: Bank, position: int) -> str | None:
     return (text if len(text) <= EXCERPT else text[: EXCERPT - 1] + "…").encode("utf-8", "replace").decode()
 
 
-def _principal(centred: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def principal_axes(centred: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the first two principal axes as rows, the largest entry positive, and their parts of the variance."""
     values, vectors = np.linalg.eigh(centred.T @ centred)
     axes, strength = vectors[:, ::-1][:, :2].T, np.maximum(values[::-1][:2], 0.0)
@@ -142,7 +152,8 @@ def _principal(centred: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArr
     return axes * np.where(largest < 0, -1.0, 1.0)[:, None], strength / total if total > 0 else strength
 
 
-def _rounded(values: NDArray[Any]) -> list[float]:
+def rounded(values: Iterable[float]) -> list[float]:
+    """Return numbers with six digits."""
     return [_round(value) for value in values]
 
 

@@ -31,7 +31,16 @@ from scipy.stats import fisher_exact, norm, poisson, rankdata
 
 from canarybank.errors import InputError
 
-__all__ = ["Dependence", "Finding", "Independence", "check_independence"]
+__all__ = [
+    "Dependence",
+    "Finding",
+    "Independence",
+    "check_independence",
+    "is_short",
+    "lattice_step",
+    "rank_products",
+    "rank_trends",
+]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -189,8 +198,8 @@ def _repeats(table: Array, present: Mask) -> Iterator[Finding]:
     scale[scale == 0.0] = 1.0
     unit = table / scale
     columns = zip(table.T[:MOST_COLUMNS], unit.T[:MOST_COLUMNS], strict=True)
-    lattice = np.array([_is_decimal(column) or _lattice_step(share) > 0.0 for column, share in columns])
-    yield _repeated_rows(unit, present, lattice, _is_short(table))
+    lattice = np.array([_is_decimal(column) or lattice_step(share) > 0.0 for column, share in columns])
+    yield _repeated_rows(unit, present, lattice, is_short(table))
 
     fine = np.array([j for j, is_on in enumerate(lattice) if not is_on and _all_differ(unit[:, j], present)], dtype=int)
     absent, with_canary = unit[~present][:, fine], unit[present][:, fine]
@@ -202,7 +211,7 @@ def _all_differ(column: Array, present: Mask) -> bool:
     return all(len(np.unique(column[arm])) == arm.sum() for arm in (present, ~present))
 
 
-def _is_short(values: Array) -> Mask:
+def is_short(values: Array) -> Mask:
     """Say which numbers have at most six significant digits."""
     with np.errstate(divide="ignore"):
         unit = 10.0 ** (np.floor(np.log10(np.where(values == 0.0, 1.0, np.abs(values)))) - 5.0)
@@ -314,7 +323,7 @@ def _is_decimal(column: Array) -> bool:
     return False
 
 
-def _lattice_step(column: Array) -> float:
+def lattice_step(column: Array) -> float:
     """Return the step of the lattice through zero that holds all values, or 0 where it is finer than `FINEST`."""
     values = np.unique(np.abs(column))[-1000:]
     values = values[values > DIGITS]
@@ -337,7 +346,7 @@ def _correlations(series: Sequence[tuple[str, Array]], present: Mask, batches: S
     """Look at pairs of runs at given lags, in the schedule and within a hypothesis, and across the hypotheses."""
     for what, ranks in series:
         for where, pairs in _pairings(present, batches):
-            statistic, size = _products(ranks, present, pairs)
+            statistic, size = rank_products(ranks, present, pairs)
             if size >= FEWEST_PAIRS:
                 yield Finding(
                     Dependence.CORRELATED,
@@ -383,7 +392,7 @@ def _pairings(present: Mask, batches: Sequence[int]) -> Iterator[tuple[str, Pair
     yield "the first, second, … run of each hypothesis", (arms[0][:paired], arms[1][:paired])
 
 
-def _products(ranks: Array, present: Mask, pairs: Pairs) -> tuple[float, int]:
+def rank_products(ranks: Array, present: Mask, pairs: Pairs) -> tuple[float, int]:
     """Return the sum of the pairs' inner products in standard deviations of what random orders give."""
     left, right = pairs
     mean = variance = 0.0
@@ -416,7 +425,7 @@ def _drifts(series: Sequence[tuple[str, Array]], present: Mask) -> Iterator[Find
     """Look for a trend over the schedule in level and in spread, one coordinate at a time."""
     for what, ranks in series:
         for name, columns in (("level", ranks), ("spread", _ranks(np.abs(ranks), present))):
-            statistics = _trends(columns, present)
+            statistics = rank_trends(columns, present)
             if statistics.size:
                 worst = float(statistics[np.argmax(np.abs(statistics))])
                 yield Finding(
@@ -426,7 +435,7 @@ def _drifts(series: Sequence[tuple[str, Array]], present: Mask) -> Iterator[Find
                 )
 
 
-def _trends(ranks: Array, present: Mask) -> Array:
+def rank_trends(ranks: Array, present: Mask) -> Array:
     """Return each column's sum of rank times place, in standard deviations of what random orders give."""
     total, variance = np.zeros(ranks.shape[1]), np.zeros(ranks.shape[1])
     for arm in (present, ~present):

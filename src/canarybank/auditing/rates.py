@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
-from canarybank.score.counts import clopper_pearson, ends, whole_counts
+from canarybank.score.counts import clopper_pearson, ends, lower_end, upper_end, whole_counts
 from canarybank.score.epsilon import (
     Branch,
     Law,
@@ -64,17 +64,25 @@ def count_epsilons(
     *,
     delta: float,
     gamma: float,
-    each: Callable[[ArrayLike, ArrayLike, float], tuple[Array, Array]] = ends,
+    each: Callable[[ArrayLike, ArrayLike, float], tuple[Array, Array]] | None = None,
 ) -> tuple[Array, Array]:
     """Return what counts force on epsilon forward, log((TPR_L - delta)/FPR_U), and reverse, log((TNR_L - delta)/FNR_U).
 
     Every end is one-sided at gamma. TNR_L and FNR_U come from the counts of negatives, which is 1 - FPR_U and
     1 - TPR_L without their rounding; so only two events can make either of the two fail, each of probability gamma.
+    ``each`` returns both ends of a rate, where they are not Clopper–Pearson's.
     """
     tp, fp, n1, n0 = (np.asarray(v, np.float64) for v in (tp, fp, n1, n0))
+
+    def lower(x: Array, n: Array) -> Array:
+        return lower_end(x, n, gamma) if each is None else each(x, n, gamma)[0]
+
+    def upper(x: Array, n: Array) -> Array:
+        return upper_end(x, n, gamma) if each is None else each(x, n, gamma)[1]
+
     return (
-        rate_epsilon(each(tp, n1, gamma)[0], each(fp, n0, gamma)[1], delta),
-        rate_epsilon(each(n0 - fp, n0, gamma)[0], each(n1 - tp, n1, gamma)[1], delta),
+        rate_epsilon(lower(tp, n1), upper(fp, n0), delta),
+        rate_epsilon(lower(n0 - fp, n0), upper(n1 - tp, n1), delta),
     )
 
 

@@ -32,6 +32,7 @@ from canarybank.systems.mechanism import BankSystem, ReleaseSystem, checked_rele
 __all__ = [
     "SHARD",
     "Counts",
+    "Crowd",
     "Literal",
     "Projected",
     "Shard",
@@ -87,7 +88,7 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Crowd:
+class Crowd:
     """Users who each take part with probability q, tossed eight at a time: who of eight takes part is one byte.
 
     Sixteen random bits choose the pattern. Pattern s owns floor(65536 p_s) of their values, with p_s its probability;
@@ -103,7 +104,8 @@ class _Crowd:
     remainders: NDArray[np.float64]
 
     @classmethod
-    def of(cls, weights: NDArray[np.float64], q: float) -> "_Crowd":
+    def of(cls, weights: NDArray[np.float64], q: float) -> "Crowd":
+        """Return the crowd of users with these weights, each of whom takes part with probability q."""
         sums = np.ascontiguousarray(np.pad(weights, (0, -len(weights) % 8)).reshape(-1, 8) @ _BITS.T)
         taking = _BITS.sum(axis=1)
         shares = _VALUES * q**taking * (1.0 - q) ** (8 - taking)
@@ -132,10 +134,10 @@ class Projected:
 
     law: RoundLaw
     participation: float | None = None
-    _crowd: _Crowd = field(init=False, repr=False, compare=False)
+    _crowd: Crowd = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_crowd", _Crowd.of(self.law.weights[self.law.weights != 0], self.law.q))
+        object.__setattr__(self, "_crowd", Crowd.of(self.law.weights[self.law.weights != 0], self.law.q))
 
     def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
         """Sum the participating users' numbers batch by batch; add the noise and the canary."""

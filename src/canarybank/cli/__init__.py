@@ -1,13 +1,19 @@
 """Speak with the user: one file per command, no logic; nothing but the chosen command is imported."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 __all__ = ["main"]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that the arguments name, by default those of this process, and return its exit code."""
+def main(arguments: Sequence[str] | None = None, *, commands: Callable[[str], Callable[..., Any]] | None = None) -> int:
+    """Run the command that the arguments name, by default those of this process, and return its exit code.
+
+    Args:
+        arguments: The words after ``canarybank``.
+        commands: Makes the command line, given the name of the chosen command; by default the one of canarybank.
+    """
     # The part of ``signal`` in C is there already; importing ``signal`` takes long enough to be interrupted.
     import _signal  # type: ignore[import-not-found]
 
@@ -20,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from canarybank.cli.program import run
 
-        return run(sys.argv[1:] if arguments is None else list(arguments))
+        return run(sys.argv[1:] if arguments is None else list(arguments), commands)
     finally:
         restore()
         if arguments is None:

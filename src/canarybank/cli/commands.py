@@ -7,9 +7,9 @@ from canarybank import __version__
 __all__ = ["COMMANDS", "GLOBAL_FLAGS", "RESUMABLE", "program"]
 
 _ABOUT = """\
-Measure how much of the privacy budget of Private Evolution an attacker who shapes the candidate bank can spend.
+Run Private Evolution, and measure how much of its privacy an attacker can take.
 
-Start with `canarybank demo`; audit your own users with `canarybank config init` and `canarybank audit`.
+Start with `canarybank demo`; for your own users, `canarybank config init` and `canarybank audit`.
 """
 
 COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     "Before a run": (
         ("config", "Show, start or describe a configuration."),
         ("plan", "Say what a run would do, cost and could typically certify."),
+        ("tune", "Recommend clip, k, bank size, q and sigma for a budget."),
         ("epsilon", "State the exact epsilon of a mechanism."),
         ("budget", "Show or open the budget account of a population."),
         ("ceiling", "State what a perfect attack certifies with so many trials."),
@@ -38,9 +39,11 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "After a run": (
         ("report", "Write a run's page, summary and tables again."),
+        ("sample", "Draw a sample of an evolution's texts by their noisy votes."),
         ("gate", "Fail when a claimed epsilon is below what is computed or measured."),
         ("verify", "Check that a run kept to its commitment and was not altered."),
         ("runs", "List the runs in a folder."),
+        ("measure", "Say what texts are worth against real text."),
     ),
     "Housekeeping": (
         ("cache", "Show or prune the caches."),

@@ -8,12 +8,23 @@ from cyclopts import Parameter
 from canarybank.cli.audit import COMMON_KEYS, default_folder
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, facts, paragraph, table
+from canarybank.cli.tune import (
+    StandInsFlag,
+    TokenRate,
+    assumption_rows,
+    cost_text,
+    norms_text,
+    rounds_text,
+    survival_text,
+)
 
 if TYPE_CHECKING:
     from canarybank.config import Config
     from canarybank.flow import Plan
     from canarybank.flow.one_run_plan import OneRunPlan
     from canarybank.flow.planning import GeneratorPlan
+    from canarybank.flow.stand_ins import Option
+    from canarybank.flow.tune import Outlook
 
 __all__ = ["command"]
 
@@ -27,12 +38,38 @@ def command(
     folder: Annotated[
         Path | None, Parameter(help="The run's folder; left out, runs/ and the name of the file.", metavar="PATH")
     ] = None,
+    evolve: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Plan the evolution instead, for evolve.population people, and do not open users.",
+        ),
+    ] = False,
+    stand_ins: StandInsFlag = "chitchat",
+    tokens_per_second: TokenRate = None,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Say before anything runs what is cached and what is new, what it takes, and what it could typically certify.
 
     Users are read and admitted, and rates are measured on small pieces of the work; nothing is generated or evaluated.
+    With `--evolve` users are not opened: what a round keeps is predicted from public people who stand in for them.
+    `canarybank tune` recommends settings.
     """
+    if evolve:
+        from canarybank.flow.tune import outlook
+
+        expected = outlook(
+            given.resolved, stand_ins=stand_ins, tokens_per_second=tokens_per_second, progress=output.progress
+        )
+        output.result(
+            "plan",
+            expected.model_dump(mode="json"),
+            paragraph(_evolution_headline(expected), "bold"),
+            facts(_evolution_facts(expected)),
+            table(["assumption", "where it comes from"], assumption_rows(expected.assumptions), text=2),
+        )
+        return
     from canarybank.flow import plan
 
     place = folder or default_folder(given.file)
@@ -79,6 +116,35 @@ def _facts(made: "Plan", config: "Config") -> dict[str, str]:
     if made.one_run is not None:
         lines |= _one_run(made.one_run)
     return lines | ({"notes": " ".join(made.notes)} if made.notes else {})
+
+
+def _evolution_headline(made: "Outlook") -> str:
+    return (
+        f"An evolution of {rounds_text(made.rounds)} spends epsilon {made.epsilon:.4f} at delta {made.delta:g}; about "
+        f"{survival_text(made.option, made.tested_error)}"
+    )
+
+
+def _evolution_facts(made: "Outlook") -> dict[str, str]:
+    option = made.option
+    lines = {
+        "people": f"{made.people:,} with {made.records:,} records each, {option.voters:,.0f} in a round on average",
+        "bank": f"{option.bank:,} entries; {_staying(option)} after the first round",
+        "release": f"k {option.k}, clip {option.clip:g}, q {option.q:g}, sigma {option.sigma:g}",
+        "survival": f"{option.survival:.0%}: {made.tested}",
+        "norms": norms_text(made.norms, option),
+        "cost": cost_text(option),
+    }
+    if made.affordable is not None:
+        lines["budget"] = f"evolve.budget pays for {made.affordable:,} of {rounds_text(made.rounds)}"
+    return lines | ({"notes": " ".join(made.notes)} if made.notes else {})
+
+
+def _staying(option: "Option") -> str:
+    """Say how many entries stay: all that may, or fewer."""
+    if option.kept == option.top:
+        return f"{option.top:,} stay"
+    return f"up to {option.top:,} may stay, and about {option.kept:,.0f} do"
 
 
 def _one_run(made: "OneRunPlan") -> dict[str, str]:

@@ -3,7 +3,8 @@
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from canarybank.cli.commands import GLOBAL_FLAGS, RESUMABLE, program
 from canarybank.cli.failures import exit_code, sentence
@@ -16,13 +17,18 @@ __all__ = ["run"]
 BROKEN_PIPE = 141
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run the command that the arguments name, and return its exit code."""
+def run(arguments: Sequence[str], commands: Callable[[str], Callable[..., Any]] | None = None) -> int:
+    """Run the command that the arguments name, and return its exit code.
+
+    Args:
+        arguments: The words after ``canarybank``.
+        commands: Makes the command line, given the name of the chosen command; by default the one of canarybank.
+    """
     words = _globals_last(arguments)
     remember(arguments)
     try:
         raise_stopped()
-        code = program(words[0] if words else "")(
+        code = (commands or program)(words[0] if words else "")(
             words, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
         )
         sys.stdout.flush()

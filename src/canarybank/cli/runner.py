@@ -55,6 +55,7 @@ def published(run: "Run") -> Path:
 def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
     """Print what a run found, with what each figure stands on: its audit, its evolution, or both."""
     from canarybank.report import generator_line, verdict
+    from canarybank.report.lineage import last_texts
 
     results, evolution = run.results, run.results.evolution
     found, asked = verdict(run) if results.attacks else None, generator_line(run.manifest)
@@ -73,7 +74,11 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
         document |= plain["evolution"] | {name: plain[name] for name in ("attacks", "mechanism", "statement")}
         document |= {"headline": headline}
         parts += [paragraph(f"{headline}.", "" if found else "bold"), table(*columns, text=0)]
+        parts += _worth_parts(evolution)
         lines |= more
+        if texts := last_texts(run):
+            of = f"{len(texts)} of the {evolution.candidates:,} texts of the last population, evenly spaced:"
+            parts += [paragraph(of), facts({str(number): text for number, text in enumerate(texts, 1)}), paragraph("")]
         if evolution.certificate is not None:
             parts.append(paragraph(evolution.certificate.statement, "bold"))
     lines |= {"generator": asked} if asked else {}
@@ -107,7 +112,7 @@ def evolution_parts(run: "Run") -> tuple[str, tuple[list[str], list[list[str]]],
     """Return an evolution's headline, its table of rounds, and what its figures stand on."""
     from canarybank.mechanism import delta_text
     from canarybank.report import evolution_headline
-    from canarybank.report.summary import account_text, round_rows
+    from canarybank.report.evolution import account_text, round_rows
 
     results, evolution = run.results, run.results.evolution
     assert evolution is not None  # noqa: S101, the caller looked
@@ -140,6 +145,18 @@ def evolution_parts(run: "Run") -> tuple[str, tuple[list[str], list[list[str]]],
         lines["INSECURE"] = f"seeded with {evolution.insecure_seed}: a simulation, not private"
     lines["population"] = str(run.folder / "population.parquet")
     return evolution_headline(results), (list(shown.values()), rows), lines
+
+
+def _worth_parts(evolution: "EvolutionFacts") -> list[Any]:
+    """Return the table of what the first and the last population are worth, beside real text, where it was made."""
+    from canarybank.report.utility import compared_by_measure, population_names
+
+    if evolution.utility is None or evolution.utility.compared is None:
+        return []
+    compared = asdict(evolution.utility.compared)
+    names = population_names(len(compared["sets"]))
+    title = f"What the text is worth: {compared['size']:,} texts of each, against as many records of held-out users"
+    return [paragraph(title), table(*compared_by_measure(compared, names, sorted({0, len(names) - 1})))]
 
 
 def _certificate_lines(evolution: "EvolutionFacts") -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Defend users: vet a bank before anybody votes, and say what each defence leaves to an attacker."""
 
+from canarybank.defend.perplexity import Likelihoods, measure_likelihoods
 from canarybank.defend.reach import reach, reach_under_share
 from canarybank.defend.share import (
     ShareReach,
@@ -11,6 +12,7 @@ from canarybank.defend.share import (
     spread_epsilon,
 )
 from canarybank.defend.vetting import (
+    LEVELS,
     BankVerdict,
     FalseAlarms,
     Finding,
@@ -24,9 +26,11 @@ from canarybank.defend.vetting import (
 from canarybank.defend.votes import ShareVotes
 
 __all__ = [
+    "LEVELS",
     "BankVerdict",
     "FalseAlarms",
     "Finding",
+    "Likelihoods",
     "Measure",
     "PublicText",
     "Screen",
@@ -38,6 +42,7 @@ __all__ = [
     "equal_ranking_ratio",
     "equal_ranking_reach",
     "filtered_reach",
+    "measure_likelihoods",
     "reach",
     "reach_under_share",
     "smallest_bank",

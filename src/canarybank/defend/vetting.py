@@ -40,6 +40,7 @@ __all__ = [
     "FalseAlarms",
     "Finding",
     "Measure",
+    "MeasuredBank",
     "PublicText",
     "Screen",
     "Vetting",
@@ -278,7 +279,7 @@ class Vetting:
             likelihoods: How likely a language model finds each entry; shown beside the verdict.
             k: How many entries a record votes for.
         """
-        measured, size = _Measured.of(texts, vectors, public, k), len(texts)
+        measured, size = MeasuredBank.of(texts, vectors, public, k), len(texts)
         values = dict(measured.values)
         if likelihoods is not None:
             values[Measure.PERPLEXITY] = _unlikely(likelihoods, measured.characters.lengths[:size])
@@ -351,8 +352,8 @@ class Screen:
     k: int
 
     @cached_property
-    def _body(self) -> "_Measured":
-        return _Measured.of(self.bank.texts or (), self.bank.vectors, self.public, self.k)
+    def _body(self) -> "MeasuredBank":
+        return MeasuredBank.of(self.bank.texts or (), self.bank.vectors, self.public, self.k)
 
     def accept(self, texts: Sequence[str], vectors: ArrayLike, *, together: bool = True) -> NDArray[np.bool_]:
         """Return which texts stay below the lowest threshold of every measure, so that any number of them passes.
@@ -417,7 +418,7 @@ def standardise(values: Floats, measure: Measure, body: Floats | None = None) ->
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
+class MeasuredBank:
     """A bank and its measures; ``usual`` is the surprise of its median entry."""
 
     texts: tuple[str, ...]

@@ -4,6 +4,7 @@ from canarybank.encode.cache import ShelfUsage, VectorCache
 from canarybank.encode.cached import CachedEncoder, encode_blocks
 from canarybank.encode.hashing import HashingEncoder
 from canarybank.encode.load import ENCODERS, load_encoder
+from canarybank.encode.models import find_model
 from canarybank.encode.protocol import Encoder, Precision, is_isolated, unit_vectors, vocabulary_of
 from canarybank.encode.sentence import SentenceEncoder
 from canarybank.encode.vectors import GivenVectors
@@ -21,6 +22,7 @@ __all__ = [
     "VectorCache",
     "WordLlamaEncoder",
     "encode_blocks",
+    "find_model",
     "is_isolated",
     "load_encoder",
     "unit_vectors",

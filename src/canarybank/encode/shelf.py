@@ -39,8 +39,8 @@ __all__ = ["CORRUPT", "SEGMENT_SUFFIX", "Shelf", "text_keys"]
 SEGMENT_SUFFIX = ".vectors"
 CORRUPT = "corrupt"
 _KEY_BYTES = 32
-_SMALL_BYTES = 4 << 20
-_COMPACT_FROM = 64
+SMALL_BYTES = 4 << 20
+LEAST_JOINED = 64
 
 
 def text_keys(texts: Sequence[str]) -> list[bytes]:
@@ -144,18 +144,22 @@ class Shelf:
         with contextlib.suppress(OSError):
             probe.unlink()
 
-    def compact(self) -> None:
+    def compact(self, *, least: int = LEAST_JOINED, small_bytes: int = SMALL_BYTES) -> None:
         """Join the small segments into one where there are many; what this process has taken in stays valid.
 
         Of a text's rows only the one that is read goes along, and the new segment sorts where the oldest stood,
         so that no text's vector changes.
+
+        Args:
+            least: The fewest small segments that are worth joining.
+            small_bytes: A segment of fewer bytes is small.
         """
         small = [
             number
             for number, segment in enumerate(self._segments)
-            if segment.size < _SMALL_BYTES and number not in self._joined
+            if segment.size < small_bytes and number not in self._joined
         ]
-        if len(small) < _COMPACT_FROM:
+        if len(small) < least:
             return
         sound = [number for number in small if self._vectors(number) is not None]
         self._joined.update(small)

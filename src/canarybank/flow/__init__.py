@@ -9,68 +9,87 @@ from canarybank.lazily import exporter
 
 if TYPE_CHECKING:
     from canarybank.flow.audit import Axis, Point, grid, mechanism_of, read_axis, run_audit, run_sweep, settings_of
+    from canarybank.flow.bank import embedded_bank, embedded_canaries, embedded_pool, read_bank
+    from canarybank.flow.caches import CachesUsage, caches_usage, prune_caches
+    from canarybank.flow.design import design_plant
     from canarybank.flow.evolution import run_evolution
     from canarybank.flow.foreign import audit_system
-    from canarybank.flow.inputs import Inputs, gather
+    from canarybank.flow.generators import build_generator
+    from canarybank.flow.inputs import Inputs, build_engine, cached_encoder, gather
+    from canarybank.flow.measuring import measure_texts
+    from canarybank.flow.one_run import design_one_run, score_one_run
     from canarybank.flow.planning import Plan, plan
+    from canarybank.flow.prove import check_proof, prove_bank
+    from canarybank.flow.sample import sample_run
+    from canarybank.flow.score import score_plant
     from canarybank.flow.selftests import Check, SelfTest, selftest
-    from canarybank.flow.zoo import ZooTable, measure_zoo, recorded_zoo
+    from canarybank.flow.vet import VettedBank, vet_bank
+    from canarybank.flow.zoo import ZooCell, ZooTable, audit_zoo_system, measure_zoo, recorded_zoo
 
 __all__ = [
     "Axis",
+    "CachesUsage",
     "Check",
     "Inputs",
     "Plan",
     "Point",
     "SelfTest",
+    "VettedBank",
+    "ZooCell",
     "ZooTable",
     "audit_system",
+    "audit_zoo_system",
+    "build_engine",
+    "build_generator",
+    "cached_encoder",
+    "caches_usage",
+    "check_proof",
+    "design_one_run",
+    "design_plant",
+    "embedded_bank",
+    "embedded_canaries",
+    "embedded_pool",
     "gather",
     "grid",
+    "measure_texts",
     "measure_zoo",
     "mechanism_of",
     "plan",
+    "prove_bank",
+    "prune_caches",
     "read_axis",
+    "read_bank",
     "recorded_zoo",
     "run_audit",
     "run_evolution",
     "run_sweep",
+    "sample_run",
+    "score_one_run",
+    "score_plant",
     "selftest",
     "settings_of",
+    "vet_bank",
 ]
 
 __getattr__, __dir__ = exporter(
     __name__,
     {
-        "audit": (
-            "Axis",
-            "Point",
-            "grid",
-            "mechanism_of",
-            "read_axis",
-            "run_audit",
-            "run_sweep",
-            "settings_of",
-        ),
+        "audit": ("Axis", "Point", "grid", "mechanism_of", "read_axis", "run_audit", "run_sweep", "settings_of"),
+        "bank": ("embedded_bank", "embedded_canaries", "embedded_pool", "read_bank"),
+        "caches": ("CachesUsage", "caches_usage", "prune_caches"),
+        "design": ("design_plant",),
         "evolution": ("run_evolution",),
         "foreign": ("audit_system",),
-        "inputs": (
-            "Inputs",
-            "gather",
-        ),
-        "planning": (
-            "Plan",
-            "plan",
-        ),
-        "selftests": (
-            "Check",
-            "SelfTest",
-            "selftest",
-        ),
-        "zoo": (
-            "ZooTable",
-            "measure_zoo",
-            "recorded_zoo",
-        ),
+        "generators": ("build_generator",),
+        "inputs": ("Inputs", "build_engine", "cached_encoder", "gather"),
+        "measuring": ("measure_texts",),
+        "one_run": ("design_one_run", "score_one_run"),
+        "planning": ("Plan", "plan"),
+        "prove": ("check_proof", "prove_bank"),
+        "sample": ("sample_run",),
+        "score": ("score_plant",),
+        "selftests": ("Check", "SelfTest", "selftest"),
+        "vet": ("VettedBank", "vet_bank"),
+        "zoo": ("ZooCell", "ZooTable", "audit_zoo_system", "measure_zoo", "recorded_zoo"),
     },
 )

@@ -27,11 +27,11 @@ from canarybank.auditing import (
     search_canary,
     transcript_scores,
 )
-from canarybank.config import Config, Resolved, decisive, flatten, read_value, refuse_unknown, varied
+from canarybank.config import Config, EvolveConfig, Resolved, decisive, flatten, read_value, refuse_unknown, varied
 from canarybank.defend import Screen, Vetting
 from canarybank.engine import Engine
 from canarybank.errors import ConfigError, IncompleteError, InputError, MissingError, StoreError
-from canarybank.evolution import Evolution
+from canarybank.evolution import Evolution, EvolutionPlan, Keep
 from canarybank.flow.generators import build_generator, cached_generator, sending_recorded
 from canarybank.flow.inputs import Inputs, build_engine, gather
 from canarybank.mechanism import Bank, Mechanism, epsilon, prv_epsilon
@@ -51,6 +51,7 @@ __all__ = [
     "Axis",
     "Designs",
     "Point",
+    "case_notes",
     "grid",
     "hold_to",
     "lost_documents",
@@ -123,6 +124,16 @@ def mechanism_of(config: Config) -> Mechanism:
     return Mechanism(**config.mechanism.model_dump())
 
 
+def room_for_probes(config: EvolveConfig, mechanism: Mechanism, size: int, probes: int) -> int:
+    """Return how many entries the smallest bank of an evolution has whose first has ``size``, so many of them probes.
+
+    A probe stands at one position in all of its banks, so it must stand among these.
+    """
+    keep = Keep(config.share, config.keep)
+    plan = EvolutionPlan(mechanism, config.rounds, keep=keep, new=config.new, carry=config.carry)
+    return plan.fewest_entries(size, probes)
+
+
 def settings_of(config: Config) -> Settings:
     """Return the declaration that a configuration makes."""
     audit = config.audit
@@ -168,10 +179,12 @@ class Designs:
     @cached_property
     def bank(self) -> Bank:
         """Return the bank with the positions for probes reserved; an evolution's holds the probes of all canaries."""
-        config, count = self.inputs.config, self.inputs.config.attack.probes
+        config, count, within = self.inputs.config, self.inputs.config.attack.probes, None
         if self.inputs.evolving:
             count *= sum(attack.active for attack, _ in self.canaries)
-        return self.inputs.bank.reserve(count, config.cohorts.seed)
+            size = self.inputs.bank.size
+            within = room_for_probes(config.evolve, self.mechanism, size, count) if count < size else None
+        return self.inputs.bank.reserve(count, config.cohorts.seed, within)
 
     @cached_property
     def routes(self) -> Routes:
@@ -339,7 +352,7 @@ class AuditWork:
             accounted=self._accounted,
             run_scores=own,
             evidence=shown,
-            notes=_said_of,
+            notes=case_notes,
         )
 
     def _accounted(self, rounds: int) -> tuple[float, str] | None:
@@ -384,7 +397,7 @@ class AuditWork:
         )
 
 
-def _said_of(case: Case) -> tuple[str, ...]:
+def case_notes(case: Case) -> tuple[str, ...]:
     """Return what a reader should know of an attack's canaries, and of the bank that they vote on."""
     said = list[str]()
     if case.attack.canary is CanaryKind.NONCE:

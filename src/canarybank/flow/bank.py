@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import resources
-from importlib.resources.abc import Traversable
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from canarybank.encode import Encoder
 from canarybank.errors import ColumnError, ConfigError, DataError, InputError, MissingError
 from canarybank.generate import CandidateBank, Generator, Prompt, load_prompt, make_bank, make_paraphrases, server_of
 from canarybank.generate.harvest import even_shares
-from canarybank.generate.table import read_table, text_column
+from canarybank.generate.table import label_column, read_table, text_column
 from canarybank.progress import SILENT, Progress
 from canarybank.store import StageCache, hash_bytes, hash_text, parse_json, require_file, stage_key
 from canarybank.users.delimited import csv_column
@@ -54,6 +53,7 @@ __all__ = [
     "make_pool",
     "read_bank",
     "read_entries",
+    "read_labels",
     "read_texts",
 ]
 
@@ -62,7 +62,7 @@ BANK_FILE = "bank.jsonl.gz"
 LABEL = "label"
 POOL_FILE = "paraphrases.jsonl.gz"
 FACTS_FILE = "embedded.json"
-_FOLDER = resources.files("canarybank.flow") / "data"
+EMBEDDED = Path(str(resources.files("canarybank.flow"))) / "data"
 _STAND_IN = (
     "The bank is the embedded one, everyday chat written for the built-in users, and these users are others: the "
     "figures hold for this bank. Name the bank that you use by bank.source, or generate one."
@@ -207,6 +207,12 @@ def read_entries(path: Path, column: str = "text") -> tuple[str, ...]:
     return tuple(texts)
 
 
+def read_labels(path: Path, column: str = "text") -> tuple[str, ...] | None:
+    """Return the label of every text that ``read_entries`` gives, from a column ``label``; None where it has none."""
+    labels = label_column(read_table(path)[0], path) if _is_parquet(path) else _read_rows(path, column)[1]
+    return tuple(labels) if any(labels) else None
+
+
 def _is_parquet(path: Path) -> bool:
     return path.suffix.lower() in {".parquet", ".pq"}
 
@@ -340,9 +346,9 @@ def cosines(encode: Encode, sources: Sequence[str], texts: Sequence[str]) -> NDA
     return np.asarray((left * right).sum(axis=1))
 
 
-def embedded_bank(labels: Sequence[str] = ()) -> CandidateBank:
+def embedded_bank(labels: Sequence[str] = (), *, folder: Path = EMBEDDED) -> CandidateBank:
     """Return the embedded bank's candidates in their order: all, or those of some labels."""
-    entries, digest = _embedded_lines(BANK_FILE)
+    entries, digest = _embedded_lines(BANK_FILE, folder)
     known = [entry.get("label", "") for entry in entries]
     for label in labels:
         if label not in known:
@@ -350,21 +356,21 @@ def embedded_bank(labels: Sequence[str] = ()) -> CandidateBank:
                 f"The embedded bank has no label {label!r}; `canarybank bank show` lists those that it has."
             )
     texts = {entry["text"]: label for entry, label in zip(entries, known, strict=True) if label in (labels or known)}
-    made = {**embedded_facts().get("bank", {}), "embedded": digest}
+    made = {**embedded_facts(folder=folder).get("bank", {}), "embedded": digest}
     return CandidateBank(tuple(texts), tuple(texts.values()), provenance=made)
 
 
-def embedded_canaries() -> tuple[str, ...]:
+def embedded_canaries(*, folder: Path = EMBEDDED) -> tuple[str, ...]:
     """Return the ids of the built-in users who have embedded paraphrases, in their order."""
-    return tuple(str(name) for name in embedded_facts()["canaries"])
+    return tuple(str(name) for name in embedded_facts(folder=folder)["canaries"])
 
 
-def embedded_pool(encode: Encode) -> PoolSource:
+def embedded_pool(encode: Encode, *, folder: Path = EMBEDDED) -> PoolSource:
     """Return the source of the embedded paraphrase pools; for another canary it says what to install."""
 
     def source(canary: Canary, size: int, seed: int) -> Pool:
         del seed  # the pools are fixed
-        entries = [entry for entry in _embedded_lines(POOL_FILE)[0] if entry["canary"] == canary.id]
+        entries = [entry for entry in _embedded_lines(POOL_FILE, folder)[0] if entry["canary"] == canary.id]
         if not entries:
             raise MissingError(
                 f"There are no embedded paraphrases of the canary {canary.id!r}, only of the fixed ones, and no "
@@ -381,7 +387,7 @@ def embedded_pool(encode: Encode) -> PoolSource:
                 f"A pool of {size} paraphrases is asked for, and {len(entries)} of {canary.id!r} are embedded; ask for "
                 f"at most that many by --attack.pool. {_INSTALL}"
             )
-        chosen, facts = _spread(entries, size), embedded_facts()
+        chosen, facts = _spread(entries, size), embedded_facts(folder=folder)
         made = dict(zip(facts["canaries"], facts.get("pools", ()), strict=False)).get(canary.id, {})
         texts = tuple(each["text"] for each in chosen)
         similarities = tuple(each["similarity"] for each in chosen if "similarity" in each)
@@ -411,9 +417,9 @@ def _spread(entries: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
 
 
 @cache
-def _embedded_lines(name: str) -> tuple[list[dict[str, Any]], str]:
+def _embedded_lines(name: str, folder: Path) -> tuple[list[dict[str, Any]], str]:
     """Return the lines of an embedded file, and the hash of the file."""
-    data = embedded_file(name).read_bytes()
+    data = embedded_file(name, folder).read_bytes()
     try:
         text = gzip.decompress(data).decode()
     except (EOFError, OSError, ValueError, zlib.error) as error:
@@ -421,19 +427,19 @@ def _embedded_lines(name: str) -> tuple[list[dict[str, Any]], str]:
     return [parse_json(line, name) for line in text.split("\n") if line], hash_bytes(data)
 
 
-def embedded_facts(name: str = FACTS_FILE) -> dict[str, Any]:
+def embedded_facts(name: str = FACTS_FILE, *, folder: Path = EMBEDDED) -> dict[str, Any]:
     """Return where embedded texts or answers come from: model, prompts, seeds, fingerprint."""
-    return dict(parse_json(embedded_file(name).read_bytes(), name))
+    return dict(parse_json(embedded_file(name, folder).read_bytes(), name))
 
 
-def embedded_file(name: str) -> Traversable:
+def embedded_file(name: str, folder: Path = EMBEDDED) -> Path:
     """Return a file that the package carries."""
-    if not (_FOLDER / name).is_file():
+    if not (folder / name).is_file():
         raise MissingError(
             f"This installation lacks the embedded file {name}; reinstall canarybank, or name files of your own by "
             "--bank.source and --evolve.responses."
         )
-    return _FOLDER / name
+    return folder / name
 
 
 def counters_of(provenance: Mapping[str, Any]) -> dict[str, int]:

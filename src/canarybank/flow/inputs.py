@@ -67,6 +67,7 @@ __all__ = [
     "build_engine",
     "cached_encoder",
     "canaries_of",
+    "cap_records",
     "chosen_attacks",
     "cohort_sizes",
     "draw_roles",
@@ -80,7 +81,7 @@ __all__ = [
 _CANARY_CHOICE = 4
 """Where the cap is ours to choose, at least this many users for each canary have as many records as it."""
 
-_READING = "types apart"
+READING = "types apart"
 """How files are read; changed whenever the same file gives other users than before, so that no older cache is taken."""
 
 
@@ -244,7 +245,7 @@ def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, 
     users = cache.packed("users", key, lambda: admitted().users, pack_users, unpack_users)
     report = cache.document("users", key, lambda: admitted().report.as_dict())  # noqa: PLW0108, only if it lacks
     if config.cap is None and given.format.name not in ADMISSIONS:
-        users, notes = _capped(users, cohorts.canaries)
+        users, notes = cap_records(users, cohorts.canaries)
         return People(users, report, notes)
     most = int(users.counts.max())
     if most == rule.cap:
@@ -254,7 +255,7 @@ def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, 
     return People(users, report, (note,))
 
 
-def _capped(users: Users, canaries: int) -> tuple[Users, tuple[str, ...]]:
+def cap_records(users: Users, canaries: int) -> tuple[Users, tuple[str, ...]]:
     """Lower the cap until enough users have exactly as many records as it, for canaries come from those."""
     counts = np.sort(users.counts)[::-1]
     wanted = min(_CANARY_CHOICE * canaries, max(canaries, len(counts) // _CANARY_CHOICE), len(counts))
@@ -334,7 +335,7 @@ def admission(config: UsersConfig, cohorts: CohortsConfig) -> Admission:
     return replace(own, **given, seed=cohorts.seed)
 
 
-def users_key(given: Source, rule: Admission) -> str:
+def users_key(given: Source, rule: Admission, reading: str = READING) -> str:
     """Return the content address of the admitted users: the file's bytes, how it is read, and who is admitted."""
     chosen = asdict(rule) | {"labels": sorted(rule.labels) if rule.labels else None}
     shape = {name: str(value) for name, value in asdict(cast("Any", given.format)).items()}
@@ -342,7 +343,7 @@ def users_key(given: Source, rule: Admission) -> str:
         require_file(given.path, "file of users")
     content = "chitchat-dataset 0.9.0" if given.built_in else hash_file(given.path)
     how = "isolated" if given.isolated else given.strict
-    return stage_key("users", reading=_READING, content=content, format=shape, strict=how, admission=chosen)
+    return stage_key("users", reading=reading, content=content, format=shape, strict=how, admission=chosen)
 
 
 def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]:

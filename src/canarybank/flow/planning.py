@@ -50,7 +50,7 @@ from canarybank.users import Cohorts, Users
 
 __all__ = ["GeneratorPlan", "Plan", "StagePlan", "encode_rate", "plan", "share_trial_rate", "trial_rate"]
 
-_YIELD = 0.75
+ANSWER_YIELD = 0.75
 """The share of a generator's answers that typically pass."""
 _TRIALS = 1 << 14
 """The trials that a rate is measured on."""
@@ -155,7 +155,7 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     bank = Candidates(()) if config.bank.source == "generate" else inputs.candidates
     asked = _asked(config, cohorts, attacks, None if finished else generator)
     known = [*cohorts.texts, *bank.texts, *_nonces(inputs)]
-    missing = encoder.missing(known) + round(_YIELD * asked.calls)
+    missing = encoder.missing(known) + round(ANSWER_YIELD * asked.calls)
     searches = 0 if finished else config.cohorts.canaries * sum(each.pool is PoolKind.SEARCHED for each in attacks)
     missing += searches * searched_texts(mechanism.k, with_vocabulary=bool(encoder.vocabulary()))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -280,7 +280,7 @@ def _requests(config: Config, people: Iterable[Users]) -> Iterator[Request]:
             shots=bank.shots,
             tries=bank.tries,
         )
-        yield from made.requests()[: math.ceil(size / _YIELD)]
+        yield from made.requests()[: math.ceil(size / ANSWER_YIELD)]
     for person in people:
         made = paraphrase_plan(
             person.require_texts(),
@@ -289,7 +289,7 @@ def _requests(config: Config, people: Iterable[Users]) -> Iterator[Request]:
             seed=config.cohorts.seed,
             tries=config.attack.tries,
         )
-        yield from made.requests()[: math.ceil(config.attack.pool / _YIELD)]
+        yield from made.requests()[: math.ceil(config.attack.pool / ANSWER_YIELD)]
 
 
 def _memory(config: Config, texts: int, bank: int, dimension: int, cases: int) -> float:

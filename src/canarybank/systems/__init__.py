@@ -1,12 +1,22 @@
 """Things that release: the System protocol, our own mechanism, recorded releases, any program, DPSDA, and a zoo."""
 
 from canarybank.systems import dpsda
-from canarybank.systems.command import CommandSystem
+from canarybank.systems.command import CommandSystem, read_schedule, schedule_text
 from canarybank.systems.mechanism import BankSystem, CallableSystem, ReleaseSystem, SystemFactory, checked_releases
 from canarybank.systems.recorded import RecordedSystem
 from canarybank.systems.share import ShareSystem
-from canarybank.systems.trials import Hypothesis, Observation, Releases, Split, System, Trial, playing
-from canarybank.systems.zoo import ZOO
+from canarybank.systems.trials import (
+    Hypothesis,
+    Leak,
+    LengthCount,
+    Observation,
+    Releases,
+    Split,
+    System,
+    Trial,
+    playing,
+)
+from canarybank.systems.zoo import ZOO, ZooSystem
 
 __all__ = [
     "ZOO",
@@ -14,6 +24,8 @@ __all__ = [
     "CallableSystem",
     "CommandSystem",
     "Hypothesis",
+    "Leak",
+    "LengthCount",
     "Observation",
     "RecordedSystem",
     "ReleaseSystem",
@@ -23,7 +35,10 @@ __all__ = [
     "System",
     "SystemFactory",
     "Trial",
+    "ZooSystem",
     "checked_releases",
     "dpsda",
     "playing",
+    "read_schedule",
+    "schedule_text",
 ]

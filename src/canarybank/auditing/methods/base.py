@@ -181,7 +181,8 @@ class Method:
         q: float | None,  # noqa: ARG002, of those that need it
     ) -> tuple[Array, Array]:
         """Return the bound (forward, reverse) at counts that need not be whole, below 0 where it certifies nothing."""
-        return count_epsilons(tp, fp, n1, n0, delta=delta, gamma=alpha / self.tails, each=self.ends)
+        own = None if type(self).ends is Method.ends else self.ends
+        return count_epsilons(tp, fp, n1, n0, delta=delta, gamma=alpha / self.tails, each=own)
 
     def claim(
         self, tp: int, fp: int, n1: int, n0: int, *, delta: float, alpha: float, q: float | None
