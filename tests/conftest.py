@@ -5,6 +5,7 @@ and in each Python started.
 """
 
 import contextlib
+import gc
 import os
 import runpy
 import sys
@@ -62,6 +63,14 @@ if str(GUARD) not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(GUARD), os.environ.get("PYTHONPATH")]))
 if "sitecustomize" not in sys.modules or Path(sys.modules["sitecustomize"].__file__ or "").parent != GUARD:
     runpy.run_path(str(GUARD / "sitecustomize.py"))
+
+
+def pytest_configure():
+    gc.disable()  # what is collected stays, and to look for garbage in it takes seconds
+
+
+def pytest_collection_finish():
+    gc.enable()
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import pytest
 from canarybank.auditing import Branch, epsilon_lower, pooled, stratified
 from canarybank.cli import main
 from canarybank.registry import METHODS
-from canarybank.run import Commitment, Manifest, Results
-from canarybank.run.plant import Plant, SealedRules, SystemResults
+from canarybank.run import Commitment, Manifest, Plant, Results, SealedRules, SystemResults
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from canarybank.auditing.rules import Rule, Rules
-from canarybank.auditing.system import Shown, SystemResult
+from canarybank.auditing import Rule, Rules, Shown, SystemResult
 from canarybank.cli import main
-from canarybank.run.one_run import OneRunPlant, OneRunResults
-from canarybank.run.plant import DesignedScore, Plant, SealedRules, SystemResults
+from canarybank.run import DesignedScore, OneRunPlant, OneRunResults, Plant, SealedRules, SystemResults
 
 PAGE = (Path(__file__).parents[1] / "docs" / "foreign.md").read_text(encoding="utf-8")
 BLOCKS = [tuple(each) for each in re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)]

@@ -48,7 +48,7 @@ def test_help_loads_nothing_heavy():
     assert not loaded & (HEAVY | {"numpy", "pydantic"})
 
 
-@pytest.mark.parametrize("command", ["audit", "plan", "epsilon", "gate", "config"])
+@pytest.mark.parametrize("command", ["audit", "plan", "epsilon", "gate", "config", "tune"])
 def test_help_of_a_command_loads_nothing_heavy(command):
     loaded = loaded_after(f"from canarybank.cli import main\nassert main(['{command}', '--help']) == 0")
     assert not loaded & (HEAVY | {"numpy"})

@@ -8,13 +8,13 @@ import pytest
 from pydantic import ValidationError
 
 from canarybank.cli import main
-from canarybank.config import Config, fields, resolve
+from canarybank.config import AuditConfig, Config, RunConfig, fields, resolve
 from canarybank.config.loading import plugins_of, registered
-from canarybank.config.model import RECEIVED, AuditConfig, RunConfig
+from canarybank.config.model import RECEIVED
 from canarybank.encode import HashingEncoder
 from canarybank.engine import Serial, Threads
 from canarybank.errors import ConfigError
-from canarybank.flow.inputs import build_engine
+from canarybank.flow import build_engine
 from canarybank.registry import (
     ATTACKS,
     ENCODERS,
@@ -46,6 +46,9 @@ def test_the_keys_that_hold_names_are_known():
         "audit.method": "method",
         "audit.system": "system",
         "system.attack": "attack",
+        "evolve.keeper": "keeper",
+        "evolve.feedback": "feedback",
+        "evolve.parents": "parent rule",
         "evolve.audit": "attack",
         "run.engine": "engine",
     }
@@ -58,6 +61,9 @@ TYPOS = {
     "audit.method": ("clopper_pearson", "clopper-pearson"),
     "audit.system": ("mechanisms", "mechanism"),
     "system.attack": ("nonce-nrom", "nonce-norm"),
+    "evolve.keeper": ("treshold", "threshold"),
+    "evolve.feedback": ("in-contxt", "in-context"),
+    "evolve.parents": ("neighbors", "neighbours"),
     "evolve.audit": ("exactly", "exact"),
     "run.engine": ("process", "processes"),
 }

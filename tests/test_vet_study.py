@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from canarybank.defend import Measure, Vetting
-from canarybank.defend.vetting import LEVELS
+from canarybank.defend import LEVELS, Measure, Vetting
 from canarybank.generate import Response
 
 TOOLS = Path(__file__).parents[1] / "tools"

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canarybank.attack import SelectionContext, simulated_paraphrases
-from canarybank.attack.contribution import canary_contribution
-from canarybank.attack.covariance import pool_covariance
-from canarybank.attack.exact import FEW, TrialSets, _added, _exchanged, greedy_exact
+from canarybank.attack import SelectionContext, canary_contribution, pool_covariance, simulated_paraphrases
+from canarybank.attack.exact import FEW, TrialSets, add_probes, exchange_probes, greedy_exact
 from canarybank.attack.selection import greedy_mueff
 from canarybank.mechanism import RouteTable
 
@@ -62,7 +60,7 @@ def test_adding_takes_the_best_of_the_few_that_mu_eff_names(context: SelectionCo
     small = replace(context, pool=simulated_paraphrases(0.6)(context.canary, FEW, 5), places=context.places[:3])
     sets = TrialSets(small)
     covariance = pool_covariance(small.pool, small.auxiliary, small.bank, small.mechanism, small.eligible)
-    added, expected = _added(sets, covariance), list[int]()
+    added, expected = add_probes(sets, covariance), list[int]()
     for _ in range(3):
         rest = [j for j in range(FEW) if j not in expected]
         reached = {j: sets.quick([*expected, j]) for j in rest}
@@ -75,6 +73,6 @@ def test_adding_takes_the_best_of_the_few_that_mu_eff_names(context: SelectionCo
 def test_exchanges_only_ever_help(context: SelectionContext, sets: TrialSets) -> None:
     covariance = pool_covariance(context.pool, context.auxiliary, context.bank, context.mechanism, context.eligible)
     worst = sorted(range(len(context.pool)), key=lambda j: sets.quick([j]))[:4]
-    better = _exchanged(sets, worst, covariance)
+    better = exchange_probes(sets, worst, covariance)
     assert len(set(better)) == 4
     assert sets.quick(better) > sets.quick(worst) + 1e-3

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from canarybank.attack.objective import Mueff, Norm, Objective, scoring
+from canarybank.attack import Mueff, Norm, Objective
+from canarybank.attack.objective import scoring
 from canarybank.errors import InputError
 
 

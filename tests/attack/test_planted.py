@@ -10,12 +10,12 @@ from canarybank.attack import (
     canary_scores,
     exact_scores,
     make_canaries,
+    phrase_facts,
     record_votes,
     share_of_votes,
 )
-from canarybank.attack.facts import FACTS, PHRASINGS, phrase_facts
-from canarybank.encode import load_encoder
-from canarybank.encode.hashing import HashingEncoder
+from canarybank.attack.facts import FACTS, PHRASINGS
+from canarybank.encode import HashingEncoder, load_encoder
 from canarybank.errors import InputError, MissingError
 from canarybank.mechanism import Bank, Mechanism, contributions, route
 from canarybank.score import Moments, normal_scores

@@ -6,9 +6,19 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import pytest
 
-from canarybank.attack import ATTACKS, CanaryKind, canary_contribution, design, nonce_canary, nonce_pool, nonces, search
+from canarybank.attack import (
+    ATTACKS,
+    CanaryKind,
+    SearchFacts,
+    canary_contribution,
+    design,
+    nonce_canary,
+    nonce_pool,
+    nonces,
+    predicted_epsilon,
+    search,
+)
 from canarybank.attack.background import background, choose_decoys, gaps, least_alike, margin, nobody_elses
-from canarybank.attack.findings import SearchFacts, predicted_epsilon
 from canarybank.attack.search import wanted_probes
 from canarybank.encode import WordLlamaEncoder
 from canarybank.errors import CohortError, InputError

@@ -11,19 +11,18 @@ from pydantic import TypeAdapter
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from canarybank.auditing import betting
-from canarybank.auditing.betting import (
+from canarybank.auditing import (
     Bets,
     BettingPower,
     BettingResult,
     Wealth,
-    aim_bet,
+    betting,
     betting_power,
-    outcomes,
     pairs_to_refute,
+    perfect_roc,
     plan_bets,
 )
-from canarybank.auditing.curve import perfect_roc
+from canarybank.auditing.betting import aim_bet, outcomes
 from canarybank.errors import InputError
 from canarybank.mechanism import Claim, Mechanism
 

@@ -10,18 +10,21 @@ from pydantic import TypeAdapter
 from scipy.optimize import brentq
 from scipy.stats import beta, binom, norm
 
-from canarybank.auditing import Branch, Counts, Target, best_threshold
-from canarybank.auditing import curve as curves
-from canarybank.auditing.curve import (
+from canarybank.auditing import (
+    Branch,
+    Counts,
     Curve,
     CurvePower,
     CurveTest,
-    aim_curve,
+    Target,
+    best_threshold,
     claimed_curve,
     curve_power,
     curve_test,
     perfect_roc,
 )
+from canarybank.auditing import curve as curves
+from canarybank.auditing.curve import aim_curve
 from canarybank.auditing.rates import ends
 from canarybank.errors import InputError
 from canarybank.mechanism import Claim, Mechanism

@@ -7,17 +7,15 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
-from canarybank.auditing import guessing
-from canarybank.auditing.guessing import (
-    GuessLaw,
-    best_guesses,
+from canarybank.auditing import (
     expected_guesses,
+    family_epsilon,
     guess_scores,
+    guessing,
     guessing_lower,
     order_statistics_lower,
-    wrong_guesses,
 )
-from canarybank.auditing.known_coins import family_epsilon
+from canarybank.auditing.guessing import GuessLaw, best_guesses, wrong_guesses
 from canarybank.errors import InputError
 
 ALPHA, DELTA = 0.05, 1e-5

@@ -7,15 +7,8 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from canarybank.auditing.independence import (
-    Dependence,
-    Independence,
-    _is_short,
-    _lattice_step,
-    _products,
-    _trends,
-    check_independence,
-)
+from canarybank.auditing import Dependence, Independence, check_independence
+from canarybank.auditing.independence import is_short, lattice_step, rank_products, rank_trends
 from canarybank.errors import InputError
 
 RUNS = 200
@@ -229,7 +222,7 @@ def test_products_are_standardised_by_what_random_orders_give():
     for _ in range(4000):
         for arm in (present, ~present):
             ranks[arm] = rng.permutation(ranks[arm])
-        statistics.append(_products(ranks, present, pairs)[0])
+        statistics.append(rank_products(ranks, present, pairs)[0])
     assert abs(np.mean(statistics)) < 5.0 / np.sqrt(4000)
     assert np.std(statistics) == pytest.approx(1.0, abs=0.08)
 
@@ -239,7 +232,7 @@ def test_trends_are_standardised_by_all_orders():
     present = np.ones(8, dtype=bool)
     every = np.array(list(permutations(ranks)))
     values = every @ (np.arange(8) - 3.5)
-    assert _trends(every[:5].T, present) == pytest.approx(values[:5] / values.std(), rel=1e-9)
+    assert rank_trends(every[:5].T, present) == pytest.approx(values[:5] / values.std(), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -253,12 +246,12 @@ def test_trends_are_standardised_by_all_orders():
     ],
 )
 def test_the_lattice_of_a_coordinate(values, step):
-    assert _lattice_step(np.asarray(values)) == pytest.approx(step, abs=1e-9)
+    assert lattice_step(np.asarray(values)) == pytest.approx(step, abs=1e-9)
 
 
 def test_short_numbers():
     numbers = np.array([[0.0, 2.5, -0.001, 123456.0, 1.0 / 3.0, 1234567.0, 1e-30, 0.1 + 0.2]])
-    assert _is_short(numbers).tolist() == [[True, True, True, True, False, False, True, True]]
+    assert is_short(numbers).tolist() == [[True, True, True, True, False, False, True, True]]
 
 
 def test_the_result_is_plain_data():

@@ -9,19 +9,16 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import binom, chi, chi2, f, nct, norm, t
 
-from canarybank.auditing.known_coins import (
+from canarybank.auditing import (
     Expected,
-    declared_ways,
+    clopper_pearson,
     expected_known_coins,
-    expected_shift,
     family_epsilon,
-    noncentral_lower,
     rate_lower,
     shift_between,
     shift_within,
-    ways,
 )
-from canarybank.auditing.rates import clopper_pearson
+from canarybank.auditing.known_coins import declared_ways, expected_shift, noncentral_lower, ways
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, attained_epsilon, epsilon
 

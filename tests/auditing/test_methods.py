@@ -22,6 +22,7 @@ from canarybank.auditing import (
     audit,
     best_threshold,
     calibrated,
+    calibrated_spread,
     canary_bound,
     ceiling,
     choose_aim,
@@ -31,7 +32,7 @@ from canarybank.auditing import (
     expected_bound,
     find_method,
 )
-from canarybank.auditing.forecast import bound_law, calibrated_spread
+from canarybank.auditing.forecast import bound_law
 from canarybank.errors import ConfigError, InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.registry import METHODS

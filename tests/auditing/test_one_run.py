@@ -11,16 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom, nct
 
-from canarybank.auditing.known_coins import shift_between
-from canarybank.auditing.one_run import (
-    Background,
-    Coins,
-    RunDeclaration,
-    RunEvidence,
-    RunScores,
-    judge_run,
-    possible_evidence,
-)
+from canarybank.auditing import Background, Coins, RunDeclaration, RunEvidence, RunScores, judge_run, shift_between
+from canarybank.auditing.one_run import possible_evidence
 from canarybank.errors import InputError
 from canarybank.mechanism import Claim, Mechanism
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from canarybank.auditing import Projected, Target, calibrated, expected_bound, frozen_spread
-from canarybank.auditing.forecast import calibrated_spread, drawn_thresholds
+from canarybank.auditing import Projected, Target, calibrated, calibrated_spread, expected_bound, frozen_spread
+from canarybank.auditing.forecast import drawn_thresholds
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism
 from canarybank.score import RoundLaw

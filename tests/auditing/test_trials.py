@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from scipy.stats import binomtest
 
 from canarybank.auditing import Counts, Literal, Projected, Shard, count, draw, plan
-from canarybank.auditing.trials import _Crowd
+from canarybank.auditing.trials import Crowd
 from canarybank.engine import Processes, Serial, Threads
 from canarybank.errors import CanarybankError
 from canarybank.mechanism import Mechanism
@@ -55,7 +55,7 @@ def test_every_coin_falls_by_q_and_alone(q):
     # Weights that are powers of two name the users who took part. 19 users x 6 q at 1e-7 each, and one test of
     # independence each: a false alarm in fewer than 1 of 50,000 runs.
     users, size = 19, 40_000
-    sums = _Crowd.of(2.0 ** np.arange(users), q).toss(size, np.random.default_rng(5))
+    sums = Crowd.of(2.0 ** np.arange(users), q).toss(size, np.random.default_rng(5))
     taking = (sums.astype(np.int64)[:, None] >> np.arange(users)) & 1
     for column in taking.T:
         assert binomtest(int(column.sum()), size, q).pvalue > 1e-7
@@ -66,7 +66,7 @@ def test_every_coin_falls_by_q_and_alone(q):
 
 @pytest.mark.parametrize("q", [1.0, 0.5, 0.1, 1 / 256, 1e-3, 0.9999])
 def test_every_pattern_of_eight_coins_has_its_exact_probability(q):
-    coins = _Crowd.of(np.zeros(0), q)
+    coins = Crowd.of(np.zeros(0), q)
     settled = np.bincount(coins.settled[: coins.open], minlength=256)
     found = (settled + np.diff(coins.remainders, prepend=0.0)) / 65_536
     taking = [pattern.bit_count() for pattern in range(256)]

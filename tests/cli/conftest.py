@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,12 +42,25 @@ def surroundings(tmp_path_factory):
     os.environ.update(before)
 
 
-def call(*words):
+def call(*words, commands=None):
     """Run a command in this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main([str(word) for word in words])
+        code = main([str(word) for word in words], commands=commands)
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def broken():
+    """Return the command line with commands that all raise an error."""
+
+    def make(error):
+        def fail(*_words, **_options):
+            raise error
+
+        return partial(call, commands=lambda _chosen: fail)
+
+    return make
 
 
 @pytest.fixture

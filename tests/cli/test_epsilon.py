@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from canarybank.cli import epsilon
+from canarybank.mechanism import Mechanism, epsilon, prv_epsilon
 
 
 def test_the_figure_stands_with_its_method(cli, golden):
@@ -30,26 +30,24 @@ def test_a_file_gives_the_mechanism(cli, own):
     assert mechanism == {"sigma": 0.5, "q": 0.5, "delta": 1e-5}
 
 
-def test_opacus_stands_beside_with_its_slack(cli, monkeypatch):
-    import canarybank.mechanism
-
-    monkeypatch.setattr(epsilon, "find_spec", lambda _name: object())
-    monkeypatch.setattr(canarybank.mechanism, "prv_epsilon", lambda _mechanism, _rounds: 1.695)
+def test_opacus_stands_beside_with_its_slack(cli):
+    pytest.importorskip("opacus")
     stated = cli("epsilon", "--json").document["opacus"]
-    assert stated["epsilon"] == 1.695
-    assert stated["slack"] == pytest.approx(0.0105, abs=1e-4)
-    assert "slack 0.010" in cli("epsilon").out
+    assert stated["epsilon"] == prv_epsilon(Mechanism())
+    assert stated["slack"] == stated["epsilon"] - epsilon(Mechanism())
+    assert stated["slack"] == pytest.approx(0.01, abs=1e-3)
+    assert f"slack {stated['slack']:.3f}" in cli("epsilon").out
 
 
 def test_without_opacus_its_figure_is_left_out(cli, monkeypatch):
-    monkeypatch.setattr(epsilon, "find_spec", lambda _name: None)
+    monkeypatch.setattr("canarybank.cli.epsilon.find_spec", lambda _name: None)
     assert cli("epsilon", "--json").document["opacus"] is None
     assert "Opacus" not in cli("epsilon").out
 
 
 @pytest.mark.parametrize("sigma", ["0.02", "0.001", "1e-12"])
-def test_what_opacus_cannot_state_does_not_fail_the_command(cli, monkeypatch, sigma):
-    monkeypatch.setattr(epsilon, "find_spec", lambda _name: object())
+def test_what_opacus_cannot_state_does_not_fail_the_command(cli, sigma):
+    pytest.importorskip("opacus")
     words = ("epsilon", "--mechanism.sigma", sigma, "--mechanism.q", "0.5", "--rounds", "2")
     outcome = cli(*words, "--json")
     assert outcome.code == 0

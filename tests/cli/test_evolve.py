@@ -38,6 +38,10 @@ def test_a_file_of_users_becomes_synthetic_text(cli, own, tmp_path):
     assert {"manifest.json", "results.json", "report.html", "evolution", *kinds} <= names
     assert "INSECURE" not in outcome.out
     assert "2 rounds of Private Evolution" in outcome.out
+    said, texts = " ".join(outcome.out.split()), Evolution.load(folder / "evolution").population.texts
+    shown = (texts[round(i * (len(texts) - 1) / 4)] for i in range(5))
+    listed = " ".join(f"{number} {text}" for number, text in enumerate(shown, 1))
+    assert f"5 of the 40 texts of the last population, evenly spaced: {listed} epsilon of all releases" in said
 
 
 def test_every_round_shows_the_total_epsilon_as_it_goes(cli, own):

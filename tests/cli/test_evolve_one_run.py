@@ -1,19 +1,19 @@
 """An evolution that carries its own canaries, by the command line: its certificate, and who altered what."""
 
-import importlib
 import json
 import shutil
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from canarybank.attack.facts import phrase_facts
-from canarybank.auditing.one_run import Background, judge_run
+from canarybank.attack import phrase_facts
+from canarybank.auditing import Background, judge_run
+from canarybank.config import resolve
 from canarybank.evolution import Evolution, EvolutionPlan, FolderArchive, Voters
+from canarybank.flow import run_evolution
 from canarybank.mechanism import Account, Mechanism, epsilon
 from canarybank.run import Run
 from canarybank.run.carried import read_scores
@@ -49,6 +49,27 @@ def carried(cli, own, tmp_path):
 
 def joined(text):
     return " ".join(text.split())
+
+
+def test_probes_stand_where_the_smallest_bank_has_room(cli, own, tmp_path):
+    shrinking = ("--insecure-seed", 3, "--evolve.no-carry", "--evolve.new", 5)
+    outcome = cli(
+        "evolve", own, *SMALL, *shrinking, "--audit-one-run", "--one_run.canaries", 8, "--evolve.reference", 0
+    )
+    assert outcome.code in MADE, outcome.err
+    rounds = Evolution.load(tmp_path / "runs" / "own" / "evolution").rounds
+    assert [each.bank.size for each in rounds] == [90, 29, 29]
+    assert len({each.bank.reserved for each in rounds}) == 1
+
+
+@pytest.mark.parametrize("seed", [(), ("--insecure-seed", 3)], ids=["real", "simulated"])
+def test_a_plan_that_cannot_be_run_is_refused_before_the_commitment(cli, own, tmp_path, seed):
+    unfit = ("--evolve.feedback", "vary", "--evolve.vary_prompt", "paraphrase")
+    outcome = cli("evolve", own, *SMALL, *CARRY, *seed, *unfit)
+    assert outcome.code == 2
+    assert "field {record}" in joined(outcome.err)
+    assert "publish it now" not in outcome.err
+    assert not (tmp_path / "runs" / "own" / "commitment.json").exists()
 
 
 def test_a_real_run_commits_first_and_ends_with_its_certificate(carried, cli):
@@ -424,13 +445,12 @@ class Quiet:
         return self.voters.simulate(bank, quiet, np.random.default_rng(round_number))
 
 
-def test_a_run_whose_certificate_refutes_its_claim_exits_with_1(cli, own, monkeypatch):
-    command = importlib.import_module("canarybank.cli.evolve")
-    with monkeypatch.context() as patch:
-        patch.setattr(command, "evolve_into", partial(command.evolve_into, releaser=Quiet))
-        outcome = cli("evolve", own, *SMALL, *CARRY)
+def test_a_run_whose_certificate_refutes_its_claim_exits_with_1(cli, own):
+    words = [str(word).removeprefix("--") for word in (*SMALL, *CARRY[1:])]
+    flags = dict(zip(words[::2], words[1::2], strict=True)) | {"evolve.audit_one_run": True}
+    run_evolution(resolve(own, flags=flags), "runs/own", releaser=Quiet)
+    outcome = cli("evolve", own, *SMALL, *CARRY)
     assert outcome.code == 1, outcome.err
     assert "The claim is refuted by one run" in outcome.out
     assert cli("verify", "runs/own").code == 0
     assert cli("gate", "runs/own", "--claimed-eps", 1000).code == 1
-    assert cli("evolve", own, *SMALL, *CARRY).code == 1, "the same command again says the same"

@@ -1,6 +1,5 @@
 import pytest
 
-from canarybank.cli.failures import exit_code, sentence
 from canarybank.errors import MissingError
 
 
@@ -51,26 +50,27 @@ def test_an_unknown_command_far_from_all_lists_them(cli):
     assert "choose one of demo, audit, evolve, sweep, reproduce, bank" in cli("zzz").err
 
 
-def test_our_own_errors_speak_for_themselves():
-    error = MissingError("Something is missing; run: pip install it")
-    assert (sentence(error), exit_code(error)) == ("Something is missing; run: pip install it", 3)
+def test_our_own_errors_speak_for_themselves(broken):
+    outcome = broken(MissingError("Something is missing; run: pip install it"))("audit")
+    assert (outcome.code, outcome.err) == (3, "Error: Something is missing; run: pip install it\n")
 
 
-def test_a_full_disk_is_no_bug():
-    error = OSError(28, "No space left on device", "/full")
-    assert sentence(error) == "The operating system refused at '/full': No space left on device."
-    assert exit_code(error) == 4
+def test_a_full_disk_is_no_bug(broken):
+    outcome = broken(OSError(28, "No space left on device", "/full"))("audit")
+    said = "Error: The operating system refused at '/full': No space left on device.\n"
+    assert (outcome.code, outcome.err) == (4, said)
 
 
-def test_a_package_missing_behind_another_error_is_found():
+def test_a_package_missing_behind_another_error_is_found(broken):
     error = ImportError("cannot import")
     error.__cause__ = ModuleNotFoundError("x", name="scipy.special")
-    assert "pip install scipy" in sentence(error)
-    assert exit_code(error) == 3
+    outcome = broken(error)("audit")
+    assert outcome.code == 3
+    assert "pip install scipy" in outcome.err
 
 
-def test_a_missing_module_of_ours_is_a_bug():
-    assert exit_code(ModuleNotFoundError("x", name="canarybank.nothing")) == 70
+def test_a_missing_module_of_ours_is_a_bug(broken):
+    assert broken(ModuleNotFoundError("x", name="canarybank.nothing"))("audit").code == 70
 
 
 def test_the_hint_at_the_key_of_a_server_says_what_it_takes_and_shows_no_key(cli):

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from canarybank.cli import failures, program
-from canarybank.config.model import BankConfig
+from canarybank.config import BankConfig
 from canarybank.errors import ConfigError, DataError
 from canarybank.flow.bank import bank_prompt
 
@@ -94,26 +93,23 @@ def test_parquet_that_ends_its_reader_is_no_failed_gate(cli, own, name, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_no_base_exception_is_taken_for_a_failed_gate(cli, monkeypatch):
+def test_no_base_exception_is_taken_for_a_failed_gate(broken):
     class Panic(BaseException):
         pass
 
-    def fail(*_words, **_options):
-        raise Panic("boom")
-
-    monkeypatch.setattr(program, "program", lambda _chosen: fail)
-    outcome = cli("gate")
+    outcome = broken(Panic("boom"))("gate")
     assert outcome.code == 70
     assert "boom" in outcome.err
 
 
-def test_too_little_memory_is_no_bug():
-    assert failures.exit_code(MemoryError()) == 4
-    assert "canarybank plan" in failures.sentence(MemoryError())
+def test_too_little_memory_is_no_bug(broken):
+    outcome = broken(MemoryError())("audit")
+    assert outcome.code == 4
+    assert "canarybank plan" in outcome.err
 
 
 @pytest.mark.parametrize("evil", [ESCAPE, BIDI, C1, "\x07", "\u2066"])
-def test_no_message_drives_the_terminal(cli, own, tmp_path, monkeypatch, evil):
+def test_no_message_drives_the_terminal(cli, broken, own, tmp_path, evil):
     with zipfile.ZipFile(tmp_path / "users.zip", "w") as archive:
         for name in ("a", "b"):
             archive.writestr(f"{name}{evil}.csv", "user,text\n")
@@ -127,12 +123,7 @@ def test_no_message_drives_the_terminal(cli, own, tmp_path, monkeypatch, evil):
         cli("audit", f"--aud{evil}it", "1"),
         cli("--traceback", "plan", own, "--users.source", tmp_path / f"x{evil}.csv"),
     ]
-
-    def fail(*_words, **_options):
-        raise DataError(f"The server says {evil}.")
-
-    monkeypatch.setattr(program, "program", lambda _chosen: fail)
-    seen.append(cli("audit"))
+    seen.append(broken(DataError(f"The server says {evil}."))("audit"))
     for outcome in seen:
         assert outcome.code == 2
         assert evil not in outcome.err + outcome.out

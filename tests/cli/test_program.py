@@ -5,24 +5,12 @@ import sys
 
 import pytest
 
-from canarybank.cli import commands, program
+from canarybank.cli.commands import RESUMABLE
+from canarybank.cli.program import BROKEN_PIPE
 from canarybank.errors import GenerationError
 from canarybank.store import lock_folder
 
 COMMAND = [sys.executable, "-m", "canarybank.cli"]
-
-
-@pytest.fixture
-def broken(monkeypatch):
-    """Make a command raise what a test says."""
-
-    def install(error):
-        def fail(*_words, **_options):
-            raise error
-
-        monkeypatch.setattr(program, "program", lambda _chosen: fail)
-
-    return install
 
 
 def test_fine_is_0(cli):
@@ -61,8 +49,8 @@ def test_something_missing_is_3_and_says_what_to_install(cli, own):
     assert "pip install" in outcome.err
 
 
-def test_a_missing_package_is_3(cli, broken):
-    broken(ModuleNotFoundError("No module named 'polars'", name="polars"))
+def test_a_missing_package_is_3(broken):
+    cli = broken(ModuleNotFoundError("No module named 'polars'", name="polars"))
     outcome = cli("runs", "list")
     assert outcome.code == 3
     assert "pip install polars" in outcome.err
@@ -89,34 +77,34 @@ def test_an_incomplete_run_is_4(cli, unfinished, words):
     assert "run the same command again" in outcome.err
 
 
-def test_a_failed_generator_is_4(cli, broken):
-    broken(GenerationError("The server went away."))
+def test_a_failed_generator_is_4(broken):
+    cli = broken(GenerationError("The server went away."))
     assert cli("audit").code == 4
 
 
-def test_a_bug_is_never_taken_for_a_failed_gate(cli, broken):
-    broken(RuntimeError("boom"))
+def test_a_bug_is_never_taken_for_a_failed_gate(broken):
+    cli = broken(RuntimeError("boom"))
     outcome = cli("gate")
     assert outcome.code == 70
     assert "--traceback" in outcome.err
     assert "Traceback" not in outcome.err
 
 
-def test_a_traceback_is_shown_when_asked_for(cli, broken):
-    broken(RuntimeError("boom"))
+def test_a_traceback_is_shown_when_asked_for(broken):
+    cli = broken(RuntimeError("boom"))
     assert "Traceback (most recent call last)" in cli("--traceback", "gate").err
 
 
-@pytest.mark.parametrize("command", commands.RESUMABLE)
-def test_an_interruption_is_130_and_says_how_to_resume(cli, broken, command):
-    broken(KeyboardInterrupt())
+@pytest.mark.parametrize("command", RESUMABLE)
+def test_an_interruption_is_130_and_says_how_to_resume(broken, command):
+    cli = broken(KeyboardInterrupt())
     outcome = cli(command, "my file.toml", "--audit.trials", "7")
     assert outcome.code == 130
     assert f"Resume with: canarybank {command} 'my file.toml' --audit.trials 7" in outcome.err
 
 
-def test_an_interruption_of_something_short_just_says_so(cli, broken):
-    broken(KeyboardInterrupt())
+def test_an_interruption_of_something_short_just_says_so(broken):
+    cli = broken(KeyboardInterrupt())
     outcome = cli("epsilon")
     assert (outcome.code, outcome.err) == (130, "Interrupted.\n")
 
@@ -132,7 +120,7 @@ def test_a_reader_who_leaves_is_no_error():
     os.close(read)
     done = subprocess.run([*COMMAND, "config", "schema"], stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
-    assert done.returncode == program.BROKEN_PIPE
+    assert done.returncode == BROKEN_PIPE
     assert done.stderr == b""
 
 

@@ -6,8 +6,8 @@ import pytest
 from canarybank.attack import nonces
 from canarybank.defend import Vetting
 from canarybank.encode import load_encoder
-from canarybank.evolution.population import FolderArchive, Population, Probes, Published
-from canarybank.flow.bank import embedded_bank
+from canarybank.evolution import FolderArchive, Population, Probes, Published
+from canarybank.flow import embedded_bank
 from canarybank.mechanism import Mechanism, bank_root
 from canarybank.store import hash_json, write_checked
 

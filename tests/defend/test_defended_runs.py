@@ -11,9 +11,8 @@ from canarybank.defend import Vetting, reach
 from canarybank.encode import HashingEncoder
 from canarybank.errors import ConfigError
 from canarybank.evolution import FolderArchive, Keep, Voters, evolve
-from canarybank.flow.audit import _said_of, one_release
-from canarybank.flow.bank import embedded_bank
-from canarybank.flow.evolution import run_evolution
+from canarybank.flow import embedded_bank, run_evolution
+from canarybank.flow.audit import case_notes, one_release
 from canarybank.generate import ScriptedGenerator
 from canarybank.mechanism import Bank, Mechanism
 from canarybank.users import Users
@@ -45,7 +44,7 @@ def test_an_audit_bars_what_vetting_names_before_anybody_votes(tmp_path, monkeyp
     (nonce,) = (case.designs[0] for case in work.designs.cases if case.attack.name == "nonce")
     assert set(nonce.inspected.tolist()) <= set(nonce.bank.barred)
     assert nonce.mu_eff == 0.0
-    notes = [_said_of(case)[-1] for case in work.designs.cases]
+    notes = [case_notes(case)[-1] for case in work.designs.cases]
     assert all(note.startswith("Vetting barred ") for note in notes)
     assert any("12 of 12 probes among them" in note for note in notes)
 
@@ -60,7 +59,7 @@ def test_a_search_behind_vetting_plants_what_passes_and_states_what_it_reaches(t
     (case,) = work.designs.cases
     made, facts = case.designs[0], case.designs[0].pool.search
     assert not set(made.inspected.tolist()) & set(made.bank.barred)
-    assert "reach more" not in _said_of(case)[-1]
+    assert "reach more" not in case_notes(case)[-1]
     mechanism = work.auditor.mechanism
     reached = reach(made, work.designs.routes.evaluation, mechanism, auxiliary=work.designs.routes.auxiliary)
     assert facts.expected.lower - 0.01 <= reached.lower <= facts.expected.upper

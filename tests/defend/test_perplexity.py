@@ -3,11 +3,11 @@ import math
 import numpy as np
 import pytest
 
-from canarybank.defend import Measure, Vetting
-from canarybank.defend.perplexity import LONGEST, Likelihoods, measure_likelihoods
+from canarybank.defend import Likelihoods, Measure, Vetting, measure_likelihoods
+from canarybank.defend.perplexity import LONGEST
 from canarybank.encode import load_encoder
 from canarybank.errors import InputError, MissingError
-from canarybank.flow.bank import embedded_bank
+from canarybank.flow import embedded_bank
 
 pytestmark = pytest.mark.models
 torch = pytest.importorskip("torch")

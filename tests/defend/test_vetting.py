@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from canarybank.attack import nonces
-from canarybank.attack.facts import phrase_facts
-from canarybank.defend import FalseAlarms, Measure, PublicText, Vetting, vet
+from canarybank.attack import nonces, phrase_facts
+from canarybank.defend import LEVELS, FalseAlarms, Measure, PublicText, Vetting, vet
 from canarybank.defend.characters import ALPHABET, ORDER, WEIGHT, Characters, fold_text
 from canarybank.defend.nearness import closest, similarity_of_share, vote_margins
-from canarybank.defend.vetting import LEVELS, SMALLEST, _Measured, inputs_name, spread_out, standardise
+from canarybank.defend.vetting import SMALLEST, MeasuredBank, inputs_name, spread_out, standardise
 from canarybank.encode import load_encoder
 from canarybank.errors import InputError
-from canarybank.flow.bank import embedded_bank
+from canarybank.flow import embedded_bank
 from canarybank.mechanism import Bank
 
 TEXTS = ["the cat sat", "the dog sat", "a cat ran", "The  CAT sat!", "xq zj", "", "日本語 text", "a cat"]
@@ -335,7 +334,7 @@ def test_planted_texts_are_measured_as_entries_of_the_bank_are(encoder, bank, ch
     slow = {measure: [] for measure in fast}
     for group in groups:
         whole = planted(encoder, bank, group)
-        made = _Measured.of(whole.texts, whole.vectors, public, 5)
+        made = MeasuredBank.of(whole.texts, whole.vectors, public, 5)
         length = made.characters.lengths[bank.size : whole.size]
         shift = (made.usual - usual) * length / (length + 16)  # the median moves with what is planted
         for measure in (Measure.SURPRISE, Measure.CROWD, Measure.COPIES):

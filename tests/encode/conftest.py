@@ -1,5 +1,6 @@
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +38,23 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(socket.socket, name, guarded(getattr(socket.socket, name), of_address), raising=False)
     for name in ("getaddrinfo", "gethostbyname"):
         monkeypatch.setattr(socket, name, guarded(getattr(socket, name), of_name))
+
+
+@pytest.fixture
+def passes() -> Iterator[list[tuple[int, int]]]:
+    """Return the texts of each pass through a sentence model while a test runs, and their tokens of padding."""
+    from sentence_transformers.base.modules.transformer import Transformer
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    seen: list[tuple[int, int]] = []
+
+    def watch(module: object, given: tuple[dict[str, Any], ...]) -> None:
+        if isinstance(module, Transformer):
+            seen.append((len(given[0]["input_ids"]), int((given[0]["attention_mask"] == 0).sum())))
+
+    hook = register_module_forward_pre_hook(watch)
+    yield seen
+    hook.remove()
 
 
 class Counting:

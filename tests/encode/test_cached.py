@@ -1,4 +1,5 @@
 import errno
+import itertools
 import os
 import signal
 import subprocess
@@ -13,7 +14,6 @@ import numpy as np
 import pytest
 
 from canarybank.encode import CachedEncoder, Encoder, HashingEncoder, VectorCache, encode_blocks
-from canarybank.encode import cached as module
 from canarybank.encode.shelf import text_keys
 from canarybank.errors import StoreError
 from canarybank.seeds import stream
@@ -25,8 +25,10 @@ KILLS = 50
 DIMENSION = 128
 SMALL_BLOCKS = (
     "import os, sys\n"
+    "from functools import partialmethod\n"
     "from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache, cached, shelf\n"
-    "cached._FLUSH_TEXTS, cached._BLOCK_TEXTS, shelf._COMPACT_FROM = 64, 64, 8\n"
+    "cached._FLUSH_TEXTS, cached._BLOCK_TEXTS = 64, 64\n"
+    "shelf.Shelf.compact = partialmethod(shelf.Shelf.compact, least=8)\n"
 )
 # A process that forks a fresh encoding process at each line it reads: fifty imports would take a minute.
 NURSERY = SMALL_BLOCKS + (
@@ -132,11 +134,13 @@ def test_a_failing_encoder_keeps_what_came_before(tmp_path: Path, counting: "Cou
 def test_vectors_reach_the_disk_while_the_work_goes_on(
     tmp_path: Path, counting: "Counting", texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_FLUSH_TEXTS", 16)
-    CachedEncoder(counting, VectorCache(tmp_path)).encode(texts)
-    assert VectorCache(tmp_path).usage()[0].segments == 7
-    monkeypatch.setattr(module, "_FLUSH_TEXTS", 1000)
-    monkeypatch.setattr(module, "_FLUSH_SECONDS", -1)
+    counting.block = 1024
+    clock = itertools.count(step=0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    CachedEncoder(counting, VectorCache(tmp_path)).encode([f"text {n}" for n in range(20_000)])
+    assert VectorCache(tmp_path).usage()[0].segments == 3
+    counting.block = 8
+    clock = itertools.count(step=11)
     CachedEncoder(counting, VectorCache(tmp_path / "by time")).encode(texts)
     assert VectorCache(tmp_path / "by time").usage()[0].segments == 13
 
@@ -184,7 +188,7 @@ def test_a_full_cache_that_cannot_be_written_still_serves(
 def test_a_cache_that_loses_all_it_is_given_is_reported(
     tmp_path: Path, counting: "Counting", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("canarybank.encode.shelf.Shelf.put", lambda *_: None)
+    monkeypatch.setattr(Path, "replace", lambda written, _: written.unlink())
     with pytest.raises(StoreError, match="loses vectors as fast as they are written"):
         CachedEncoder(counting, VectorCache(tmp_path)).encode(["a"])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from canarybank.config.model import EncoderConfig
+from canarybank.config import EncoderConfig
 from canarybank.encode import (
     CachedEncoder,
     Encoder,
@@ -19,7 +19,7 @@ from canarybank.encode import (
     load_encoder,
     wordllama,
 )
-from canarybank.flow.inputs import cached_encoder
+from canarybank.flow import cached_encoder
 
 Check = Callable[..., list[str]]
 
@@ -86,15 +86,8 @@ def test_company_moves_bits_of_a_batched_model_and_none_of_an_isolated_one(
 
 @pytest.mark.models
 def test_a_pass_holds_one_text_and_no_padding(
-    isolated: SentenceEncoder, few: list[str], monkeypatch: pytest.MonkeyPatch
+    isolated: SentenceEncoder, few: list[str], passes: list[tuple[int, int]]
 ) -> None:
-    forward, passes = isolated._model.forward, []
-
-    def spy(features: dict[str, np.ndarray], **options: object) -> object:
-        passes.append((len(features["input_ids"]), int((features["attention_mask"] == 0).sum())))
-        return forward(features, **options)
-
-    monkeypatch.setattr(isolated._model, "forward", spy)
     isolated.encode(few)
     assert passes == [(1, 0)] * len(few)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from canarybank.encode import models
-from canarybank.encode.models import find_model, model_hashes
+from canarybank.encode import find_model, models
+from canarybank.encode.models import model_hashes
 from canarybank.errors import MissingError, StoreError
 from canarybank.store import hash_text
 

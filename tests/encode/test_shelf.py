@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from canarybank.encode import HashingEncoder, VectorCache
-from canarybank.encode import shelf as module
 from canarybank.encode.shelf import Shelf, text_keys
 from canarybank.errors import InputError
 from canarybank.store import hash_text
@@ -117,18 +116,15 @@ def test_vectors_of_a_wrong_shape_or_type_are_refused(tmp_path: Path) -> None:
             shelf.put(text_keys(["a"]), bad)  # type: ignore[arg-type]
 
 
-def test_many_small_segments_are_joined_without_losing_a_row(
-    tmp_path: Path, texts: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_COMPACT_FROM", 10)
+def test_many_small_segments_are_joined_without_losing_a_row(tmp_path: Path, texts: list[str]) -> None:
     shelf, other = open_shelf(tmp_path), open_shelf(tmp_path)
     for text in texts[:9]:
         put(shelf, [text])
-    shelf.compact()
+    shelf.compact(least=10)
     assert len(segments(shelf)) == 9
     other.refresh()
     put(shelf, texts[9:])
-    shelf.compact()
+    shelf.compact(least=10)
     assert len(segments(shelf)) == 1
     shelf.refresh()
     assert len(shelf._segments) == 10
@@ -139,45 +135,38 @@ def test_many_small_segments_are_joined_without_losing_a_row(
     check(other, texts)
 
 
-def test_joining_keeps_the_older_of_two_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_COMPACT_FROM", 2)
+def test_joining_keeps_the_older_of_two_rows(tmp_path: Path) -> None:
     shelf = open_shelf(tmp_path)
     for row in range(3):
         shelf.put(text_keys(["a"]), np.eye(8, dtype=np.float32)[row : row + 1])
-    shelf.compact()
+    shelf.compact(least=2)
     vectors = open_shelf(tmp_path).get(text_keys(["a"]))
     assert vectors is not None
     assert vectors[0, 0] == 1
 
 
-def test_a_segment_is_joined_once_and_a_text_keeps_one_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str]
-) -> None:
-    monkeypatch.setattr(module, "_COMPACT_FROM", 4)
+def test_a_segment_is_joined_once_and_a_text_keeps_one_row(tmp_path: Path, texts: list[str]) -> None:
     one, two = open_shelf(tmp_path), open_shelf(tmp_path)
     for text in texts[:20]:
         for shelf in (one, two):
             put(shelf, [text])
-            shelf.compact()
+            shelf.compact(least=4)
     fresh = open_shelf(tmp_path)
     assert sum(segment.meta["rows"] for segment in fresh._segments) == 40
-    monkeypatch.setattr(module, "_COMPACT_FROM", 1)
-    fresh.compact()
+    fresh.compact(least=1)
     last = open_shelf(tmp_path)
     assert [segment.meta["rows"] for segment in last._segments] == [20]
     check(last, texts[:20])
 
 
-def test_joining_does_not_let_a_younger_large_segment_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joining_does_not_let_a_younger_large_segment_win(tmp_path: Path) -> None:
     rows = np.eye(8, dtype=np.float32)
     shelf = open_shelf(tmp_path)
     shelf.put(text_keys(["a"]), rows[:1])
     shelf.put(text_keys(["a", "b", "c"]), rows[1:4])
     shelf.put(text_keys(["b"]), rows[4:5])
-    monkeypatch.setattr(module, "_COMPACT_FROM", 2)
-    monkeypatch.setattr(module, "_SMALL_BYTES", shelf._segments[1].size)
     before = shelf.get(text_keys(["a", "b", "c"]))
-    shelf.compact()
+    shelf.compact(least=2, small_bytes=shelf._segments[1].size)
     assert len(segments(shelf)) == 2
     after = open_shelf(tmp_path).get(text_keys(["a", "b", "c"]))
     np.testing.assert_array_equal(after, before)

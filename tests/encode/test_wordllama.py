@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from canarybank.encode import WordLlamaEncoder
-from canarybank.encode import wordllama as module
 from canarybank.errors import MissingError
 
 
@@ -30,15 +29,13 @@ def test_vectors_are_the_librarys_own(encoder: WordLlamaEncoder, messages: list[
     assert np.abs(encoder.encode(messages) - library.embed(messages, norm=True)).max() < 5e-7
 
 
-def test_batch_mates_change_no_bit(
-    encoder: WordLlamaEncoder, messages: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batch_mates_change_no_bit(encoder: WordLlamaEncoder, messages: list[str]) -> None:
     together = encoder.encode(messages)
     assert np.array_equal(np.concatenate([encoder.encode([text]) for text in messages]), together)
     assert np.array_equal(encoder.encode(messages[::-1])[::-1], together)
-    monkeypatch.setattr(module, "_BATCH_TEXTS", 5)
-    monkeypatch.setattr(module, "_BATCH_CHARACTERS", 300)
-    assert np.array_equal(encoder.encode(messages), together)
+    # Batches end after a thousand texts, or after so many characters.
+    assert np.array_equal(encoder.encode(["a", *messages] * 60)[-len(messages) :], together)
+    assert np.array_equal(encoder.encode([*["a"] * 1500, *messages])[-len(messages) :], together)
 
 
 def test_the_order_of_many_short_texts_changes_no_bit(encoder: WordLlamaEncoder) -> None:

@@ -2,8 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from canarybank.config import CohortsConfig
-from canarybank.config.model import UsersConfig
+from canarybank.config import CohortsConfig, UsersConfig
 from canarybank.errors import ColumnError, ConfigError, DataError
 from canarybank.flow.inputs import admission, admit_users, users_key, users_source
 from canarybank.store import StageCache
@@ -183,9 +182,8 @@ def test_a_column_of_numbers_for_text_is_told_with_the_keys_too(tmp_path):
         admit_users(UsersConfig(source=str(tmp_path / "x.parquet")), COHORTS, StageCache(tmp_path / "cache"))
 
 
-def test_users_that_were_read_by_an_older_rule_are_read_again(tmp_path, monkeypatch):
+def test_users_that_were_read_by_an_older_rule_are_read_again(tmp_path):
     (tmp_path / "a.csv").write_text("user,text\na,x\n")
     config = UsersConfig(source=str(tmp_path / "a.csv"))
-    key = users_key(users_source(config), admission(config, COHORTS))
-    monkeypatch.setattr("canarybank.flow.inputs._READING", "another")
-    assert users_key(users_source(config), admission(config, COHORTS)) != key
+    asked = users_source(config), admission(config, COHORTS)
+    assert users_key(*asked, reading="another") != users_key(*asked)

@@ -15,12 +15,10 @@ from scripted_answers import answering
 from canarybank.auditing import clopper_pearson
 from canarybank.config import resolve
 from canarybank.evolution import Canaries, Drawn, EvolutionPlan, Voters
-from canarybank.flow import run_evolution
+from canarybank.flow import gather, run_evolution
 from canarybank.flow.carried import Carried, carry_canaries
-from canarybank.flow.inputs import gather
 from canarybank.mechanism import Bank, Mechanism
-from canarybank.run import gate, verify
-from canarybank.run.one_run import OneRunPlant
+from canarybank.run import OneRunPlant, gate, verify
 from canarybank.seeds import stream
 from canarybank.store import StageCache
 

@@ -6,7 +6,8 @@ import pytest
 
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.errors import ConfigError
-from canarybank.flow.caches import CACHES, caches_usage, parse_size, prune_caches
+from canarybank.flow import caches_usage, prune_caches
+from canarybank.flow.caches import CACHES, parse_size
 from canarybank.generate import Response, ResponseCache
 from canarybank.store import StageCache, atomic_writer, cache_root, write_atomic
 

@@ -1,6 +1,6 @@
 import pytest
 
-from canarybank.auditing.one_run import RunEvidence
+from canarybank.auditing import RunEvidence
 from canarybank.config import resolve
 from canarybank.errors import CanarybankError, ConfigError
 from canarybank.flow.canaries import count_canaries, declare_run, refuse_untestable

@@ -2,9 +2,10 @@ import json
 
 import pytest
 
-from canarybank.config.model import BankConfig, UsersConfig
+from canarybank.config import BankConfig, UsersConfig
 from canarybank.errors import CanarybankError, ConfigError, DataError
-from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates, read_bank, read_texts
+from canarybank.flow import read_bank
+from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates, read_texts
 from canarybank.generate import CandidateBank, ScriptedGenerator
 from canarybank.store import StageCache
 

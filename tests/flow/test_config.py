@@ -5,8 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from canarybank.auditing import ThresholdMode, TrialEngine
-from canarybank.config.loading import fields, resolve
-from canarybank.config.model import AuditConfig, Config, GeneratorConfig
+from canarybank.config import AuditConfig, Config, GeneratorConfig, fields, resolve
 from canarybank.errors import ConfigError
 from canarybank.registry import METHODS
 from canarybank.users import FORMATS

@@ -1,13 +1,16 @@
 """Run the embedded evolution from the answers that the package carries, as the light install does: with no model."""
 
 import json
+from dataclasses import asdict
 from importlib import resources
+from statistics import mean
 
 import pytest
 
 from canarybank.config import resolve
 from canarybank.errors import MissingError
-from canarybank.flow import run_evolution
+from canarybank.evolution import Evolution
+from canarybank.flow import embedded_bank, run_evolution
 
 SHIPPED = json.loads((resources.files("canarybank.flow") / "data" / "evolve.json").read_text(encoding="utf-8"))
 AUDIT = {"evolve.audit": "nonce-mueff", "evolve.mauve": False, "audit.trials": 20_000, "run.workers": 1}
@@ -20,14 +23,19 @@ def run_offline(tmp_path_factory):
     def run(flags):
         absent = {"generator.kind": "scripted_answers:write"}  # no script answers, as if the model were not here
         resolved = resolve(flags={"evolve.insecure_seed": 0, **absent, **flags}, preset="embedded-evolution")
-        return run_evolution(resolved, tmp_path_factory.mktemp("embedded") / "run").results
+        return run_evolution(resolved, tmp_path_factory.mktemp("embedded") / "run")
 
     return run
 
 
 @pytest.fixture(scope="module")
-def results(run_offline):
+def plain(run_offline):
     return run_offline({})
+
+
+@pytest.fixture(scope="module")
+def results(plain):
+    return plain.results
 
 
 def test_two_rounds_run_offline_from_the_shipped_answers(results):
@@ -37,26 +45,36 @@ def test_two_rounds_run_offline_from_the_shipped_answers(results):
     assert facts.generator == SHIPPED["generator"]
 
 
-def test_evolution_works_mauve_and_recall_rise_round_by_round(results):
-    figures = results.evolution.utility.figures
-    mauve, recall = [each.mauve for each in figures], [each.recall for each in figures]
-    assert mauve == sorted(mauve)
-    assert recall == sorted(recall)
-    # The noise is about a seventh of the votes that an entry gets on average.
-    assert mauve[-1] > 3 * mauve[0]
-    assert recall[-1] > 1.3 * recall[0]
+def test_it_starts_from_all_topics_and_votes_choose_among_them(plain):
+    first, last = Evolution.load(plain.folder / "evolution").rounds
+    topics = dict(zip(embedded_bank().texts, embedded_bank().labels, strict=True))
+    assert {topics[text] for text in first.population.texts} == set(topics.values())
+    assert (len(first.population), len(last.population)) == (600, 400)
+
+
+def test_at_one_size_the_text_comes_nearer_to_real_text_than_chance_alone_brings_it(results):
+    compared = results.evolution.utility.compared
+    last = compared.sets[-1]
+    assert (compared.size, len(compared.chance)) == (280, 9)
+    for name in ("precision", "density", "coverage"):
+        by_chance = [getattr(each, name) for each in compared.chance]
+        assert getattr(last, name) > max(by_chance) + 0.02, name
+    # MAUVE and recall end above these cuts too, by less than they move from seed to seed: no more is claimed than that
+    # they are not lost.
+    for name in ("mauve", "recall"):
+        assert getattr(last, name) > mean(getattr(each, name) for each in compared.chance), name
 
 
 def test_the_figures_are_those_that_were_recorded(results):
-    recorded = SHIPPED["figures"][0]
-    for found, kept in zip(results.evolution.utility.figures, recorded, strict=True):
-        assert found.recall == pytest.approx(kept["recall"], abs=0.005)
-        assert found.precision == pytest.approx(kept["precision"], abs=0.02)
-        assert found.mauve == pytest.approx(kept["mauve"], abs=0.02)
+    compared, recorded = results.evolution.utility.compared, SHIPPED["figures"][0]
+    assert recorded["size"] == compared.size
+    for kind in ("sets", "chance"):
+        for found, kept in zip(getattr(compared, kind), recorded[kind], strict=True):
+            assert asdict(found) == asdict(found) | {key: pytest.approx(kept[key], abs=0.02) for key in kept}
 
 
 def test_the_audited_evolution_runs_offline_too(run_offline):
-    results = run_offline(AUDIT)
+    results = run_offline(AUDIT).results
     facts = results.evolution
     assert [each.rounds for each in results.attacks] == [1, 2]
     exact = [each.canaries[0].exact for each in results.attacks]
@@ -67,7 +85,8 @@ def test_the_audited_evolution_runs_offline_too(run_offline):
     assert exact == sorted(exact)
     assert len(facts.cost) == 3
     assert facts.utility.figures[-1].recall > facts.utility.figures[0].recall
-    assert {each.candidates for each in facts.utility.figures} == {84}
+    # The 16 probes stand in every bank, among the positions that the smallest has.
+    assert [each.candidates for each in facts.utility.figures] == [584, 400, 289]
 
 
 def test_another_seed_needs_the_model_and_says_what_to_install(run_offline):

@@ -15,7 +15,7 @@ KILLS = 20
 
 @pytest.fixture(scope="session")
 def small(flags):
-    return {**flags, "attack.names": "ordinary,nonce-norm", "cohorts.canaries": 1, "audit.trials": 300_000}
+    return {**flags, "attack.names": "ordinary,nonce-norm", "cohorts.canaries": 1, "audit.trials": 60_000}
 
 
 def test_a_run_killed_at_twenty_random_moments_ends_with_the_same_bytes(small, nursery, tmp_path):

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import canarybank
 from canarybank.config import resolve
-from canarybank.run.folder import new_manifest, surroundings
+from canarybank.run.folder import new_manifest
+from canarybank.run.surroundings import surroundings
 
 
 def test_it_says_what_the_run_was_told_and_done_with(resolved):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from canarybank.auditing.one_run import Coins, RunDeclaration, RunEvidence
+from canarybank.auditing import Coins, RunDeclaration, RunEvidence
 from canarybank.config import resolve
 from canarybank.errors import ConfigError
 from canarybank.flow import plan

@@ -2,9 +2,9 @@ import os
 
 import pytest
 
-from canarybank.config.loading import PUBLIC_FILES, decisive, differences, fields, flatten, kind_of, resolve, varied
-from canarybank.config.model import Config
-from canarybank.encode.load import ENCODERS
+from canarybank.config import Config, decisive, differences, fields, flatten, resolve, varied
+from canarybank.config.loading import PUBLIC_FILES, kind_of
+from canarybank.encode import ENCODERS
 from canarybank.errors import ConfigError
 
 OTHER_FILES = ("users.source", "encoder.name", "generator.model", "evolve.account")
@@ -12,7 +12,18 @@ OTHER_FILES = ("users.source", "encoder.name", "generator.model", "evolve.accoun
 NO_FILES = (
     *("users.user", "users.text", "users.label", "users.member", "users.encoding", "users.quote", "bank.text"),
     *("encoder.device", "generator.device", "generator.base_url", "generator.api_key_env", "generator.revision"),
-    *("evolve.kind", "generator.kind", "audit.method", "audit.system", "run.engine", "system.attack", "system.name"),
+    *(
+        "evolve.kind",
+        "evolve.keeper",
+        "evolve.feedback",
+        "evolve.parents",
+        "generator.kind",
+        "audit.method",
+        "audit.system",
+        "run.engine",
+        "system.attack",
+        "system.name",
+    ),
 )
 
 

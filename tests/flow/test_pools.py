@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from canarybank.attack import ATTACKS, Canary
-from canarybank.config.model import AttackConfig
+from canarybank.config import AttackConfig
 from canarybank.encode import HashingEncoder
 from canarybank.errors import ConfigError, InputError, MissingError
 from canarybank.flow.bank import cosines, make_pool

@@ -8,8 +8,8 @@ from canarybank.auditing import Target, best_threshold, ceiling, epsilon_lower, 
 from canarybank.config import resolve
 from canarybank.flow.audit import one_release
 from canarybank.mechanism import Mechanism, one_round_epsilon
-from canarybank.run import Run
-from canarybank.run.gating import compare, frozen_rates, separation, unclipped_rates
+from canarybank.run import Run, compare
+from canarybank.run.gating import frozen_rates, separation, unclipped_rates
 
 REPEATS = 400
 

@@ -8,12 +8,9 @@ import pytest
 from canarybank.config import resolve
 from canarybank.engine import Serial
 from canarybank.errors import ConfigError
-from canarybank.flow import run_audit
-from canarybank.flow.audit import Designs, mechanism_of
-from canarybank.flow.design import design_plant
-from canarybank.flow.evolution import run_evolution
-from canarybank.flow.inputs import chosen_attacks, gather
-from canarybank.flow.planning import plan
+from canarybank.flow import design_plant, gather, mechanism_of, plan, run_audit, run_evolution
+from canarybank.flow.audit import Designs
+from canarybank.flow.inputs import chosen_attacks
 from canarybank.store import StageCache
 
 

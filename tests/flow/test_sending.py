@@ -3,10 +3,10 @@ import shutil
 
 import pytest
 
-from canarybank.config import Config, resolve
-from canarybank.config.model import GeneratorConfig
+from canarybank.config import Config, GeneratorConfig, resolve
 from canarybank.errors import GenerationError
-from canarybank.flow.generators import build_generator, may_send_records, sending_recorded
+from canarybank.flow import build_generator
+from canarybank.flow.generators import may_send_records, sending_recorded
 from canarybank.generate import OpenAIGenerator, ScriptedGenerator
 from canarybank.registry import GENERATORS
 from canarybank.run import Manifest, Run
@@ -20,12 +20,13 @@ def config(kind, **attack):
     return resolve(flags=flags | {f"attack.{key}": value for key, value in attack.items()}).config
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.models] * (kind == "smollm2")) for kind in KINDS]
+)
 def test_a_kind_needs_permission_exactly_if_it_has_a_server(kind, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "key-123456")
     (tmp_path / "m.gguf").touch()
-    monkeypatch.setattr("canarybank.generate.llamacpp.gguf_path", lambda _: tmp_path / "m.gguf")
     made = build_generator(config(kind))
     assert may_send_records(config(kind)) == (made is None or made.server is None)
     assert may_send_records(config(kind, send_records=True))

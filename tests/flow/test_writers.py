@@ -1,9 +1,9 @@
 import pytest
 
-from canarybank.config import Config
-from canarybank.config.model import GeneratorConfig
+from canarybank.config import Config, GeneratorConfig
 from canarybank.errors import ConfigError, MissingError
-from canarybank.flow.generators import build_generator, cached_generator, response_file
+from canarybank.flow import build_generator
+from canarybank.flow.generators import cached_generator, response_file
 from canarybank.generate import LlamaCppGenerator, OpenAIGenerator, Request, ScriptedGenerator
 
 

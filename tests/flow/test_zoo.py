@@ -7,13 +7,11 @@ import pytest
 from scipy.stats import binom
 
 from canarybank import audit_system
-from canarybank.auditing import Settings
-from canarybank.auditing.betting import pairs_to_refute
-from canarybank.auditing.curve import perfect_roc
+from canarybank.auditing import Settings, pairs_to_refute, perfect_roc
 from canarybank.engine import Processes, Serial
 from canarybank.errors import InputError
-from canarybank.flow import ZooTable, measure_zoo, recorded_zoo
-from canarybank.flow.zoo import ANY, INDEPENDENCE, KINDS, LENGTHS, ZooCell, audit_zoo_system, described, read_runs
+from canarybank.flow import ZooCell, ZooTable, audit_zoo_system, measure_zoo, recorded_zoo
+from canarybank.flow.zoo import ANY, INDEPENDENCE, KINDS, LENGTHS, described, read_runs
 from canarybank.systems import ZOO
 
 EVERYTHING = ("bound", "curve", "betting")

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from canarybank.errors import InputError, MissingError
-from canarybank.mechanism import Mechanism, epsilon, one_round_epsilon, prv_epsilon
-from canarybank.mechanism.accounting import _composed, _one_round
-from canarybank.mechanism.composition import composed_epsilon
+from canarybank.mechanism import Mechanism, composed_epsilon, epsilon, one_round_epsilon, prv_epsilon
+from canarybank.mechanism.accounting import privacy_loss, rounds_epsilon
 
 SIX = [1.3346819, 1.5299039, 1.6717347, 1.7901618, 1.8947278, 1.9898194]
 
@@ -36,7 +35,7 @@ def test_the_six_round_counts(rounds: int, expected: float) -> None:
 def test_one_round_lies_just_below_dp_accountings_upper_bound(mechanism: Mechanism) -> None:
     assert (
         -1e-9
-        <= _one_round(mechanism.sigma, mechanism.q).get_epsilon_for_delta(mechanism.delta) - epsilon(mechanism)
+        <= privacy_loss(mechanism.sigma, mechanism.q).get_epsilon_for_delta(mechanism.delta) - epsilon(mechanism)
         <= 1e-6
     )
 
@@ -56,9 +55,9 @@ def test_grows_with_rounds_and_falls_with_noise_and_delta() -> None:
 
 def test_k_and_clip_play_no_part_and_figures_are_kept() -> None:
     epsilon(Mechanism(), 2)
-    before = _composed.cache_info().misses
+    before = rounds_epsilon.cache_info().misses
     assert epsilon(Mechanism(k=9, clip=3.0), 2) == epsilon(Mechanism(), 2)
-    assert _composed.cache_info().misses == before
+    assert rounds_epsilon.cache_info().misses == before
 
 
 @pytest.mark.parametrize("rounds", [0, -1, 1.5, True, "2"])

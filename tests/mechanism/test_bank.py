@@ -85,6 +85,15 @@ def test_reserve_draws_distinct_positions_by_seed() -> None:
     assert bank.reserve(30, 1).reserved[:20] == one.reserved
 
 
+def test_positions_may_be_reserved_among_the_first_ones_alone() -> None:
+    bank = Bank(np.zeros((100, 2)))
+    everywhere, early = bank.reserve(99, 1).reserved, bank.reserve(20, 1, within=30).reserved
+    assert early == tuple(position for position in everywhere if position < 30)[:20]
+    assert bank.reserve(20, 1, within=100) == bank.reserve(20, 1)
+    with pytest.raises(InputError, match="31 positions cannot be reserved among the first 30; plant fewer probes"):
+        bank.reserve(31, 1, within=30)
+
+
 def test_probes_fill_reserved_positions_in_the_order_drawn() -> None:
     bank = Bank(VECTORS, TEXTS, reserved=(6, 0, 3))
     probes = np.full((2, 3), -1.0) * [[1], [2]]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from canarybank.mechanism import Mechanism, epsilon, one_round_epsilon
-from canarybank.mechanism.composition import RELATIVE_ERROR, composed_epsilon
+from canarybank.mechanism import Mechanism, composed_epsilon, epsilon, one_round_epsilon
+from canarybank.mechanism.composition import RELATIVE_ERROR
 
 SIGMAS = (1e-3, 0.02, 0.3, 1.0, 30.0, 1e3)
 

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from canarybank.errors import InputError
 from canarybank.mechanism import Grid, Mechanism, contributions, route, whole_contributions
 from canarybank.mechanism import contributions as contributions_function
-from canarybank.mechanism.contributions import _shrink_rows
+from canarybank.mechanism.contributions import shrink_rows
 
 Population = tuple[NDArray[np.int64], NDArray[np.int64], int, int]
 
@@ -210,5 +210,5 @@ def test_whole_contributions_are_those_of_float64_rounded_towards_zero() -> None
 
 def test_rows_past_the_radius_are_shrunk_until_whole_numbers_say_that_they_fit() -> None:
     table = csr_array(np.array([[3, 4, 0], [3, 4, 1], [-9, 0, 9], [5, 0, 0]], dtype=np.int64))
-    _shrink_rows(table, 5)
+    shrink_rows(table, 5)
     assert table.toarray().tolist() == [[3, 4, 0], [2, 3, 0], [-3, 0, 3], [5, 0, 0]]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from canarybank.errors import InputError
-from canarybank.mechanism.merkle import Proof, bank_root, prove
+from canarybank.mechanism import Proof, bank_root, prove
 
 SIZES = range(1, 41)
 

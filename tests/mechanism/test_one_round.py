@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_delta, one_round_epsilon
-from canarybank.mechanism.one_round import _log_add, _log_remove
+from canarybank.mechanism.one_round import log_delta_add, log_delta_remove
 
 mechanisms = st.builds(
     Mechanism,
@@ -56,9 +56,9 @@ def test_delta_equals_the_textbook_in_many_digits(mechanism: Mechanism, epsilon:
 @given(mechanisms, st.floats(0, 40) | st.floats(0, 1e-3))
 def test_each_direction_equals_the_textbook(mechanism: Mechanism, epsilon: float) -> None:
     removed, added = naive_directions(mechanism, epsilon)
-    assert math.exp(_log_remove(mechanism, epsilon)) == pytest.approx(float(removed), rel=2e-11, abs=1e-300)
+    assert math.exp(log_delta_remove(mechanism, epsilon)) == pytest.approx(float(removed), rel=2e-11, abs=1e-300)
     # Where exp(-epsilon) is all but 1 - q, adding the user has hardly any weight, and few digits of it.
-    assert math.exp(_log_add(mechanism, epsilon)) == pytest.approx(float(added), rel=2e-11, abs=1e-14)
+    assert math.exp(log_delta_add(mechanism, epsilon)) == pytest.approx(float(added), rel=2e-11, abs=1e-14)
 
 
 def test_delta_equals_the_integral_over_all_outcomes() -> None:
@@ -104,9 +104,9 @@ def test_without_sampling_it_is_the_gaussian_mechanism() -> None:
 def test_both_directions_count() -> None:
     # Adding the user weighs as much as removing it at epsilon 0, and nothing once epsilon exceeds -log(1 - q).
     mechanism = Mechanism(q=0.4)
-    assert _log_add(mechanism, 0.0) == pytest.approx(_log_remove(mechanism, 0.0))
-    assert _log_add(mechanism, -math.log1p(-0.4)) == -math.inf
-    assert _log_add(mechanism, 0.3) < _log_remove(mechanism, 0.3)
+    assert log_delta_add(mechanism, 0.0) == pytest.approx(log_delta_remove(mechanism, 0.0))
+    assert log_delta_add(mechanism, -math.log1p(-0.4)) == -math.inf
+    assert log_delta_add(mechanism, 0.3) < log_delta_remove(mechanism, 0.3)
 
 
 def test_delta_that_covers_all_needs_no_epsilon() -> None:

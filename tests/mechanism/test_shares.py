@@ -6,9 +6,17 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from canarybank.errors import InputError
-from canarybank.mechanism import NO_ENTRY, Bank, contributions, route, route_within, shares, whole_contributions
-from canarybank.mechanism.grid import Grid
-from canarybank.mechanism.mechanism import Mechanism
+from canarybank.mechanism import (
+    NO_ENTRY,
+    Bank,
+    Grid,
+    Mechanism,
+    contributions,
+    route,
+    route_within,
+    shares,
+    whole_contributions,
+)
 from canarybank.mechanism.shares import first_chosen, ranks_needed
 
 

@@ -14,8 +14,7 @@ from canarybank.auditing import (
     find_method,
     frozen_spread,
 )
-from canarybank.config import resolve
-from canarybank.config.model import AuditConfig
+from canarybank.config import AuditConfig, resolve
 from canarybank.errors import ConfigError
 from canarybank.mechanism import Mechanism
 from canarybank.paper import Cell, Span, make_piece

@@ -14,12 +14,11 @@ from canarybank.auditing import (
     Rung,
     Target,
     best_threshold,
+    calibrated_spread,
     find_method,
     frozen_spread,
 )
-from canarybank.auditing.forecast import calibrated_spread
-from canarybank.config import resolve
-from canarybank.config.model import AuditConfig
+from canarybank.config import AuditConfig, resolve
 from canarybank.flow import Point
 from canarybank.flow.audit import one_release
 from canarybank.mechanism import Mechanism

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import subprocess
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from canarybank.errors import StoreError
-from canarybank.store import lock_folder, locks
+from canarybank.store import lock_folder
 
 HOLD = (
     "import sys, time\n"
@@ -51,10 +52,11 @@ def test_the_same_process_cannot_lock_twice(tmp_path: Path) -> None:
         pass
 
 
-def test_a_holder_that_has_not_signed_yet_is_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "_sign", lambda *_: None)
-    with lock_folder(tmp_path), pytest.raises(StoreError, match="in use by another process"):
-        lock_folder(tmp_path).__enter__()
+def test_a_holder_that_has_not_signed_yet_is_another_process(tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match="in use by another process"):
+            lock_folder(tmp_path).__enter__()
 
 
 def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:

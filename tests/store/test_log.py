@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -12,7 +13,6 @@ import pytest
 from canarybank.errors import StoreError
 from canarybank.seeds import stream
 from canarybank.store import Log, LogContents
-from canarybank.store import log as log_module
 
 APPEND = (
     "import sys\n"
@@ -167,13 +167,13 @@ def test_an_append_that_waits_for_a_discard_reaches_the_next_file(
 def test_a_log_that_was_replaced_meanwhile_is_not_discarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(tmp_path / "log")
     log.append({"n": 1})
-    real = log_module.flocked
+    real = fcntl.flock
 
-    def late(descriptor: int, path: Path, *, wait: bool) -> bool:
-        monkeypatch.setattr(log_module, "flocked", real)
+    def late(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", real)
         log.rewrite([{"n": 2}])
-        return real(descriptor, path, wait=wait)
+        real(descriptor, operation)
 
-    monkeypatch.setattr(log_module, "flocked", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     assert not log.discard()
     assert log.records() == ({"n": 2},)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from canarybank.errors import IncompleteError, InputError, MissingError
-from canarybank.systems import CommandSystem, Hypothesis, Releases, Split, Trial
-from canarybank.systems.command import read_schedule, schedule_text
+from canarybank.systems import CommandSystem, Hypothesis, Releases, Split, Trial, read_schedule, schedule_text
 
 ABSENT, ELIGIBLE = Hypothesis
 POSITIONS = [4, 2]

@@ -8,8 +8,7 @@ from pydantic import TypeAdapter
 from scipy.stats import fisher_exact
 
 from canarybank.errors import InputError
-from canarybank.systems import Hypothesis, Releases, Split, Trial, playing
-from canarybank.systems.trials import Leak, LengthCount
+from canarybank.systems import Hypothesis, Leak, LengthCount, Releases, Split, Trial, playing
 
 ABSENT, ELIGIBLE = Hypothesis
 FIT, JUDGE = Split

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import ks_2samp
 
 from canarybank.mechanism import Mechanism, attained_epsilon, release
-from canarybank.systems import ZOO, Hypothesis, Releases, Split, Trial, playing
-from canarybank.systems.zoo import OWN_SEED, RESTART_AFTER, USERS, ZooSystem
+from canarybank.systems import ZOO, Hypothesis, Releases, Split, Trial, ZooSystem, playing
+from canarybank.systems.zoo import OWN_SEED, RESTART_AFTER, USERS
 
 RUNS = 60_000
 CLIP = NOISE = 0.1

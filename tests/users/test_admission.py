@@ -3,6 +3,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canarybank.errors import ColumnError, DataError, InputError
-from canarybank.progress import Lines
+from canarybank.progress import Lines, Silent, Stage
 from canarybank.users import (
     ADMISSIONS,
     Admission,
@@ -20,7 +21,6 @@ from canarybank.users import (
     Drop,
     Fault,
     Row,
-    Skip,
     Source,
     admit,
     read,
@@ -268,19 +268,18 @@ def test_rows_of_which_none_can_be_used(write: Callable[..., Path]) -> None:
         admit(write("a.csv", "user,text\n,x\n"))
 
 
-def test_a_file_that_changes_while_it_is_read(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_while_it_is_read(write: Callable[..., Path]) -> None:
     path = write("a.csv", "user,text\na,x\nb,y\n")
-    given = source(path)
-    real = type(given).rows
 
-    def grow(self: Source, progress: Any, work: Any) -> Iterator[Row | Skip]:
-        if work.startswith("choose"):
+    class Growing(Silent):
+        @contextmanager
+        def stage(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Stage]:
+            with super().stage(name, total, unit) as stage:
+                yield stage
             path.write_text("user,text\na,x\na,y\n")
-        return real(self, progress, work)
 
-    monkeypatch.setattr(type(given), "rows", grow)
     with pytest.raises(DataError, match="changed while it was read"):
-        admit(given)
+        admit(path, progress=Growing())
 
 
 def test_labels_need_a_label_column(write: Callable[..., Path]) -> None:

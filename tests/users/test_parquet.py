@@ -18,7 +18,7 @@ import pytest
 
 from canarybank.errors import DataError
 from canarybank.progress import Lines
-from canarybank.users import Columns, Fault, Parquet, Row, Skip, parquet
+from canarybank.users import Columns, Fault, Parquet, Row, Skip
 
 
 def _rows(path: Path, **choices: Any) -> list[Row | Skip]:
@@ -150,11 +150,11 @@ def test_what_a_killed_reader_unpacked_is_removed_by_the_next_prune(
     assert left() == []
 
 
-def test_many_parts_are_read_in_order_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "_ROWS_AT_ONCE", 7)
-    path = tmp_path / "star*[a].parquet"
-    pl.DataFrame({"user": range(50), "text": [f"t{i}" for i in range(50)]}).write_parquet(path, row_group_size=11)
+def test_many_parts_are_read_in_order_and_shown(tmp_path: Path) -> None:
+    path, size = tmp_path / "star*[a].parquet", 150_000  # more than two parts of 65,536 rows
+    table = pl.DataFrame({"user": range(size), "text": [f"t{i}" for i in range(size)]})
+    table.write_parquet(path, row_group_size=11_000)
     shown = io.StringIO()
     rows = list(Parquet().rows(path, progress=Lines(shown, every=0), work="count"))
-    assert rows == [Row(i + 1, str(i), f"t{i}") for i in range(50)]
-    assert "50 of 50 rows" in shown.getvalue()
+    assert rows == [Row(i + 1, str(i), f"t{i}") for i in range(size)]
+    assert "150,000 of 150,000 rows" in shown.getvalue()
