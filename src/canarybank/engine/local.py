@@ -9,11 +9,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from canarybank.errors import InputError
 
-__all__ = ["Engine", "Processes", "Serial", "Threads"]
+__all__ = ["Engine", "Processes", "Serial", "Threads", "count_cores"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -51,31 +51,50 @@ class _Pooled:
 
     def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """Yield results as they finish; an exception or an abandoned iteration cancels what has not begun."""
-        pool = self._pool(self.workers or _cores())
+        pool, call = self._pool(self.workers or count_cores(), function)
         try:
-            futures = {pool.submit(function, task): index for index, task in enumerate(tasks)}
+            futures = {pool.submit(call, task): index for index, task in enumerate(tasks)}
             for future in as_completed(futures):
                 yield futures[future], future.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _pool(self, workers: int) -> Executor:
+    def _pool(self, workers: int, function: Callable[[Task], Result]) -> tuple[Executor, Callable[[Task], Result]]:
+        """Return a pool for a function, and what to call there for each task."""
         raise NotImplementedError
 
 
 class Threads(_Pooled):
     """Run tasks on threads: for numpy work, which lets go of the interpreter lock."""
 
-    def _pool(self, workers: int) -> Executor:
-        return ThreadPoolExecutor(workers)
+    def _pool(self, workers: int, function: Callable[[Task], Result]) -> tuple[Executor, Callable[[Task], Result]]:
+        return ThreadPoolExecutor(workers), function
 
 
 class Processes(_Pooled):
-    """Run tasks on processes: function and tasks must be picklable."""
+    """Run tasks on processes: function and tasks must be picklable.
 
-    def _pool(self, workers: int) -> Executor:
-        return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("forkserver"))
+    The function goes to each process once, with all that is bound to it; a task travels by itself.
+    """
+
+    def _pool(self, workers: int, function: Callable[[Task], Result]) -> tuple[Executor, Callable[[Task], Result]]:
+        context = multiprocessing.get_context("forkserver")
+        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_hold, initargs=(function,))
+        return pool, _run_held
 
 
-def _cores() -> int:
+_held: list[Callable[[Any], Any]] = []
+"""The function of this process, where it is a worker of ``Processes``."""
+
+
+def _hold(function: Callable[[Any], Any]) -> None:
+    _held[:] = [function]
+
+
+def _run_held(task: Any) -> Any:
+    return _held[0](task)
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
