@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from canarybank.encode import HashingEncoder
 from canarybank.errors import DataError
+from canarybank.generate import Response
 
 UNPACKED = Counter()
 
@@ -77,3 +79,39 @@ class Heavy:
 
     def __call__(self, task):
         return os.getpid(), UNPACKED["heavy"], int(self.array[task])
+
+
+LOADS = "CANARYBANK_TEST_LOADS"
+
+
+def sign():
+    """Leave this process's number in the folder that the test named, and refuse to load twice."""
+    (Path(os.environ[LOADS]) / str(os.getpid())).touch(exist_ok=False)
+
+
+class SlowToLoad(HashingEncoder):
+    """An encoder that is worth a place of its own."""
+
+    cheap = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        sign()
+
+
+class Writer:
+    """A generator that is worth a place of its own."""
+
+    on_gpu = True
+    in_process = True
+    name, fingerprint, server = "writer", "f" * 64, None
+
+    def __init__(self, _section):
+        self._loaded = False
+
+    def generate(self, requests):
+        if not self._loaded:
+            self._loaded = True
+            sign()
+        for index in reversed(range(len(requests))):
+            yield index, Response(requests[index].prompt.upper())

@@ -14,14 +14,18 @@ from dataclasses import replace
 from functools import partial
 
 import engine_tasks
+import numpy as np
 import pytest
 
-from canarybank.config import RunConfig
+from canarybank.config import Config, RunConfig
+from canarybank.encode import EncoderRecipe, HashingEncoder
 from canarybank.engine import Ray, Serial
-from canarybank.engine.ray import Surroundings
 from canarybank.engine.ray_cluster import disconnect
+from canarybank.engine.ray_tasks import Surroundings
 from canarybank.errors import ConfigError, DataError, IncompleteError, InputError, MissingError
 from canarybank.flow import build_engine
+from canarybank.flow.generators import build_generator
+from canarybank.generate import HostedGenerator, Request
 from canarybank.testing import check_engine
 
 pytestmark = pytest.mark.timeout(120)
@@ -49,7 +53,7 @@ def cluster():
 
 
 def add_node(cluster):
-    return cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1")
+    return cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address="127.0.0.1")  # Ray counts GPUs as it is told
 
 
 @pytest.fixture
@@ -163,6 +167,38 @@ def test_what_a_worker_cannot_import_is_named(engine, monkeypatch):
 def test_what_cannot_be_sent_is_refused(engine):
     with pytest.raises(InputError, match="cannot be sent to workers"):
         list(engine.run(partial(print, threading.Lock()), [1]))
+
+
+@pytest.fixture
+def loads(tmp_path, monkeypatch):
+    """Return the folder where whatever is loaded signs with the number of its process."""
+    (tmp_path / "loads").mkdir()
+    monkeypatch.setenv(engine_tasks.LOADS, str(tmp_path / "loads"))
+    monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path / "caches"))
+    return tmp_path / "loads"
+
+
+def test_an_encoder_is_loaded_once_on_each_gpu_and_workers_ask_it(engine, loads):
+    texts = [f"{number} cats sleep" for number in range(40)]
+    plain = EncoderRecipe("engine_tasks:SlowToLoad", HashingEncoder().fingerprint)
+    recipe = plain.hosted_on(engine)
+    assert plain.hosted_on(engine) == recipe != plain.hosted_on(Serial()) == plain
+    found = [
+        vectors for _, vectors in sorted(engine.run(recipe.encode, [texts[at : at + 5] for at in range(0, 40, 5)]))
+    ]
+    assert np.concatenate(found).tobytes() == HashingEncoder().encode(texts).tobytes()
+    assert len({file.name for file in loads.iterdir()} - {str(os.getpid())}) == 2
+    cheap = EncoderRecipe("hashing", HashingEncoder().fingerprint)
+    assert cheap.hosted_on(engine) is cheap
+
+
+def test_a_generator_is_loaded_once_on_each_gpu_beside_an_encoder(engine, loads):
+    config = Config(generator={"kind": "engine_tasks:Writer"})
+    requests = [Request(f"say {number}") for number in range(5_000)]
+    made = build_generator(config, engine)
+    assert isinstance(made, HostedGenerator)
+    assert dict(made.generate(requests)) == dict(build_generator(config, Serial()).generate(requests))
+    assert len({file.name for file in loads.iterdir()} - {str(os.getpid())}) == 2
 
 
 def test_an_address_where_nobody_listens_is_refused_at_once():

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from canarybank.errors import InputError
 
-__all__ = ["Engine", "Processes", "Serial", "Threads", "count_cores"]
+__all__ = ["Engine", "Host", "Processes", "Serial", "Threads", "count_cores", "host_on"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -25,6 +25,23 @@ class Engine(Protocol):
 
     def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """Yield the index of each task with its result, in the order in which they finish."""
+
+
+@runtime_checkable
+class Host(Protocol):
+    """A place that holds objects which take long to make, such as models, and runs tasks on them."""
+
+    def run(self, function: Callable[[Any, Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield the index of each task with what the function gives for a held object and the task, as they finish."""
+
+
+def host_on(engine: Engine, make: Callable[[], Any]) -> Host | None:
+    """Return what holds, where an engine has GPUs elsewhere, the object that a factory makes; None where it has none.
+
+    An engine offers this by a method ``host``. Without it, each worker process makes the object itself.
+    """
+    host = getattr(engine, "host", None)
+    return None if host is None else host(make)
 
 
 @dataclass(frozen=True, slots=True)

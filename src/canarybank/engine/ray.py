@@ -9,33 +9,29 @@ travel by themselves and should be small. Only a few tasks more than there are w
 neither fills the memory. Every node needs the same software (this is checked) and the folders that tasks read from.
 """
 
-import itertools
 import os
 import pickle
-import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from importlib.metadata import PackageNotFoundError, version
+from functools import lru_cache, partial
+from itertools import count, cycle
 from typing import Any, TypeVar
 
 from canarybank.engine.local import count_cores
 from canarybank.engine.ray_cluster import connect, load_ray
-from canarybank.errors import CanarybankError, ConfigError, IncompleteError, InputError
+from canarybank.engine.ray_tasks import LOOK_AROUND, Surroundings, answer, last_line, spread
+from canarybank.errors import ConfigError, InputError
 
-__all__ = ["Ray", "Surroundings"]
+__all__ = ["Ray", "RayHost"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 _QUEUED = 2
 """Tasks under way for each worker: the next one waits where it will run."""
-_LOOK_AROUND = 2.0
-"""Seconds after which the size of the cluster is looked at again: nodes come and go."""
-_VARIABLES = "CANARYBANK_"
-_DECISIVE = ("canarybank", "numpy", "scipy")
+_TURNS = count(os.getpid())
+"""Which of the objects that a host holds is asked first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +64,33 @@ class Ray:
         try:
             shared = ray.put(function)
         except TypeError as error:
-            raise InputError(f"The function cannot be sent to workers: {_last_line(error)}") from error
-        here, send = Surroundings.of_this_process(), _remote(ray, self.retries)
-        waiting, room = iter(enumerate(tasks)), _Room(ray, self.workers)
-        under_way: dict[Any, int] = {}
-        try:
-            while True:
-                for index, task in itertools.islice(waiting, max(0, room.size() - len(under_way))):
-                    under_way[send(here, [shared], pickle.dumps(task, pickle.HIGHEST_PROTOCOL))] = index
-                if not under_way:
-                    return
-                for done in _finished(ray, list(under_way)):
-                    index = under_way.pop(done)
-                    yield index, _result(ray, done)
-        finally:
-            for each in under_way:
-                ray.cancel(each)
+            raise InputError(f"The function cannot be sent to workers: {last_line(error)}") from error
+        send = partial(_remote(ray, self.retries).remote, Surroundings.of_this_process(), [shared])
+        yield from spread(ray, send, tasks, _Room(ray, self.workers).size)
+
+    def host(self, make: Callable[[], Any]) -> "RayHost | None":
+        """Return what holds the object that a factory makes on each GPU of the cluster; None where it has no GPU.
+
+        The object is made once on each GPU, at its first use, and stays there while this process is connected. Asked
+        again for the same factory, the same host is returned.
+
+        Args:
+            make: A picklable and hashable function without arguments.
+        """
+        ray = self.connect()
+        number = int(ray.cluster_resources().get("GPU", 0))
+        if not number:
+            return None
+        context = ray.get_runtime_context()
+        key = (context.get_node_id(), context.get_job_id(), make)
+        if key not in _HOSTS:
+            # A bit more than half of what earlier ones left of each GPU: so every GPU gets one, and has room for more.
+            share = round(0.501 * 0.499 ** sum(held[:2] == key[:2] for held in _HOSTS), 4)
+            holder = ray.remote(num_cpus=0, num_gpus=share, max_restarts=self.retries, max_task_retries=self.retries)(
+                _Holder
+            )
+            _HOSTS[key] = RayHost(tuple(holder.remote(make) for _ in range(number)))
+        return _HOSTS[key]
 
     def connect(self) -> Any:
         """Connect to the cluster, starting it where it is ours to start, and return the module ray."""
@@ -91,40 +98,43 @@ class Ray:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a worker must have in common with the process that asks."""
+class RayHost:
+    """Objects that were made alike, one on each GPU of a cluster; whoever has the host can ask them, workers too."""
 
-    software: tuple[tuple[str, str], ...]
-    """The versions of what decides the bits of a result."""
-    variables: tuple[tuple[str, str], ...]
-    """Our environment variables."""
-    folder: str
-    """The current folder, against which relative paths are read."""
-    modules: tuple[str, ...]
-    """Where modules are imported from."""
+    actors: tuple[Any, ...]
 
-    @classmethod
-    def of_this_process(cls) -> "Surroundings":
-        """Return what this process has."""
-        variables = sorted((name, value) for name, value in os.environ.items() if name.startswith(_VARIABLES))
-        return cls(_software(), tuple(variables), os.getcwd(), tuple(sys.path))  # noqa: PTH109, a text that travels
+    def run(self, function: Callable[[Any, Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield the index of each task with what the function gives for a held object and the task."""
+        ray, here = load_ray(), Surroundings.of_this_process()
+        # Whoever asks next begins at another one.
+        turns = cycle(self.actors[(start := next(_TURNS) % len(self.actors)) :] + self.actors[:start])
+        work = pickle.dumps(function, pickle.HIGHEST_PROTOCOL)
+        yield from spread(
+            ray,
+            lambda packed: next(turns).answer.remote(here, work, packed),
+            tasks,
+            lambda: _QUEUED * len(self.actors),
+        )
 
-    def take_over(self) -> None:
-        """Make this worker like the process that asks, or say what is different here."""
-        if (own := _software()) != self.software:
-            different = [(name, there, here) for (name, there), (_, here) in zip(self.software, own, strict=True)]
-            name, there, here = next(each for each in different if each[1] != each[2])
-            raise ConfigError(
-                f"A worker of the Ray cluster has {name} {here}, and this process {there}; results could differ. "
-                f"Install the same version on every node."
-            )
-        given = dict(self.variables)
-        for name in [name for name in os.environ if name.startswith(_VARIABLES) and name not in given]:
-            del os.environ[name]
-        os.environ.update(given)
-        if os.path.isdir(self.folder):  # noqa: PTH112, as above
-            os.chdir(self.folder)
-        sys.path.extend(place for place in self.modules if place not in sys.path)
+
+_HOSTS: dict[tuple[str, str, Callable[[], Any]], RayHost] = {}
+"""What this process has hosted, by its connection to a cluster."""
+
+
+class _Holder:
+    """Hold an object in a process of its own, made at its first use: so an error of its making reaches who asks."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._made = lru_cache(make)
+
+    def answer(self, here: Surroundings, function: bytes, task: bytes) -> bytes:
+        """Return what a function gives for the object and a task."""
+
+        def work() -> Any:
+            here.take_over()
+            return pickle.loads(function)(self._made(), pickle.loads(task))  # noqa: S301, as for a task
+
+        return answer(work)
 
 
 class _Room:
@@ -132,7 +142,7 @@ class _Room:
 
     def __init__(self, ray: Any, workers: int | None) -> None:
         self._ray, self._workers = ray, workers
-        self._size, self._seen = 0, -_LOOK_AROUND
+        self._size, self._seen = 0, -LOOK_AROUND
         if self._cores() < 1:
             raise ConfigError(
                 "The Ray cluster has no core to run a task on. Add a node with cores, or leave run.address out to "
@@ -140,7 +150,7 @@ class _Room:
             )
 
     def size(self) -> int:
-        if time.monotonic() - self._seen >= _LOOK_AROUND:
+        if time.monotonic() - self._seen >= LOOK_AROUND:
             cores = max(1, self._cores())
             asked = cores if self._workers is None else self._workers
             self._size, self._seen = asked if asked < cores else _QUEUED * cores, time.monotonic()
@@ -150,22 +160,19 @@ class _Room:
         return int(self._ray.cluster_resources().get("CPU", 0))
 
 
-def _remote(ray: Any, retries: int) -> Callable[..., Any]:
-    remote: Callable[..., Any] = ray.remote(num_cpus=1, max_retries=retries)(_attempt).remote
-    return remote
+def _remote(ray: Any, retries: int) -> Any:
+    return ray.remote(num_cpus=1, max_retries=retries)(_attempt)
 
 
 def _attempt(here: Surroundings, shared: list[Any], packed: bytes) -> bytes:
-    """Run a task at a worker, and return what it gave, or the error that it raised, in a form that travels.
+    """Run a task at a worker."""
 
-    What comes back are bytes, so that nothing of it stays in the cluster's memory once it is read.
-    """
-    try:
+    def work() -> Any:
         here.take_over()
         function, task = _unpacked(shared[0], packed)
-        return pickle.dumps((True, function(task)), pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001, whatever a task raises is raised again where the results are asked for
-        return pickle.dumps((False, _portable(error)), pickle.HIGHEST_PROTOCOL)
+        return function(task)
+
+    return answer(work)
 
 
 def _unpacked(shared: Any, packed: bytes) -> tuple[Callable[[Any], Any], Any]:
@@ -173,7 +180,7 @@ def _unpacked(shared: Any, packed: bytes) -> tuple[Callable[[Any], Any], Any]:
         return _fetched(shared), pickle.loads(packed)  # noqa: S301, whoever may send tasks may run any code here
     except (ImportError, AttributeError, load_ray().exceptions.RaySystemError) as error:
         raise ConfigError(
-            f"A worker of the Ray cluster could not load its task: {_last_line(error)}. Install the same packages on "
+            f"A worker of the Ray cluster could not load its task: {last_line(error)}. Install the same packages on "
             "every node."
         ) from error
 
@@ -183,66 +190,3 @@ def _fetched(shared: Any) -> Callable[[Any], Any]:
     """Return the function of a run; a worker unpacks it once, and its arrays are those in the node's memory."""
     function: Callable[[Any], Any] = load_ray().get(shared)
     return function
-
-
-def _portable(error: Exception) -> Exception:
-    """Return an error that survives the journey, with the worker's traceback as a note."""
-    trace = "".join(traceback.format_exception(error)).rstrip()
-    try:
-        copy = pickle.loads(pickle.dumps(error))  # noqa: S301, what was pickled a moment ago
-    except Exception:  # noqa: BLE001, an error may refuse in any way to be copied
-        copy = None
-    portable = copy if type(copy) is type(error) else RuntimeError(f"{type(error).__name__}: {error}")
-    portable.add_note(f"At a worker of the Ray cluster:\n{trace}")
-    return portable
-
-
-def _finished(ray: Any, under_way: list[Any]) -> list[Any]:
-    """Return the tasks that have ended; wait for one, but not for longer than the cluster may go unwatched."""
-    done, left = ray.wait(under_way, num_returns=1, timeout=_LOOK_AROUND)
-    if done and left:
-        done += ray.wait(left, num_returns=len(left), timeout=0)[0]
-    ended: list[Any] = done
-    return ended
-
-
-def _result(ray: Any, done: Any) -> Any:
-    """Return what a task gave, or raise what it raised; Ray's own errors become a sentence."""
-    try:
-        succeeded, found = pickle.loads(ray.get(done))  # noqa: S301, it comes from our own worker
-    except ray.exceptions.RayError as error:
-        raise _lost(ray, error) from None
-    if not succeeded:
-        raise found
-    return found
-
-
-def _lost(ray: Any, error: Exception) -> CanarybankError:
-    """Return what to say of a task that never came to its end."""
-    if isinstance(error, ray.exceptions.RayTaskError | ray.exceptions.RaySystemError):  # before it began
-        return ConfigError(
-            f"A worker of the Ray cluster could not begin its task: {_last_line(error)}. Install the same version of "
-            "canarybank on every node."
-        )
-    return IncompleteError(
-        f"A task was given up, for its worker or node ended each time ({type(error).__name__}). If memory "
-        "ran out, use fewer workers or more shards. What was done is kept: the same command goes on from there."
-    )
-
-
-def _last_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__)[:300].rstrip(".")
-
-
-@cache
-def _software() -> tuple[tuple[str, str], ...]:
-    """Return the versions that decide the bits of a result."""
-    return (("Python", f"{sys.version_info[0]}.{sys.version_info[1]}"), *((name, _version(name)) for name in _DECISIVE))
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
