@@ -55,6 +55,8 @@ class TrialEngine(StrEnum):
     """How trials on our own system are played."""
 
     LITERAL = "literal"
+    LITERAL_TORCH = "literal-torch"
+    """Literally, with the coins, sums and noise of all trials drawn on a GPU where there is one."""
     PROJECTED = "projected"
 
 
