@@ -8,6 +8,7 @@ from canarybank.evolution.advice import (
     predict_setting,
     predict_survival,
 )
+from canarybank.evolution.ballots import Ballot, HeldUsers, SeededShares, VotingUsers
 from canarybank.evolution.draw import (
     NOISES,
     Canaries,
@@ -70,6 +71,7 @@ from canarybank.evolution.population import (
 )
 from canarybank.evolution.sampling import Rounds, sample, vote_shares
 from canarybank.evolution.schedules import Schedule
+from canarybank.evolution.streamed import ShardReader, StreamedUsers
 from canarybank.evolution.utility import (
     NOT_PRIVATE,
     AuditCost,
@@ -90,6 +92,7 @@ __all__ = [
     "Archive",
     "Ask",
     "AuditCost",
+    "Ballot",
     "Canaries",
     "Candidate",
     "Choice",
@@ -104,6 +107,7 @@ __all__ = [
     "FillBlanks",
     "FolderArchive",
     "Fresh",
+    "HeldUsers",
     "InContext",
     "Keep",
     "KeepAboveNoise",
@@ -133,15 +137,19 @@ __all__ = [
     "Round",
     "Rounds",
     "Schedule",
+    "SeededShares",
     "Setting",
+    "ShardReader",
     "Spent",
     "StandIns",
+    "StreamedUsers",
     "SystemEntropy",
     "Taking",
     "Utility",
     "Vary",
     "Voted",
     "Voters",
+    "VotingUsers",
     "apply_keeper",
     "audit_cost",
     "best_settings",
