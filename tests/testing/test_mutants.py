@@ -97,7 +97,7 @@ def test_users_on_the_map_of_a_real_run_are_found_and_its_page_does_not_draw_the
 
     def setting(*given):
         scene = set_scene(*given)
-        seen["users"] = Reference(scene.voters)
+        seen["users"] = Reference(scene.voters.users.users)
         return scene
 
     def noting(made):
@@ -245,7 +245,7 @@ def test_secret_sets_that_depend_on_other_voters_are_found(found):
     def joined_sets(records, owners, bank, k, chosen):
         return route_within(records, owners, bank, k, np.broadcast_to(chosen.any(axis=0), chosen.shape))
 
-    findings = found(patch("canarybank.evolution.draw.route_within", joined_sets), NEWCOMER, DEFENDED)
+    findings = found(patch("canarybank.evolution.ballots.route_within", joined_sets), NEWCOMER, DEFENDED)
     assert any("longer than the clip" in each or "more than the clip" in each for each in findings)
 
 

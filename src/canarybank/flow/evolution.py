@@ -22,6 +22,7 @@ from canarybank.evolution import (
     EvolutionLoop,
     EvolutionPlan,
     Feedback,
+    HeldUsers,
     Keep,
     MixedFeedback,
     Population,
@@ -32,6 +33,7 @@ from canarybank.evolution import (
     Taking,
     Utility,
     Voters,
+    VotingUsers,
     audit_cost,
     find_noise,
     split,
@@ -42,7 +44,7 @@ from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates
 from canarybank.flow.carried import Carried, carry_canaries, refuse_unfit_audit
 from canarybank.flow.generators import evolution_generator, sending_recorded
 from canarybank.flow.inputs import admit_voters, build_engine, cached_encoder, evolved_attacks, gather, users_source
-from canarybank.flow.real_run import encode_users, hidden, is_real, require_isolated, require_private
+from canarybank.flow.real_run import HiddenVoters, encode_users, hidden, is_real, require_isolated, require_private
 from canarybank.flow.sample import write_sample
 from canarybank.generate import Generator
 from canarybank.measure import Mauve
@@ -157,7 +159,7 @@ class Scene:
     (``carried``), but its voters are all users, and the canaries beside them.
     """
 
-    voters: Users
+    voters: Users | VotingUsers
     reference: Reference | None
     start: Population
     plan: EvolutionPlan
@@ -226,8 +228,8 @@ def _set_real(config: Config, cache: StageCache, progress: Progress, generator: 
             carried = carry_canaries(config, bank, mechanism, encoder)
         plan.check(Published.of(*split(carried.planted)))
     users = admit_voters(config.users, config.cohorts, cache, progress)
-    with hidden("encoding users' records", progress):
-        voters = encode_users(users, encoder)
+    with hidden("preparing users' records", progress):
+        voters = HiddenVoters(HeldUsers(encode_users(users, encoder)), progress)
     reading = (_ONE_LINE,) if isinstance(users_source(config.users).format, Delimited) else ()
     return Scene(
         voters=voters,
