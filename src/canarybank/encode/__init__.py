@@ -5,7 +5,8 @@ from canarybank.encode.cached import CachedEncoder, encode_blocks
 from canarybank.encode.hashing import HashingEncoder
 from canarybank.encode.load import ENCODERS, load_encoder
 from canarybank.encode.models import find_model
-from canarybank.encode.protocol import Encoder, Precision, is_isolated, unit_vectors, vocabulary_of
+from canarybank.encode.protocol import Encoder, Precision, is_cheap, is_isolated, unit_vectors, vocabulary_of
+from canarybank.encode.recipe import EncoderRecipe
 from canarybank.encode.sentence import SentenceEncoder
 from canarybank.encode.vectors import GivenVectors
 from canarybank.encode.wordllama import WordLlamaEncoder
@@ -14,6 +15,7 @@ __all__ = [
     "ENCODERS",
     "CachedEncoder",
     "Encoder",
+    "EncoderRecipe",
     "GivenVectors",
     "HashingEncoder",
     "Precision",
@@ -23,6 +25,7 @@ __all__ = [
     "WordLlamaEncoder",
     "encode_blocks",
     "find_model",
+    "is_cheap",
     "is_isolated",
     "load_encoder",
     "unit_vectors",

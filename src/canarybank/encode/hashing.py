@@ -30,6 +30,7 @@ class HashingEncoder:
     """An encoder for tests: deterministic unit vectors from hashed words."""
 
     isolated: ClassVar[bool] = True
+    cheap: ClassVar[bool] = True
     dimension: int = 64
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ __all__ = [
     "Precision",
     "Vectors",
     "check_texts",
+    "is_cheap",
     "is_isolated",
     "plain_tokens",
     "readable",
@@ -29,13 +30,15 @@ class Encoder(Protocol):
     """Anything that turns texts into unit vectors.
 
     The fingerprint is the sha256 of all that decides the vectors: encoders with one fingerprint give the same vectors
-    to within the tolerance that their module states, so they share a cache. An encoder may also have two attributes:
+    to within the tolerance that their module states, so they share a cache. An encoder may also have these attributes:
 
     - ``block``, the number of texts in one call that suits it (1,024 where there is none);
     - ``isolated``, True where a vector depends on its own text alone: no bit of it changes with the other texts of a
       call, their order or number, or with what was encoded before. Read it with ``is_isolated``. A release from real
       users needs it: otherwise one user's texts can move the votes of all others, and the sensitivity is not what the
-      accountant assumes. The fingerprint of such an encoder covers all that decides the bits.
+      accountant assumes. The fingerprint of such an encoder covers all that decides the bits;
+    - ``cheap``, True where encoding a text takes less than keeping its vector: a pass over shards then encodes anew and
+      keeps no vector. Read it with ``is_cheap``.
 
     And it may have a method ``vocabulary()`` that returns the tokens it knows, as texts: see ``vocabulary_of``.
     """
@@ -59,6 +62,11 @@ class Encoder(Protocol):
 def is_isolated(encoder: Encoder) -> bool:
     """Return whether an encoder promises that a vector depends on its own text alone, to the bit."""
     return bool(getattr(encoder, "isolated", False))
+
+
+def is_cheap(encoder: Encoder) -> bool:
+    """Return whether an encoder says that encoding a text takes less than keeping its vector."""
+    return bool(getattr(encoder, "cheap", False))
 
 
 def vocabulary_of(encoder: Encoder) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ class WordLlamaEncoder:
     dimension = _DIMENSION
     block = 4096
     isolated = True
+    cheap = True
 
     def __init__(self) -> None:
         package, model = _load()

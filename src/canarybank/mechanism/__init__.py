@@ -12,14 +12,16 @@ from canarybank.mechanism.mechanism import Mechanism
 from canarybank.mechanism.merkle import Proof, bank_root, prove
 from canarybank.mechanism.one_round import one_round_delta, one_round_epsilon
 from canarybank.mechanism.release import release
-from canarybank.mechanism.routed import Routed
+from canarybank.mechanism.routed import Ask, Routed
 from canarybank.mechanism.routing import route
 from canarybank.mechanism.shares import route_within
+from canarybank.mechanism.streamed import StreamedCohort
 from canarybank.mechanism.table import RouteTable
 
 __all__ = [
     "NO_ENTRY",
     "Account",
+    "Ask",
     "Bank",
     "Claim",
     "Debit",
@@ -29,6 +31,7 @@ __all__ = [
     "Proof",
     "RouteTable",
     "Routed",
+    "StreamedCohort",
     "affordable_rounds",
     "attained_epsilon",
     "bank_root",

@@ -1,10 +1,11 @@
 """Join a cohort to its route table, keeping the cohort's role in the type."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from canarybank.errors import InputError
@@ -14,9 +15,28 @@ from canarybank.mechanism.mechanism import Mechanism
 from canarybank.mechanism.table import RouteTable
 from canarybank.users import Cohort
 
-__all__ = ["Routed"]
+__all__ = ["Ask", "Routed"]
 
 C = TypeVar("C", bound=Cohort)
+
+
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """What is asked of a cohort: its contributions over a bank, on these columns alone.
+
+    Where there are ``entries``, they stand behind the bank, the j-th at column bank size + j, and what stands at
+    reserved positions gets no vote.
+    """
+
+    bank: Bank
+    columns: NDArray[np.int64]
+    entries: NDArray[np.float32] | None = None
+
+    @classmethod
+    def beyond(cls, bank: Bank, entries: ArrayLike) -> "Ask":
+        """Ask for the contributions on further entries behind a bank."""
+        vectors = np.asarray(entries, dtype=np.float32)
+        return cls(bank, np.arange(bank.size, bank.size + len(vectors)), vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +60,29 @@ class Routed(Generic[C]):
 
     def __len__(self) -> int:
         return len(self.cohort)
+
+    @property
+    def role(self) -> type[C]:
+        """Return the role that the cohort plays."""
+        return type(self.cohort)
+
+    @property
+    def hash(self) -> str:
+        """Return the content address of the users, their records and vectors."""
+        return self.cohort.users.hash
+
+    def has(self, name: str) -> bool:
+        """Say whether the user of that id is in the cohort."""
+        return name in self.cohort.users.ids
+
+    def restricted(self, asks: Sequence[Ask], mechanism: Mechanism) -> list[csr_array]:
+        """Return what is asked, each as a table (users, columns)."""
+        return [
+            (self.contributions(ask.bank, mechanism) if ask.entries is None else self.extended(ask.entries, mechanism))[
+                :, ask.columns
+            ]
+            for ask in asks
+        ]
 
     def contributions(self, bank: Bank, mechanism: Mechanism) -> csr_array:
         """Return the cohort's contributions (users, bank size) over a bank that shares the table's base.

@@ -8,21 +8,26 @@ from canarybank.users.cohorts import (
     Cohort,
     Cohorts,
     CohortSizes,
+    DrawnIndices,
     Evaluation,
     draw_cohorts,
+    draw_indices,
 )
 from canarybank.users.delimited import Delimited
 from canarybank.users.jsonlines import JsonLines
 from canarybank.users.keep import pack_users, unpack_users
 from canarybank.users.parquet import Parquet
+from canarybank.users.passes import run_pass
 from canarybank.users.records import Users
 from canarybank.users.report import AdmissionReport, Drop
 from canarybank.users.rows import Columns, Fault, Row, Skip
+from canarybank.users.shards import STREAM_BYTES, Members, Part, Shards, shard_count, shard_of, shard_users
 from canarybank.users.sources import FORMATS, Format, Source, infer_format, read, source
 
 __all__ = [
     "ADMISSIONS",
     "FORMATS",
+    "STREAM_BYTES",
     "Admission",
     "AdmissionReport",
     "Admitted",
@@ -34,21 +39,30 @@ __all__ = [
     "Cohorts",
     "Columns",
     "Delimited",
+    "DrawnIndices",
     "Drop",
     "Evaluation",
     "Fault",
     "Format",
     "JsonLines",
+    "Members",
     "Parquet",
+    "Part",
     "Row",
+    "Shards",
     "Skip",
     "Source",
     "Users",
     "admit",
     "draw_cohorts",
+    "draw_indices",
     "infer_format",
     "pack_users",
     "read",
+    "run_pass",
+    "shard_count",
+    "shard_of",
+    "shard_users",
     "source",
     "unpack_users",
 ]

@@ -18,7 +18,21 @@ from canarybank.users.report import AdmissionReport, Drop
 from canarybank.users.rows import Fault, Row, Skip, same_text
 from canarybank.users.sources import Source, source
 
-__all__ = ["ADMISSIONS", "Admission", "Admitted", "admit", "require_label_column"]
+__all__ = [
+    "ADMISSIONS",
+    "Admission",
+    "Admitted",
+    "Census",
+    "admit",
+    "choose_records",
+    "draw_lots",
+    "find_drops",
+    "judge_rows",
+    "kept_users",
+    "nobody_admitted",
+    "require_label_column",
+    "rule_for",
+]
 
 _LABELS_LISTED = 8
 _LABELS_COUNTED = 1000
@@ -103,18 +117,32 @@ def admit(
     """
     given = users if isinstance(users, Source) else source(users)
     rule = admission or ADMISSIONS.get(given.format.name, Admission())
-    require_label_column(given, rule)
-    if given.isolated and rule.labels is not None:
-        rule = replace(rule, labels=frozenset(same_text(label) or "" for label in rule.labels))
-    census = _Census.take(_judged(given.rows(progress, "count users of"), rule))
-    drops = _drops(census.counts, rule)
+    rule = rule_for(given, rule)
+    census = Census.take(judge_rows(given.rows(progress, "count users of"), rule))
+    drops = find_drops(census.counts, rule)
+    if rule.users is not None:
+        lots = draw_lots((name for name in census.counts if name not in drops), rule.seed)
+        drops |= dict.fromkeys(lots[rule.users :], Drop.UNDRAWN)
     kept = {name: Chosen(rule.cap) for name in census.counts if name not in drops}
     if not kept and not given.isolated:
-        raise _nobody(given, rule, census, drops)
-    rows = _choose(_judged(given.rows(progress, "choose records of"), rule), kept, rule.seed, isolated=given.isolated)
+        most = max(census.counts.values(), default=0)
+        raise nobody_admitted(
+            given, rule, census.rows, len(census.counts), most, Counter(drops.values()), census.skipped
+        )
+    rows = choose_records(
+        judge_rows(given.rows(progress, "choose records of"), rule), kept, rule.seed, isolated=given.isolated
+    )
     if rows != census.rows or any(chosen.seen != census.counts[name] for name, chosen in kept.items()):
         raise DataError(f"{given.path} changed while it was read; read it again when nothing writes to it.")
     return _admitted(kept, census, drops, rule, labelled=given.labelled)
+
+
+def rule_for(given: Source, rule: Admission) -> Admission:
+    """Return an admission as it holds for a source; refuse one by labels where the source has none."""
+    require_label_column(given, rule)
+    if given.isolated and rule.labels is not None:
+        return replace(rule, labels=frozenset(same_text(label) or "" for label in rule.labels))
+    return rule
 
 
 def require_label_column(given: Source, rule: Admission) -> None:
@@ -126,7 +154,7 @@ def require_label_column(given: Source, rule: Admission) -> None:
 
 
 @dataclass(slots=True)
-class _Census:
+class Census:
     """What the first reading counts."""
 
     rows: int = 0
@@ -135,7 +163,8 @@ class _Census:
     first_lines: dict[Fault, int] = field(default_factory=dict)
 
     @classmethod
-    def take(cls, rows: Iterable[Row | Skip]) -> "_Census":
+    def take(cls, rows: Iterable[Row | Skip]) -> "Census":
+        """Count rows, users and reasons to skip."""
         census = cls()
         counts = census.counts
         for row in rows:
@@ -147,13 +176,14 @@ class _Census:
         return census
 
     def skip(self, row: Skip) -> None:
+        """Count a row that cannot be used."""
         self.skipped[row.fault] += 1
         self.first_lines.setdefault(row.fault, row.line)
         if row.user is not None:
             self.counts.setdefault(row.user, 0)
 
 
-def _judged(rows: Iterator[Row | Skip], rule: Admission) -> Iterator[Row | Skip]:
+def judge_rows(rows: Iterator[Row | Skip], rule: Admission) -> Iterator[Row | Skip]:
     """Turn rows that are not usable records into skips."""
     if rule.minimum_words == 1 and rule.labels is None:
         return rows
@@ -162,19 +192,17 @@ def _judged(rows: Iterator[Row | Skip], rule: Admission) -> Iterator[Row | Skip]
     )
 
 
-def _drops(counts: Mapping[str, int], rule: Admission) -> dict[str, Drop]:
-    drops = {name: drop for name, count in counts.items() if (drop := rule.drop(count))}
-    if rule.users is not None:
-        eligible = sorted((name for name in counts if name not in drops), key=lambda name: _lot(rule.seed, name))
-        drops |= dict.fromkeys(eligible[rule.users :], Drop.UNDRAWN)
-    return drops
+def find_drops(counts: Mapping[str, int], rule: Admission) -> dict[str, Drop]:
+    """Return who has too few or too many usable records, and which of the two."""
+    return {name: drop for name, count in counts.items() if (drop := rule.drop(count))}
 
 
-def _lot(seed: int, name: str) -> bytes:
-    return hashlib.sha256(f"{seed}\0admit\0{name}".encode()).digest()
+def draw_lots(names: Iterable[str], seed: int) -> list[str]:
+    """Return users in the order in which they are drawn, where only so many are admitted."""
+    return sorted(names, key=lambda name: hashlib.sha256(f"{seed}\0admit\0{name}".encode()).digest())
 
 
-def _choose(rows: Iterable[Row | Skip], kept: Mapping[str, Chosen], seed: int, *, isolated: bool) -> int:
+def choose_records(rows: Iterable[Row | Skip], kept: Mapping[str, Chosen], seed: int, *, isolated: bool) -> int:
     """Offer each row to its user; when isolated, by its text alone, because ids and labels can be spelled in ways."""
     number = 0
     for row in rows:
@@ -186,45 +214,58 @@ def _choose(rows: Iterable[Row | Skip], kept: Mapping[str, Chosen], seed: int, *
     return number
 
 
-def _admitted(
-    kept: Mapping[str, Chosen], census: _Census, drops: Mapping[str, Drop], rule: Admission, *, labelled: bool
-) -> Admitted:
+def kept_users(kept: Mapping[str, Chosen], *, labelled: bool) -> Users:
+    """Return users sorted by id, each with the records that were chosen."""
     ids = sorted(kept)
     records = [kept[name].records() for name in ids]
-    sizes = [len(own) for own in records]
-    users = Users(
+    return Users(
         ids=tuple(ids),
-        owners=np.repeat(np.arange(len(ids)), sizes),
+        owners=np.repeat(np.arange(len(ids)), [len(own) for own in records]),
         texts=tuple(text for own in records for text, _ in own),
         labels=tuple(label or "" for own in records for _, label in own) if labelled else None,
     )
+
+
+def _admitted(
+    kept: Mapping[str, Chosen], census: Census, drops: Mapping[str, Drop], rule: Admission, *, labelled: bool
+) -> Admitted:
+    users = kept_users(kept, labelled=labelled)
+    sizes = users.counts.tolist()
     report = AdmissionReport(
         rows=census.rows,
         skipped=dict(census.skipped),
         first_lines=census.first_lines,
         users=len(census.counts),
-        admitted=len(ids),
+        admitted=len(users),
         dropped=dict(Counter(drops.values())),
         records=sum(sizes),
-        records_capped=sum(kept[name].seen for name in ids) - sum(sizes),
+        records_capped=sum(kept[name].seen for name in users.ids) - sum(sizes),
         records_dropped=sum(census.counts[name] for name in drops),
         full=sizes.count(rule.cap),
     )
     return Admitted(users, report)
 
 
-def _nobody(given: Source, rule: Admission, census: _Census, drops: Mapping[str, Drop]) -> DataError:
-    reasons = [f"{count:,} had {drop}" for drop, count in Counter(drops.values()).items()]
-    skips = [f"{count:,} rows with {fault}" for fault, count in census.skipped.most_common()]
+def nobody_admitted(
+    given: Source,
+    rule: Admission,
+    rows: int,
+    users: int,
+    most: int,
+    dropped: Mapping[Drop, int],
+    skipped: Mapping[Fault, int],
+) -> DataError:
+    """Return the error that nobody is admitted, of so many users in so many rows, the largest with ``most`` records."""
+    reasons = [f"{count:,} had {drop}" for drop, count in dropped.items()]
+    skips = [f"{count:,} rows with {fault}" for fault, count in Counter(skipped).most_common()]
     found = (
-        f"No user of {given.path} is admitted: of {len(census.counts):,} users in {census.rows:,} rows, "
+        f"No user of {given.path} is admitted: of {users:,} users in {rows:,} rows, "
         f"{', '.join(reasons) or 'none had a usable record'}"
         f"{'; skipped ' + ', '.join(skips) if skips else ''}. "
     )
-    most = max(census.counts.values(), default=0)
-    if rule.labels is not None and Fault.LABEL in census.skipped and not most:
+    if rule.labels is not None and Fault.LABEL in skipped and not most:
         return DataError(found + _other_labels(given, rule))
-    why = _first_malformed(given) if Fault.MALFORMED in census.skipped and not most else None
+    why = _first_malformed(given) if Fault.MALFORMED in skipped and not most else None
     if isinstance(why, ColumnError):
         return ColumnError(f"{found}{why.what}", why.args[1])
     if why is not None:
@@ -238,7 +279,7 @@ def _nobody(given: Source, rule: Admission, census: _Census, drops: Mapping[str,
 def _other_labels(given: Source, rule: Admission) -> str:
     """Say which labels there are where none that was asked for is, by reading the records again without the choice."""
     counts: Counter[str] = Counter()
-    for row in _judged(given.rows(), replace(rule, labels=None)):
+    for row in judge_rows(given.rows(), replace(rule, labels=None)):
         if isinstance(row, Row) and row.label is not None and (row.label in counts or len(counts) < _LABELS_COUNTED):
             counts[row.label] += 1
     listed = ", ".join(f"{label!r} ({count:,} rows)" for label, count in counts.most_common(_LABELS_LISTED))

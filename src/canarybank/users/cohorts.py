@@ -6,12 +6,24 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from canarybank.errors import CohortError
 from canarybank.users.records import Users
 
-__all__ = ["Auxiliary", "Calibration", "Cohort", "CohortSizes", "Cohorts", "Evaluation", "draw_cohorts"]
+__all__ = [
+    "Auxiliary",
+    "Calibration",
+    "Cohort",
+    "CohortSizes",
+    "Cohorts",
+    "DrawnIndices",
+    "Evaluation",
+    "draw_cohorts",
+    "draw_indices",
+]
+
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,34 +169,63 @@ def draw_cohorts(
     of the other attacks: its set follows from the seed and its name alone, and two attacks may have a canary in
     common. With ``shared`` all of them get one and the same set. Every canary is then kept out of all cohorts.
     """
+    drawn = draw_indices(users.ids, users.counts, sizes, attacks=attacks, records=records, seed=seed, shared=shared)
+    return Cohorts(
+        auxiliary=Auxiliary(users.take(drawn.auxiliary)),
+        calibration=Calibration(users.take(drawn.calibration)),
+        evaluation=Evaluation(users.take(drawn.evaluation)),
+        canaries={attack: users.take(chosen) for attack, chosen in drawn.canaries.items()},
+        records=records,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnIndices:
+    """Who plays which role, as indices into the users that they were drawn from."""
+
+    auxiliary: Indices
+    calibration: Indices
+    evaluation: Indices
+    canaries: Mapping[str, Indices]
+
+
+def draw_indices(
+    ids: Sequence[str],
+    counts: NDArray[np.int64],
+    sizes: CohortSizes,
+    *,
+    attacks: Sequence[str],
+    records: int,
+    seed: int,
+    shared: bool = False,
+) -> DrawnIndices:
+    """Draw what ``draw_cohorts`` draws, from ids and numbers of records alone."""
     if len(set(attacks)) != len(attacks):
         raise CohortError(f"The attacks {list(attacks)} name one twice; name each attack once.")
     sets = {attack: "shared" if shared else f"attack {attack}" for attack in attacks}
-    full = [i for i, count in enumerate(users.counts) if count == records]
+    full = np.flatnonzero(counts == records)
     if sets and len(full) < sizes.canaries:
         raise CohortError(
             f"There are {len(full)} users with exactly {records} records, but a set of canaries needs "
             f"{sizes.canaries}; use fewer canaries, admit more users, or lower the cap on records."
         )
-    drawn = {attack: _ordered(users, full, seed, role)[: sizes.canaries] for attack, role in sets.items()}
-    taken = {i for chosen in drawn.values() for i in chosen}
-    rest = _ordered(users, [i for i in range(len(users)) if i not in taken], seed, "cohorts")
+    drawn = {attack: _ordered(ids, full, seed, role)[: sizes.canaries] for attack, role in sets.items()}
+    is_taken = np.zeros(len(ids), dtype=bool)
+    for chosen in drawn.values():
+        is_taken[chosen] = True
+    rest = _ordered(ids, np.flatnonzero(~is_taken), seed, "cohorts")
     if len(rest) < sizes.needed:
         raise CohortError(
-            f"There are {len(users)} users: {len(taken)} canaries leave {len(rest)}, but {sizes.auxiliary} auxiliary "
+            f"There are {len(ids)} users: {is_taken.sum()} canaries leave {len(rest)}, but {sizes.auxiliary} auxiliary "
             f"+ {sizes.calibration} calibration + {sizes.evaluation} evaluation = {sizes.needed} are asked for; "
             f"use smaller cohorts or more users."
         )
     first, second = sizes.auxiliary, sizes.auxiliary + sizes.calibration
-    return Cohorts(
-        auxiliary=Auxiliary(users.take(rest[:first])),
-        calibration=Calibration(users.take(rest[first:second])),
-        evaluation=Evaluation(users.take(rest[second : sizes.needed])),
-        canaries={attack: users.take(chosen) for attack, chosen in drawn.items()},
-        records=records,
-    )
+    return DrawnIndices(rest[:first], rest[first:second], rest[second : sizes.needed], drawn)
 
 
-def _ordered(users: Users, indices: Sequence[int], seed: int, role: str) -> list[int]:
+def _ordered(ids: Sequence[str], indices: Indices, seed: int, role: str) -> Indices:
     """Return these users in an order that follows from seed, role and id alone."""
-    return sorted(indices, key=lambda i: hashlib.sha256(f"{seed}\0{role}\0{users.ids[i]}".encode()).digest())
+    digests = b"".join(hashlib.sha256(f"{seed}\0{role}\0{ids[i]}".encode()).digest() for i in indices.tolist())
+    words = np.frombuffer(digests, dtype=">u8").reshape(-1, 4)
+    return indices[np.lexsort(words.T[::-1])]

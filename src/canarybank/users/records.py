@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canarybank.errors import InputError
 
-__all__ = ["Users"]
+__all__ = ["Users", "combined_digest"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +85,30 @@ class Users:
             digest.update(part)
         return digest.hexdigest()
 
+    @property
+    def digests(self) -> NDArray[np.uint8]:
+        """Return the sha256 of each user (users, 32): of the id and the records, by texts and labels.
+
+        Where there are no texts, vectors stand for them. A digest follows from that user alone, so those of a cohort
+        can be taken shard by shard.
+        """
+        columns = [column for column in (self.texts, self.labels) if column is not None]
+        found, start = bytearray(), 0
+        for name, count in zip(self.ids, self.counts.tolist(), strict=True):
+            stop = start + count
+            parts = [name.encode(), *(value.encode() for column in columns for value in column[start:stop])]
+            if self.texts is None and self.vectors is not None:
+                parts.append(self.vectors[start:stop].astype("<f4").tobytes())
+            sizes = np.array([len(columns), count, *map(len, parts)], dtype="<i8").tobytes()
+            found += hashlib.sha256(b"canarybank user 1" + sizes + b"".join(parts)).digest()
+            start = stop
+        return np.frombuffer(bytes(found), dtype=np.uint8).reshape(-1, 32)
+
+    @property
+    def digest(self) -> str:
+        """Return the sha256 of all users and their records, in their order; vectors are no part of it."""
+        return combined_digest(self.digests)
+
     def _parts(self) -> Iterator[bytes]:
         for name in ("ids", "texts", "labels"):
             column: tuple[str, ...] | None = getattr(self, name)
@@ -144,6 +168,11 @@ class Users:
         if self.texts is None:
             raise InputError("These users have no texts; admit them from a file that holds their texts.")
         return self.texts
+
+
+def combined_digest(digests: NDArray[np.uint8]) -> str:
+    """Return the sha256 of users whose own digests these are, in their order."""
+    return hashlib.sha256(b"canarybank users 2" + len(digests).to_bytes(8, "big") + digests.tobytes()).hexdigest()
 
 
 def _checked_owners(owners: ArrayLike, ids: tuple[str, ...]) -> NDArray[np.int64]:

@@ -1,0 +1,149 @@
+"""A cohort that lies in shards: its contributions are asked for in passes, and its vectors are never all in memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+
+from canarybank.encode import EncoderRecipe
+from canarybank.engine import Engine
+from canarybank.mechanism.bank import Bank
+from canarybank.mechanism.contributions import contributions
+from canarybank.mechanism.mechanism import Mechanism
+from canarybank.mechanism.routed import Ask
+from canarybank.mechanism.table import RouteTable
+from canarybank.progress import SILENT, Progress
+from canarybank.store import StageCache, hash_array, hash_json
+from canarybank.users import Cohort, Members, Part, run_pass
+
+__all__ = ["StreamedCohort"]
+
+C = TypeVar("C", bound=Cohort)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedCohort(Generic[C]):
+    """A cohort over shards. One pass answers all that is asked, with the bytes that the cohort in memory gives."""
+
+    role: type[C]
+    members: Members
+    encoder: EncoderRecipe
+    engine: Engine
+    cache: StageCache | None = None
+    progress: Progress = SILENT
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def hash(self) -> str:
+        """Return the content address of the users, their records and what encodes them."""
+        return hash_json(["streamed", self.members.digest, self.encoder.fingerprint])
+
+    def has(self, name: str) -> bool:
+        """Say whether the user of that id is in the cohort."""
+        return self.members.has(name)
+
+    def restricted(self, asks: Sequence[Ask], mechanism: Mechanism) -> list[csr_array]:
+        """Return what is asked, each as a table (users, columns), by one pass over the shards.
+
+        The banks may have different bases; each record is encoded once, and routed once over each base.
+        """
+        if not asks:
+            return []
+        function = ShardVotes.of(asks, mechanism, self.encoder)
+        name = f"{self.role.__name__.lower()} users"
+        positions, found = [], []
+        for part, kept in run_pass(
+            name,
+            function,
+            self.members.parts(),
+            self.engine,
+            key=function.key,
+            cache=self.cache,
+            progress=self.progress,
+        ):
+            positions.append(part.positions)
+            found.append([_table(kept, number, len(part), len(ask.columns)) for number, ask in enumerate(asks)])
+        order = np.argsort(np.concatenate(positions))
+        return [vstack([tables[number] for tables in found], format="csr")[order] for number in range(len(asks))]
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """An ask in the form in which it travels: what is merged into which base, and which columns are looked at."""
+
+    base: int
+    entries: NDArray[np.float32]
+    places: NDArray[np.int64]
+    width: int
+    columns: NDArray[np.int64]
+
+    @property
+    def key(self) -> list[Any]:
+        """Return what the answer depends on, beside the base."""
+        return [self.base, hash_array(self.entries), hash_array(self.places), self.width, hash_array(self.columns)]
+
+
+@dataclass(frozen=True, eq=False)
+class ShardVotes:
+    """What a pass does with a shard: encode its users, route them over each base, merge each ask, count votes."""
+
+    bases: tuple[Bank, ...]
+    asks: tuple[Merged, ...]
+    encoder: EncoderRecipe
+    k: int
+    clip: float
+    entry_cap: float | None
+
+    @classmethod
+    def of(cls, asks: Sequence[Ask], mechanism: Mechanism, encoder: EncoderRecipe) -> "ShardVotes":
+        """Return the function that answers these."""
+        bases: dict[str, tuple[int, Bank]] = {}
+        merged = []
+        for ask in asks:
+            bank = ask.bank
+            # What is merged stands apart, so that banks that differ in their probes alone share a base.
+            hollow = bank.vectors.copy()
+            hollow[list(bank.reserved)] = 0.0
+            barred = tuple(sorted(set(bank.barred) - set(bank.reserved)))
+            key = hash_json([hash_array(hollow), sorted(bank.reserved), barred])
+            base, _ = bases.setdefault(key, (len(bases), Bank(hollow, None, tuple(sorted(bank.reserved)), barred)))
+            if ask.entries is None:
+                places = np.array([each for each in bank.reserved if each not in set(bank.barred)], dtype=np.int64)
+                entries, width = bank.vectors[places], bank.size
+            else:
+                entries, width = ask.entries, bank.size + len(ask.entries)
+                places = np.arange(bank.size, width)
+            merged.append(Merged(base, entries, places, width, np.asarray(ask.columns, dtype=np.int64)))
+        banks = tuple(bank for _, bank in bases.values())
+        return cls(banks, tuple(merged), encoder, mechanism.k, mechanism.clip, mechanism.entry_cap)
+
+    @property
+    def key(self) -> str:
+        """Return the content address of all that the answers depend on but the users."""
+        routing = [self.k, self.clip, self.entry_cap, self.encoder.fingerprint]
+        return hash_json([[bank.hash for bank in self.bases], [ask.key for ask in self.asks], routing])
+
+    def __call__(self, part: Part) -> dict[str, NDArray[Any]]:
+        """Return each answer's rows for the users of a part."""
+        users = part.users()
+        vectors = self.encoder.encode(users.require_texts())
+        tables = [RouteTable.build(vectors, bank, self.k) for bank in self.bases]
+        found: dict[str, NDArray[Any]] = {}
+        for number, ask in enumerate(self.asks):
+            table = tables[ask.base]
+            routes = table.merge(ask.entries, ask.places) if len(ask.places) else table.positions
+            votes = contributions(routes, users.owners, len(users), ask.width, self.clip, entry_cap=self.entry_cap)[
+                :, ask.columns
+            ]
+            found |= {f"{name}{number}": getattr(votes, name) for name in ("data", "indices", "indptr")}
+        return found
+
+
+def _table(kept: Any, number: int, users: int, columns: int) -> csr_array:
+    arrays = tuple(np.array(kept[f"{name}{number}"]) for name in ("data", "indices", "indptr"))
+    return csr_array(arrays, shape=(users, columns))

@@ -1,0 +1,511 @@
+"""Lay admitted users out in shards: files of texts by a hash of the user's id, read one at a time.
+
+A source is read once. Its rows are spilled by the hash of their user's id, and each spill is admitted on its own, for
+whether a user is admitted, and with which records, follows from that user's rows alone. Memory holds one shard, and of
+all users their ids, counts and digests. A shard's file is named by the hash of what it holds, so a newcomer changes
+one file. What a kill leaves is taken up: a finished spill, and every shard that is done.
+"""
+
+import contextlib
+import hashlib
+import marshal
+import os
+import shutil
+import zlib
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canarybank.errors import DataError, InputError, StoreError
+from canarybank.progress import SILENT, Progress
+from canarybank.store import StageCache, file_errors, hash_array, hash_json, private_folder, read_checked, write_checked
+from canarybank.store.files import open_private
+from canarybank.store.locks import LOCK_NAME, flocked
+from canarybank.users.admission import (
+    Admission,
+    Census,
+    choose_records,
+    draw_lots,
+    find_drops,
+    judge_rows,
+    kept_users,
+    nobody_admitted,
+    rule_for,
+)
+from canarybank.users.chosen import Chosen
+from canarybank.users.keep import pack_users, unpack_users
+from canarybank.users.records import Users, combined_digest
+from canarybank.users.report import AdmissionReport, Drop
+from canarybank.users.rows import Fault, Row, Skip
+from canarybank.users.sources import Source
+
+__all__ = ["STREAM_BYTES", "Members", "Part", "Shards", "shard_count", "shard_of", "shard_users"]
+
+STREAM_BYTES = 256 * 10**6
+"""A file of users that is larger than this is read in shards, unless the configuration says otherwise."""
+SHARD_BYTES = 4 * 2**20
+"""About how much of a file falls to one shard: some 2,000 users of 32 short records."""
+MOST_SHARDS = 4096
+SPILLED_ROWS = 2**17
+"""How many rows are held before they are written to the spills."""
+_CONTENT, _SUMMARY, _SPILL = "shards", "sharding", "spill"
+
+
+def shard_count(path: Path | str) -> int:
+    """Return the number of shards for a file: a power of two that follows from its size alone."""
+    size = Path(path).stat().st_size if Path(path).exists() else 0
+    return min(MOST_SHARDS, 1 << max(0, -(-size // SHARD_BYTES) - 1).bit_length())
+
+
+def shard_of(user: str, number: int) -> int:
+    """Return the shard that a user falls to, of so many: it follows from the id alone."""
+    return int.from_bytes(hashlib.sha256(user.encode()).digest()[:8], "big") % number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some users of one shard, by where they lie: small, and fit to be sent to another process.
+
+    ``rows`` are places in the shard's file, ascending; ``positions`` say where each of these users stands in the order
+    of the whole that this is a part of. Where there is a ``cap``, a user keeps that many of the first records.
+    """
+
+    folder: Path
+    content: str
+    rows: NDArray[np.int32]
+    positions: NDArray[np.int64]
+    cap: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def key(self) -> str:
+        """Return the content address of these users: their shard's, who of it they are, and the cap."""
+        return hash_json([self.content, hash_array(self.rows), self.cap])
+
+    def users(self) -> Users:
+        """Read these users, with texts and without vectors."""
+        return _cut(_read(self.folder, self.content).take(self.rows.astype(np.int64)), self.cap)
+
+
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """The admitted users of a source, in one file a shard; ids, counts and digests alone are in memory.
+
+    ``ids`` are sorted. ``homes`` and ``rows`` say in which shard each user lies, and at which place of its file.
+    """
+
+    folder: Path
+    contents: tuple[str, ...]
+    ids: tuple[str, ...]
+    counts: NDArray[np.int64]
+    homes: NDArray[np.int32]
+    rows: NDArray[np.int32]
+    report: AdmissionReport
+    cap: int | None = None
+    _digests: NDArray[np.uint8] | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Shards({len(self)} users in {self.number} shards)"
+
+    @property
+    def number(self) -> int:
+        """Return the number of shards."""
+        return len(self.contents)
+
+    def key(self, shard: int) -> str:
+        """Return the content address of a shard's users."""
+        return self.everybody.part(shard).key
+
+    def users(self, shard: int) -> Users:
+        """Read the users of one shard, sorted by id, with texts and without vectors."""
+        return self.everybody.part(shard).users()
+
+    @cached_property
+    def everybody(self) -> "Members":
+        """Return all users, in the order of their ids."""
+        return Members(self, np.arange(len(self)))
+
+    @cached_property
+    def digests(self) -> NDArray[np.uint8]:
+        """Return the digest of each user: see ``Users.digests``."""
+        if self._digests is not None:
+            return self._digests
+        found = np.empty((len(self), 32), dtype=np.uint8)
+        for part in self.everybody.parts():
+            found[part.positions] = part.users().digests
+        return found
+
+    def capped(self, cap: int) -> "Shards":
+        """Return the same users with at most so many of their first records."""
+        lowered = np.minimum(self.counts, cap)
+        return Shards(self.folder, self.contents, self.ids, lowered, self.homes, self.rows, self.report, cap)
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Some users of shards, in an order of their own, such as a cohort's; their records stay in the files."""
+
+    shards: Shards
+    places: NDArray[np.int64]
+    """Where each member stands among the ids of the shards."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def ids(self) -> Iterator[str]:
+        """Return the members' ids, in order."""
+        return (self.shards.ids[place] for place in self.places.tolist())
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Return the number of records of each member."""
+        return self.shards.counts[self.places]
+
+    @property
+    def digest(self) -> str:
+        """Return the sha256 of all members and their records: see ``Users.digest``."""
+        return combined_digest(self.shards.digests[self.places])
+
+    def has(self, name: str) -> bool:
+        """Say whether the user of that id is a member."""
+        place = bisect_left(self.shards.ids, name)
+        return place < len(self.shards) and self.shards.ids[place] == name and bool((self.places == place).any())
+
+    def parts(self) -> list[Part]:
+        """Return the members by shard; a shard without members has no part."""
+        order = np.lexsort((self.shards.rows[self.places], self.shards.homes[self.places]))
+        homes = self.shards.homes[self.places][order]
+        present, starts = np.unique(homes, return_index=True)
+        return [
+            self._part(int(home), positions)
+            for home, positions in zip(present, np.split(order, starts[1:]), strict=True)
+        ]
+
+    def part(self, shard: int) -> Part:
+        """Return the members in one shard."""
+        inside = np.flatnonzero(self.shards.homes[self.places] == shard)
+        return self._part(shard, inside[np.argsort(self.shards.rows[self.places[inside]], kind="stable")])
+
+    def _part(self, shard: int, positions: NDArray[np.int64]) -> Part:
+        shards = self.shards
+        return Part(shards.folder, shards.contents[shard], shards.rows[self.places[positions]], positions, shards.cap)
+
+    def load(self) -> Users:
+        """Read all members into memory, in their order."""
+        if not len(self):
+            return Users((), np.zeros(0, dtype=np.int64), ())
+        parts = self.parts()
+        read = [part.users() for part in parts]
+        labelled = read[0].labels is not None
+        together = Users(
+            ids=tuple(chain.from_iterable(users.ids for users in read)),
+            owners=np.repeat(np.arange(len(self)), np.concatenate([users.counts for users in read])),
+            texts=tuple(chain.from_iterable(users.require_texts() for users in read)),
+            labels=tuple(chain.from_iterable(users.labels or () for users in read)) if labelled else None,
+        )
+        return together.take(np.argsort(np.concatenate([part.positions for part in parts])))
+
+
+def shard_users(
+    given: Source,
+    admission: Admission,
+    number: int,
+    folder: Path | str,
+    *,
+    key: str,
+    progress: Progress = SILENT,
+) -> Shards:
+    """Admit the users of a source into so many shards: the same users with the same records as ``admit`` gives.
+
+    Args:
+        given: The source.
+        admission: Who is admitted.
+        number: The number of shards.
+        folder: The folder of a stage cache; it must be one that can be written.
+        key: The content address of the source and of the admission: what was made under it is taken.
+        progress: Where progress is shown.
+    """
+    if number < 1:
+        raise InputError(f"Users are laid out in at least one shard, not {number}.")
+    rule, cache = rule_for(given, admission), StageCache(folder)
+    places = [hash_json({"users": key, "shards": number, "shard": shard}) for shard in range(number)]
+    spill = _Spill(cache.folder / _SPILL / hash_json({"users": key, "shards": number})[:32], number)
+    summaries = [_kept_summary(cache, place) for place in places]
+    if None in summaries:
+        with spill.held():
+            summaries = [_kept_summary(cache, place) for place in places]
+            lacking = [shard for shard, summary in enumerate(summaries) if summary is None]
+            stray = spill.ensure(given, progress, lacking)
+            _keep(cache, _stray_key(key, number), stray)
+            with progress.stage("admit users", total=len(lacking), unit="shards") as stage:
+                for shard in lacking:
+                    summaries[shard] = _admit_shard(cache, places[shard], spill.rows(shard), given, rule)
+                    spill.drop(shard)
+                    stage.advance()
+            spill.remove()
+    stray = cache.document(_SUMMARY, _stray_key(key, number), _lost)
+    return _gathered(given, rule, cache.folder, [each for each in summaries if each is not None], stray)
+
+
+def _stray_key(key: str, number: int) -> str:
+    return hash_json({"users": key, "shards": number, "shard": "nobody's"})
+
+
+def _lost() -> NoReturn:
+    raise StoreError(
+        "A shard of the users is missing from the cache; run the command again, and it is made again. Shards need a "
+        "cache folder that can be written and that every worker sees: set CANARYBANK_CACHE."
+    )
+
+
+def _keep(cache: StageCache, key: str, value: Mapping[str, Any]) -> None:
+    cache.document(_SUMMARY, key, lambda: dict(value))
+
+
+def _kept_summary(cache: StageCache, place: str) -> dict[str, Any] | None:
+    """Return what is known of a shard, if it was admitted before and its file is still there."""
+    try:
+        found: dict[str, Any] = cache.document(_SUMMARY, place, _lost)
+    except StoreError:
+        return None
+    return found if cache.has(_CONTENT, found["content"]) else None
+
+
+def _read(folder: Path, content: str) -> Users:
+    return StageCache(folder).packed(_CONTENT, content, _lost, pack_users, unpack_users)
+
+
+def _cut(users: Users, cap: int | None) -> Users:
+    """Return users with at most so many of their first records; records stand in the order of their rank."""
+    if cap is None or not len(users) or int(users.counts.max()) <= cap:
+        return users
+    starts = np.searchsorted(users.owners, np.arange(len(users)))
+    return users.keep_records(np.flatnonzero(np.arange(len(users.owners)) - starts[users.owners] < cap))
+
+
+def _admit_shard(
+    cache: StageCache, place: str, rows: Sequence[Row | Skip], given: Source, rule: Admission
+) -> dict[str, Any]:
+    """Admit the rows of one shard, write its file, and return what has to be known of it."""
+    census = Census.take(judge_rows(iter(rows), rule))
+    drops = find_drops(census.counts, rule)
+    kept = {name: Chosen(rule.cap) for name in census.counts if name not in drops}
+    choose_records(judge_rows(iter(rows), rule), kept, rule.seed, isolated=given.isolated)
+    users = kept_users(kept, labelled=given.labelled)
+    content = hash_json({"users": users.hash})
+    cache.packed(_CONTENT, content, lambda: users, pack_users, unpack_users)
+    if not cache.has(_CONTENT, content):
+        _lost()
+    summary = {
+        "content": content,
+        "rows": census.rows,
+        "skipped": {fault.name: count for fault, count in census.skipped.items()},
+        "first_lines": {fault.name: line for fault, line in census.first_lines.items()},
+        "users": len(census.counts),
+        "most": max(census.counts.values(), default=0),
+        "dropped": {drop.name: count for drop, count in Counter(drops.values()).items()},
+        "records_dropped": sum(census.counts[name] for name in drops),
+        "ids": list(users.ids),
+        "seen": [kept[name].seen for name in users.ids],
+        "counts": users.counts.tolist(),
+        "digests": users.digests.tobytes().hex(),
+    }
+    _keep(cache, place, summary)
+    return summary
+
+
+def _gathered(
+    given: Source, rule: Admission, folder: Path, summaries: Sequence[Mapping[str, Any]], stray: Mapping[str, Any]
+) -> Shards:
+    """Put shards together: users in the order of their ids, lots drawn over all of them, counts summed."""
+    ids: list[str] = list(chain.from_iterable(each["ids"] for each in summaries))
+    sizes = [len(each["ids"]) for each in summaries]
+    homes = np.repeat(np.arange(len(summaries), dtype=np.int32), sizes)
+    rows = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
+    counts, seen = (
+        np.array(list(chain.from_iterable(each[name] for each in summaries)), dtype=np.int64)
+        for name in ("counts", "seen")
+    )
+    digests = np.frombuffer(b"".join(bytes.fromhex(each["digests"]) for each in summaries), dtype=np.uint8)
+    order = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64)
+    dropped = _summed(Drop, "dropped", summaries)
+    records_dropped = sum(each["records_dropped"] for each in summaries)
+    if rule.users is not None and len(ids) > rule.users:
+        drawn = set(draw_lots(ids, rule.seed)[: rule.users])
+        is_drawn = np.array([ids[place] in drawn for place in order.tolist()])
+        dropped[Drop.UNDRAWN] = int((~is_drawn).sum())
+        records_dropped += int(seen[order[~is_drawn]].sum())
+        order = order[is_drawn]
+    total = [*summaries, stray]
+    skipped, read = _summed(Fault, "skipped", total), sum(each["rows"] for each in total)
+    users = sum(each["users"] for each in summaries)
+    if not len(order) and not given.isolated:
+        most = max(each["most"] for each in summaries)
+        raise nobody_admitted(given, rule, read, users, most, dropped, skipped)
+    report = AdmissionReport(
+        rows=read,
+        skipped=skipped,
+        first_lines={
+            fault: min(each["first_lines"][fault.name] for each in total if fault.name in each["first_lines"])
+            for fault in skipped
+        },
+        users=users,
+        admitted=len(order),
+        dropped=dropped,
+        records=int(counts[order].sum()),
+        records_capped=int(seen[order].sum() - counts[order].sum()),
+        records_dropped=records_dropped,
+        full=int((counts[order] == rule.cap).sum()),
+    )
+    return Shards(
+        folder,
+        tuple(each["content"] for each in summaries),
+        tuple(ids[place] for place in order.tolist()),
+        counts[order],
+        homes[order],
+        rows[order],
+        report,
+        _digests=digests.reshape(-1, 32)[order],
+    )
+
+
+def _summed(kind: Any, name: str, summaries: Sequence[Mapping[str, Any]]) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    for each in summaries:
+        found.update({kind[reason]: count for reason, count in each[name].items()})
+    return found
+
+
+@dataclass(frozen=True)
+class _Spill:
+    """The rows of a source on their way to shards: one file for each, and a last one that says that all are whole."""
+
+    folder: Path
+    number: int
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the spill for this process alone; wait while another one lays out the same users."""
+        path = private_folder(self.folder) / LOCK_NAME
+        with file_errors(path, "lock"):
+            descriptor = open_private(path, os.O_RDWR)
+        try:
+            flocked(descriptor, path, wait=True)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @property
+    def _whole(self) -> Path:
+        return self.folder / "whole.json"
+
+    def _file(self, shard: int) -> Path:
+        return self.folder / f"{shard:05d}.rows"
+
+    def ensure(self, given: Source, progress: Progress, shards: Iterable[int]) -> dict[str, Any]:
+        """Spill the source, unless that was done before, and return the count of rows that are nobody's."""
+        with contextlib.suppress(StoreError, DataError):
+            kept: dict[str, Any] = read_checked(self._whole)["value"]
+            if all(self._file(shard).exists() or not kept["sums"][shard] for shard in shards):
+                return dict(kept["stray"])
+        self.clear()
+        stat = given.path.stat() if not given.built_in else None
+        sums, stray = self._spilled(given, progress)
+        if (
+            stat is not None
+            and (now := given.path.stat())
+            and (now.st_size, now.st_mtime_ns)
+            != (
+                stat.st_size,
+                stat.st_mtime_ns,
+            )
+        ):
+            raise DataError(f"{given.path} changed while it was read; read it again when nothing writes to it.")
+        summary = {
+            "rows": stray.rows,
+            "skipped": {fault.name: count for fault, count in stray.skipped.items()},
+            "first_lines": {fault.name: line for fault, line in stray.first_lines.items()},
+        }
+        write_checked(self._whole, {"value": {"sums": sums, "stray": summary}}, indent=None, durable=False)
+        return summary
+
+    def _spilled(self, given: Source, progress: Progress) -> tuple[list[int], Census]:
+        sums, stray = [0] * self.number, Census()
+        waiting: list[list[tuple[Any, ...]]] = [[] for _ in range(self.number)]
+        held, last, own = 0, None, waiting[0]
+        for row in given.rows(progress, "read users of"):
+            if row.user is None:
+                stray.rows += 1
+                stray.skip(row)
+                continue
+            if row.user != last:
+                last = row.user
+                own = waiting[shard_of(last, self.number)]
+            own.append(tuple(row) if type(row) is Row else (row.line, row.fault.name, row.user))  # type: ignore[union-attr]
+            held += 1
+            if held == SPILLED_ROWS:
+                self._write(waiting, sums)
+                held = 0
+        self._write(waiting, sums)
+        return sums, stray
+
+    def _write(self, waiting: list[list[tuple[Any, ...]]], sums: list[int]) -> None:
+        for shard, rows in enumerate(waiting):
+            if not rows:
+                continue
+            block = marshal.dumps(rows)
+            block = len(block).to_bytes(8, "little") + block
+            sums[shard] = zlib.crc32(block, sums[shard])
+            path = self._file(shard)
+            with file_errors(path), os.fdopen(open_private(path, os.O_WRONLY | os.O_APPEND), "ab") as file:
+                file.write(block)
+            rows.clear()
+
+    def rows(self, shard: int) -> list[Row | Skip]:
+        """Read the rows of one shard."""
+        path, wanted = self._file(shard), read_checked(self._whole)["value"]["sums"][shard]
+        with file_errors(path, "read"):
+            data = path.read_bytes() if path.exists() else b""
+        if zlib.crc32(data) != wanted:
+            self.clear()
+            raise StoreError(f"{str(path)!r} is damaged; run the command again, and it is made again.")
+        found: list[Row | Skip] = []
+        start = 0
+        while start < len(data):
+            stop = start + 8 + int.from_bytes(data[start : start + 8], "little")
+            found += (
+                Row(*each) if len(each) == len(Row._fields) else Skip(each[0], Fault[each[1]], each[2])
+                for each in marshal.loads(data[start + 8 : stop])  # noqa: S302, our own file, whose sum was checked
+            )
+            start = stop
+        return found
+
+    def drop(self, shard: int) -> None:
+        """Remove the rows of a shard that is done."""
+        with contextlib.suppress(OSError):
+            self._file(shard).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove all rows."""
+        for path in [self._whole, *self.folder.glob("*.rows")]:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove the spill, once every shard is done."""
+        self.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,137 @@
+"""A streamed cohort answers with the bytes of one in memory, whatever the number of shards, the engine or the order."""
+
+import json
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from canarybank.encode import EncoderRecipe, HashingEncoder
+from canarybank.engine import Engine, Serial, Threads
+from canarybank.errors import InputError
+from canarybank.mechanism import Ask, Bank, Mechanism, Routed, StreamedCohort
+from canarybank.store import StageCache
+from canarybank.users import Admission, Evaluation, Members, Shards, admit, shard_users, source
+
+MECHANISM = Mechanism(k=3, clip=0.2, entry_cap=0.25)
+ENCODER = HashingEncoder()
+RECIPE = EncoderRecipe("hashing", ENCODER.fingerprint)
+WORDS = ("cat", "dog", "runs", "sleeps", "over", "house", "river", "stone", "bird", "sings", "night")
+
+
+class Backwards:
+    """An engine that sends function and tasks as bytes, and gives its results in the opposite order."""
+
+    def run(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        for index in reversed(range(len(tasks))):
+            call, task = pickle.loads(pickle.dumps((function, tasks[index])))  # noqa: S301, our own bytes
+            yield index, pickle.loads(pickle.dumps(call(task)))  # noqa: S301
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path / "caches"))
+    rng, path = np.random.default_rng(1), tmp_path / "users.jsonl"
+    rows = [
+        {"user": f"u{user}", "text": " ".join(rng.choice(WORDS, size=rng.integers(1, 6)))}
+        for user in range(40)
+        for _ in range(rng.integers(1, 9))
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def shards_of(path: Path, number: int) -> Shards:
+    return shard_users(source(path), Admission(), number, path.parent / "stages", key=f"{number:064x}")
+
+
+@pytest.fixture
+def members() -> NDArray[np.int64]:
+    return np.random.default_rng(2).permutation(40)[:31]
+
+
+@pytest.fixture
+def asks() -> list[Ask]:
+    rng = np.random.default_rng(3)
+    vectors = ENCODER.encode([" ".join(rng.choice(WORDS, size=4)) for _ in range(60)])
+    bank = Bank(vectors).reserve(6, 5)
+    probes = ENCODER.encode(["cat", "dog sleeps", "river stone", "bird bird"])
+    planted = bank.with_probes(probes)
+    return [
+        Ask(planted, np.array(bank.reserved)),
+        Ask(bank, np.arange(60)),
+        Ask(planted.bar([bank.reserved[0], 3, 7]), np.array([9, 2, *bank.reserved])),
+        Ask.beyond(bank, probes),
+        Ask(Bank(vectors[::-1].copy()), np.array([4, 0])),
+    ]
+
+
+def in_memory(path: Path, members: NDArray[np.int64], asks: list[Ask]) -> list[csr_array]:
+    users = admit(source(path), Admission()).users.take(members)
+    cohort = Evaluation(users.with_vectors(ENCODER.encode(users.require_texts())))
+    return [Routed.build(cohort, ask.bank, 3).restricted([ask], MECHANISM)[0] for ask in asks]
+
+
+def streamed(shards: Shards, members: NDArray[np.int64], engine: Engine, **more: Any) -> StreamedCohort[Evaluation]:
+    return StreamedCohort(Evaluation, Members(shards, members), RECIPE, engine, **more)
+
+
+def same(found: list[csr_array], expected: list[csr_array]) -> None:
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        for name in ("data", "indices", "indptr"):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.parametrize("number", [1, 4, 32])
+@pytest.mark.parametrize("engine", [Serial(), Threads(2), Backwards()], ids=["serial", "threads", "backwards"])
+def test_one_pass_gives_the_bytes_of_the_cohort_in_memory(
+    path: Path, members: NDArray[np.int64], asks: list[Ask], number: int, engine: Engine
+) -> None:
+    cohort = streamed(shards_of(path, number), members, engine)
+    assert len(cohort) == len(members)
+    same(cohort.restricted(asks, MECHANISM), in_memory(path, members, asks))
+    assert cohort.restricted([], MECHANISM) == []
+
+
+def test_what_a_pass_gave_is_kept_by_shard_and_by_what_was_asked(
+    path: Path, members: NDArray[np.int64], asks: list[Ask]
+) -> None:
+    cache, shards = StageCache(path.parent / "stages"), shards_of(path, 8)
+    first = streamed(shards, members, Serial(), cache=cache).restricted(asks, MECHANISM)
+    made = cache.made["pass"]
+    again = streamed(shards, members, Serial(), cache=cache).restricted(asks, MECHANISM)
+    same(again, first)
+    assert cache.made["pass"] == made == cache.found["pass"]
+    fewer = streamed(shards, members[:-1], Serial(), cache=cache).restricted(asks, MECHANISM)
+    same(fewer, [table[:-1] for table in first])
+    assert cache.made["pass"] == made + 1  # the shard that lost a member
+    for changed in (asks[:2], asks[::-1]):
+        streamed(shards, members, Serial(), cache=cache).restricted(changed, MECHANISM)
+    streamed(shards, members, Serial(), cache=cache).restricted(asks, Mechanism(k=2, clip=0.2))
+    assert cache.made["pass"] == 4 * made + 1
+
+
+def test_the_function_of_a_pass_holds_each_base_once(asks: list[Ask]) -> None:
+    from canarybank.mechanism.streamed import ShardVotes
+
+    bank = Bank(np.random.default_rng(1).normal(size=(4000, 16))).reserve(8, 1)
+    planted = [
+        Ask(bank.with_probes(np.full((8, 16), each, dtype=np.float32)), np.array(bank.reserved)) for each in range(20)
+    ]
+    function = ShardVotes.of(planted, MECHANISM, RECIPE)
+    assert len(function.bases) == 1
+    assert len(pickle.dumps(function)) < 1.2 * bank.vectors.nbytes
+    assert len(ShardVotes.of(asks, MECHANISM, RECIPE).bases) == 3
+
+
+def test_a_worker_with_another_encoder_is_refused() -> None:
+    recipe = EncoderRecipe("hashing", "another")
+    with pytest.raises(InputError, match="is not that of the run"):
+        recipe.encode(["a text"])

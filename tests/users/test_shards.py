@@ -1,0 +1,246 @@
+"""Users in shards are those of ``admit``, whatever the number of shards; a newcomer changes one file."""
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from canarybank.engine import Serial, Threads
+from canarybank.errors import DataError, StoreError
+from canarybank.progress import Silent, Stage
+from canarybank.store import StageCache, hash_json
+from canarybank.users import (
+    Admission,
+    CohortSizes,
+    Columns,
+    Members,
+    Part,
+    Shards,
+    admit,
+    draw_cohorts,
+    draw_indices,
+    run_pass,
+    shard_count,
+    shard_of,
+    shard_users,
+    source,
+)
+from canarybank.users.sources import Source
+
+ROWS = [(f"u{i % 37:02d}", f"text {i % 11} of {i}", str(i % 3)) for i in range(400)]
+LABELLED = Columns(label="label")
+
+
+def written(folder: Path, suffix: str, rows: list[tuple[Any, ...]] = ROWS) -> Path:
+    path = folder / f"users.{suffix}"
+    if suffix == "parquet":
+        pl.DataFrame(rows, schema=["user", "text", "label"], orient="row").write_parquet(path)
+    elif suffix == "jsonl":
+        path.write_text(
+            "".join(json.dumps(dict(zip(("user", "text", "label"), row, strict=True))) + "\n" for row in rows)
+        )
+    else:
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([("user", "text", "label"), *rows])
+    return path
+
+
+def sharded(given: Source, rule: Admission, number: int, folder: Path, key: str = "a key") -> Shards:
+    return shard_users(given, rule, number, folder, key=hash_json([key, str(given.path)]))
+
+
+def same_as_admit(given: Source, rule: Admission, number: int, folder: Path) -> Shards:
+    admitted, shards = admit(given, rule), sharded(given, rule, number, folder)
+    assert shards.number == number
+    assert shards.everybody.load().hash == admitted.users.hash
+    assert shards.ids == admitted.users.ids
+    assert np.array_equal(shards.counts, admitted.users.counts)
+    assert shards.everybody.digest == admitted.users.digest
+    assert shards.report.as_dict() == admitted.report.as_dict()
+    return shards
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
+@pytest.mark.parametrize("number", [1, 8, 64])
+def test_users_and_report_are_those_of_admit(tmp_path: Path, suffix: str, number: int) -> None:
+    given = source(written(tmp_path, suffix), columns=LABELLED)
+    same_as_admit(given, Admission(minimum=11, cap=5, seed=3), number, tmp_path / "cache")
+
+
+def test_limits_labels_words_and_skipped_rows_are_as_admitted_together(tmp_path: Path) -> None:
+    rows = [*ROWS, ("", "nobody's", "1"), ("u05", "", "1"), ("late", "alone here", "2"), ("u06", "word", "1")]
+    given = source(written(tmp_path, "csv", rows), columns=LABELLED)
+    for rule in (
+        Admission(minimum=3, users=9, seed=5),
+        Admission(labels=frozenset({"1"}), cap=2, seed=1),
+        Admission(minimum_words=2, maximum=10),
+    ):
+        shards = sharded(given, rule, 16, tmp_path / "cache", str(rule))
+        admitted = admit(given, rule)
+        assert shards.everybody.load().hash == admitted.users.hash
+        assert shards.report.as_dict() == admitted.report.as_dict()
+
+
+def test_an_isolated_source_is_read_as_when_admitted_together(tmp_path: Path) -> None:
+    path = written(tmp_path, "jsonl")
+    path.write_text(path.read_text() + '{"user": 7, "text": "seven"}\n{"user": "07", "text": "again"}\n{broken\n')
+    given = source(path, isolated=True)
+    shards = same_as_admit(given, Admission(cap=4), 8, tmp_path / "cache")
+    assert "7" in shards.ids
+    path.write_text("")
+    assert len(sharded(given, Admission(), 4, tmp_path / "cache", "empty")) == 0
+
+
+def test_nobody_admitted_is_the_same_sentence(tmp_path: Path) -> None:
+    given = source(written(tmp_path, "csv"))
+    with pytest.raises(DataError) as together:
+        admit(given, Admission(minimum=99))
+    with pytest.raises(DataError) as apart:
+        sharded(given, Admission(minimum=99), 4, tmp_path / "cache")
+    assert str(apart.value) == str(together.value)
+
+
+def test_a_newcomer_changes_the_file_of_one_shard(tmp_path: Path) -> None:
+    before = sharded(source(written(tmp_path, "jsonl")), Admission(), 16, tmp_path / "cache", "before")
+    path = written(tmp_path, "jsonl", [("newcomer", "hello", "1"), *ROWS])
+    after = sharded(source(path), Admission(), 16, tmp_path / "cache", "after")
+    changed = [i for i in range(16) if before.key(i) != after.key(i)]
+    assert changed == [shard_of("newcomer", 16)]
+    assert [i for i in range(16) if before.contents[i] != after.contents[i]] == changed
+
+
+def test_roles_are_drawn_by_ids_alone(tmp_path: Path) -> None:
+    given, rule = source(written(tmp_path, "csv")), Admission(cap=6)
+    users, shards = admit(given, rule).users, sharded(given, rule, 8, tmp_path / "cache")
+    sizes = CohortSizes(5, 6, 12, 2)
+    together = draw_cohorts(users, sizes, attacks=["a", "b"], records=6, seed=4)
+    drawn = draw_indices(shards.ids, shards.counts, sizes, attacks=["a", "b"], records=6, seed=4)
+    for name in ("auxiliary", "calibration", "evaluation"):
+        members = Members(shards, getattr(drawn, name))
+        expected = getattr(together, name).users
+        assert tuple(members.ids) == expected.ids
+        assert members.load().hash == expected.hash
+        assert members.digest == expected.digest
+        assert all(map(members.has, expected.ids))
+        assert not members.has(together.canaries["a"].ids[0])
+    assert Members(shards, drawn.canaries["b"]).load().hash == together.canaries["b"].hash
+
+
+def test_a_lower_cap_keeps_the_first_records(tmp_path: Path) -> None:
+    given = source(written(tmp_path, "csv"))
+    shards = sharded(given, Admission(), 8, tmp_path / "cache")
+    low = shards.capped(3)
+    assert low.everybody.load().hash == admit(given, Admission(cap=3)).users.hash
+    assert low.everybody.digest == admit(given, Admission(cap=3)).users.digest
+    assert low.key(2) != shards.key(2)
+
+
+class Stopping(Silent):
+    """Stop, as by Ctrl-C, after so many shards; remember the stages and how much they had to do."""
+
+    def __init__(self, after: int) -> None:
+        self.left, self.stages = after, list[tuple[str, int | None]]()
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Stage]:
+        self.stages.append((name.split(maxsplit=1)[0], total))
+        with super().stage(name, total, unit) as stage:
+            yield self if name == "admit users" else stage
+
+    def advance(self, done: int = 1, note: str = "") -> None:
+        del note
+        self.left -= done
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+def test_a_finished_spill_and_finished_shards_are_taken_up(tmp_path: Path) -> None:
+    given, rule, folder = source(written(tmp_path, "jsonl")), Admission(), tmp_path / "cache"
+    with pytest.raises(KeyboardInterrupt):
+        shard_users(given, rule, 8, folder, key="a" * 64, progress=Stopping(2))
+    again = Stopping(8)
+    shards = shard_users(given, rule, 8, folder, key="a" * 64, progress=again)
+    assert again.stages == [("admit", 5)]  # three were done, the third when it was stopped; and nothing is read again
+    assert shards.everybody.load().hash == admit(given, rule).users.hash
+    assert not list((folder / "spill").glob("*/*"))
+    third = Stopping(8)
+    assert shard_users(given, rule, 8, folder, key="a" * 64, progress=third).ids == shards.ids
+    assert third.stages == []
+
+
+def test_an_unfinished_spill_is_made_again(tmp_path: Path) -> None:
+    path, folder = written(tmp_path, "csv"), tmp_path / "cache"
+    whole = path.read_text()
+    path.write_text(whole + '"open')
+    with pytest.raises(DataError, match="never closed"):
+        shard_users(source(path), Admission(), 4, folder, key="a" * 64)
+    path.write_text(whole)
+    shards = shard_users(source(path), Admission(), 4, folder, key="a" * 64)
+    assert shards.everybody.load().hash == admit(source(path), Admission()).users.hash
+
+
+def test_a_damaged_spill_is_refused_and_made_again(tmp_path: Path) -> None:
+    given, folder = source(written(tmp_path, "jsonl")), tmp_path / "cache"
+    with pytest.raises(KeyboardInterrupt):
+        shard_users(given, Admission(), 2, folder, key="a" * 64, progress=Stopping(0))
+    spilled = next((folder / "spill").glob("*/00001.rows"))
+    spilled.write_bytes(spilled.read_bytes()[:-1])
+    with pytest.raises(StoreError, match="damaged; run the command again"):
+        shard_users(given, Admission(), 2, folder, key="a" * 64)
+    assert len(shard_users(given, Admission(), 2, folder, key="a" * 64)) == 37
+
+
+def test_a_lost_shard_says_what_to_do(tmp_path: Path) -> None:
+    shards = sharded(source(written(tmp_path, "csv")), Admission(), 4, tmp_path / "cache")
+    for path in (tmp_path / "cache" / "shards").iterdir():
+        path.unlink()
+    with pytest.raises(StoreError, match="run the command again"):
+        shards.users(0)
+    again = sharded(source(written(tmp_path, "csv")), Admission(), 4, tmp_path / "cache")
+    assert again.everybody.load().hash == admit(source(written(tmp_path, "csv")), Admission()).users.hash
+
+
+def test_the_number_of_shards_is_a_power_of_two_of_the_size(write: Callable[[str, bytes], Path]) -> None:
+    assert shard_count(write("small.csv", b"x")) == 1
+    for megabytes, number in ((4, 1), (5, 2), (9, 4), (17, 8)):
+        path = write("large.csv", b"")
+        with path.open("r+b") as file:
+            file.truncate(megabytes * 2**20)
+        assert shard_count(path) == number
+
+
+def lengths(part: Part) -> dict[str, Any]:
+    return {"lengths": part.users().counts}
+
+
+@pytest.mark.parametrize("engine", [Serial(), Threads(3)])
+def test_a_pass_goes_on_where_it_stopped(tmp_path: Path, engine: Any) -> None:
+    shards = sharded(source(written(tmp_path, "csv")), Admission(), 8, tmp_path / "cache")
+    parts, cache, asked = shards.everybody.parts(), StageCache(tmp_path / "cache"), []
+
+    def counted(part: Part) -> dict[str, Any]:
+        asked.append(part.content)
+        return lengths(part)
+
+    def total(cache: StageCache | None, key: str = "lengths") -> list[int]:
+        found = np.zeros(len(shards), dtype=np.int64)
+        for part, kept in run_pass("lengths", counted, parts, engine, key=key, cache=cache):
+            found[part.positions] = kept["lengths"]
+        return found.tolist()
+
+    passing = run_pass("lengths", counted, parts, Serial(), key="lengths", cache=cache)
+    for _ in range(3):
+        next(passing)
+    passing.close()
+    assert total(cache) == shards.counts.tolist()
+    assert sorted(asked) == sorted(part.content for part in parts)
+    assert total(cache) == shards.counts.tolist()
+    assert len(asked) == len(parts)
+    total(cache, "another")
+    assert len(asked) == 2 * len(parts)
