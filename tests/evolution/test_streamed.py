@@ -1,38 +1,42 @@
 """Users who lie in shards vote as users in memory do: the same bits, whatever the shards, the engine and the order."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from canarybank.encode import EncoderRecipe, HashingEncoder
 from canarybank.engine import Processes, Serial, Threads
 from canarybank.evolution import Ballot, Canaries, HeldUsers, SeededShares, StreamedUsers, Voters, snapped
+from canarybank.evolution.streamed import encode_all
 from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route
-from canarybank.store import StageCache, hash_json
-from canarybank.users import Users
+from canarybank.store import StageCache
+from canarybank.users import Admission, Members, Source, Users, admit, shard_users, source
 
-DIMENSION = 6
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Users in shards, with the vectors they would be encoded to; ``mute`` ones have no record that can be."""
-
-    shards: tuple[Users, ...]
-    mute: frozenset[str] = frozenset()
-
-    def key(self, shard: int) -> str:
-        return hash_json([self.shards[shard].hash, sorted(self.mute)])
-
-    def read(self, shard: int, places: NDArray[np.int64]) -> tuple[Users, NDArray[np.int64]]:
-        ids = self.shards[shard].ids
-        present = np.array([i for i, place in enumerate(places) if ids[place] not in self.mute], dtype=np.int64)
-        if not len(present):
-            return Users((), [], vectors=np.zeros((0, DIMENSION), dtype=np.float32)), present
-        return self.shards[shard].take(places[present]), present
+ENCODER = HashingEncoder()
+RECIPE = EncoderRecipe("hashing", ENCODER.fingerprint)
+WORDS = [
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "sun",
+    "rain",
+    "soup",
+    "bread",
+    "walk",
+    "run",
+    "blue",
+    "green",
+    "tall",
+    "sad",
+    "river",
+]
 
 
 @dataclass(frozen=True)
@@ -44,29 +48,41 @@ class Backwards:
             yield index, function(tasks[index])
 
 
+@dataclass(frozen=True)
+class Lain:
+    """The same users in memory, with vectors, and in shards."""
+
+    given: Source
+    users: Users
+    folder: Path
+
+    def streamed(self, number: int, **choices: Any) -> StreamedUsers:
+        shards = shard_users(self.given, Admission(), number, self.folder, key="these users")
+        # As a cohort they stand in an order of their own.
+        members = Members(shards, np.random.default_rng(0).permutation(len(shards)))
+        return StreamedUsers(members, RECIPE, **choices)
+
+
 @pytest.fixture(scope="module")
-def users() -> Users:
-    rng = np.random.default_rng(0)
-    owners = np.repeat(np.arange(40), rng.integers(1, 7, size=40))
-    return Users(tuple(f"u{i:02}" for i in range(40)), owners, vectors=rng.normal(size=(len(owners), DIMENSION)))
+def lain(tmp_path_factory: pytest.TempPathFactory) -> Lain:
+    folder, rng = tmp_path_factory.mktemp("lain"), np.random.default_rng(0)
+    rows = [(f"u{i:02}", " ".join(rng.choice(WORDS, size=5))) for i in range(40) for _ in range(rng.integers(1, 7))]
+    path = folder / "users.jsonl"
+    path.write_text("".join(json.dumps({"user": user, "text": text}) + "\n" for user, text in rows))
+    given = source(path)
+    users = admit(given, Admission()).users.take(np.random.default_rng(0).permutation(40))
+    return Lain(given, users.with_vectors(ENCODER.encode(users.require_texts())), folder / "cache")
+
+
+@pytest.fixture(scope="module")
+def users(lain: Lain) -> Users:
+    return lain.users
 
 
 @pytest.fixture(scope="module")
 def bank() -> Bank:
-    return Bank(np.random.default_rng(1).normal(size=(30, DIMENSION))).reserve(6, 0)
-
-
-def streamed(users: Users, number: int, **given: Any) -> StreamedUsers:
-    """Deal the users out to shards, each in an order of its own; one more shard is empty."""
-    rng = np.random.default_rng(number)
-    shards = rng.integers(number, size=len(users))
-    held, places = [], np.zeros(len(users), dtype=np.int64)
-    for shard in range(number):
-        members = rng.permutation(np.flatnonzero(shards == shard))
-        places[members] = np.arange(len(members))
-        held.append(users.take(members) if len(members) else Users((), []))
-    mute = given.pop("mute", frozenset())
-    return StreamedUsers(users.ids, DIMENSION, shards, places, Reading(tuple(held), mute), **given)
+    rng = np.random.default_rng(1)
+    return Bank(ENCODER.encode([" ".join(rng.choice(WORDS, size=5)) for _ in range(30)])).reserve(6, 0)
 
 
 MECHANISMS = {
@@ -77,15 +93,15 @@ MECHANISMS = {
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
-@pytest.mark.parametrize("number", [1, 3, 200])
+@pytest.mark.parametrize("number", [1, 3, 24])
 def test_a_seeded_release_is_the_same_bytes_with_any_shards_in_any_order(
-    users: Users, bank: Bank, mechanism: Mechanism, number: int
+    lain: Lain, users: Users, bank: Bank, mechanism: Mechanism, number: int
 ) -> None:
     canaries = Canaries(users.take([3, 8, 9]), np.array([True, False, True]))
     held = Voters(users, 4, canaries)
     drawn = held.simulate(bank, mechanism, np.random.default_rng(5))
     for engine in (Serial(), Backwards(), Threads(3)):
-        beside = Voters(streamed(users, number, engine=engine), 4, canaries)
+        beside = Voters(lain.streamed(number, engine=engine), 4, canaries)
         found = beside.simulate(bank, mechanism, np.random.default_rng(5))
         assert found.histogram.tobytes() == drawn.histogram.tobytes()
         assert found.took.tolist() == drawn.took.tolist()
@@ -99,10 +115,10 @@ def test_a_seeded_release_is_the_same_bytes_with_any_shards_in_any_order(
     ]
 
 
-def test_shards_are_counted_on_other_processes(users: Users, bank: Bank) -> None:
+def test_shards_are_counted_on_other_processes(lain: Lain, users: Users, bank: Bank) -> None:
     mechanism = MECHANISMS["secret shares"]
     held = Voters(users).simulate(bank, mechanism, np.random.default_rng(2))
-    apart = Voters(streamed(users, 2, engine=Processes(1))).simulate(bank, mechanism, np.random.default_rng(2))
+    apart = Voters(lain.streamed(2, engine=Processes(1))).simulate(bank, mechanism, np.random.default_rng(2))
     assert apart.histogram.tobytes() == held.histogram.tobytes()
 
 
@@ -132,51 +148,60 @@ def test_secret_sets_are_those_of_one_stream_whoever_is_asked_for_first() -> Non
     assert np.array_equal(sets(0.3, np.array([9, 4]), 50), expected[[3, 1]])
 
 
-def test_whoever_has_no_record_that_can_be_encoded_adds_nothing(users: Users, bank: Bank) -> None:
-    mechanism, mute = MECHANISMS["plain"], frozenset({"u03", "u07"})
-    voters, others = Voters(streamed(users, 3, mute=mute)), [i for i in range(40) if users.ids[i] not in mute]
-    assert len(voters) == len(users)
-    counted = voters.histogram(np.arange(40), bank, mechanism)
-    assert np.array_equal(counted, Voters(users).histogram(others, bank, mechanism))
-    background = voters.background(bank, mechanism)
-    assert background.shape == (40, bank.size)
-    assert not background[[3, 7]].nnz
-    assert np.array_equal(background[others].toarray(), Voters(users).background(bank, mechanism)[others].toarray())
+def without_some(users: Users, encoder: EncoderRecipe) -> Users:
+    """Encode as where some users have no record that can be encoded."""
+    kept = [row for row, owner in enumerate(users.owners) if users.ids[owner] not in {"u03", "u07"}]
+    return encode_all(users.keep_records(kept), encoder)
 
 
-def test_nobody_in_shards_can_be_released_over(bank: Bank) -> None:
-    nobody = StreamedUsers((), DIMENSION, np.zeros(0, int), np.zeros(0, int), Reading(()))
+def test_whoever_has_no_record_that_can_be_encoded_adds_nothing(lain: Lain, users: Users, bank: Bank) -> None:
+    for mechanism in (MECHANISMS["plain"], MECHANISMS["secret shares"]):
+        voters, drawn = Voters(lain.streamed(3, encode=without_some)), np.random.default_rng(0).random((40, 30)) < 0.4
+
+        def shares(_: float, chosen: NDArray[np.int64], __: int, drawn: Any = drawn) -> NDArray[np.bool_]:
+            return np.asarray(drawn[chosen])
+
+        others = [i for i in range(40) if users.ids[i] not in {"u03", "u07"}]
+        assert len(voters) == len(users)
+        counted = voters.histogram(np.arange(40), bank, mechanism, shares)
+        assert np.array_equal(counted, Voters(users).histogram(others, bank, mechanism, shares))
+
+
+def test_nobody_in_shards_can_be_released_over(lain: Lain, bank: Bank) -> None:
+    shards = lain.streamed(2).members.shards
+    nobody = StreamedUsers(Members(shards, np.zeros(0, dtype=np.int64)), RECIPE)
     assert not Voters(nobody).histogram([], bank, Mechanism()).any()
     assert Voters(nobody).release(bank, Mechanism()).histogram.std() > 0
-    assert Voters(nobody).background(bank, Mechanism()).shape == (0, bank.size)
 
 
 @dataclass(frozen=True)
 class Counting:
     """Remember the shards that tasks are run for, and stop before a given number of them."""
 
-    seen: list[int]
+    seen: list[str]
     most: int = 10**9
 
     def run(self, function: Any, tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         for index, task in enumerate(tasks):
             if len(self.seen) == self.most:
                 raise KeyboardInterrupt
-            self.seen.append(task.shard)
+            self.seen.append(task.content)
             yield index, function(task)
 
 
-def test_what_was_counted_before_a_stop_is_not_counted_again(users: Users, bank: Bank, tmp_path: Any) -> None:
+def test_what_was_counted_before_a_stop_is_not_counted_again(
+    lain: Lain, users: Users, bank: Bank, tmp_path: Path
+) -> None:
     mechanism = MECHANISMS["plain"]
     expected = Voters(users).simulate(bank, mechanism, np.random.default_rng(4)).histogram
-    people = streamed(users, 5, memo=StageCache(tmp_path))
+    people = lain.streamed(5, cache=StageCache(tmp_path))
     first, second, third = Counting([], 3), Counting([]), Counting([])
     with pytest.raises(KeyboardInterrupt):
         Voters(replace(people, engine=first)).simulate(bank, mechanism, np.random.default_rng(4))
     for engine in (second, third):
         drawn = Voters(replace(people, engine=engine)).simulate(bank, mechanism, np.random.default_rng(4))
         assert drawn.histogram.tobytes() == expected.tobytes()
-    assert sorted(first.seen + second.seen) == list(range(5))
+    assert sorted(first.seen + second.seen) == sorted(people.members.shards.contents)
     assert third.seen == []
     # Other users, another bank or another mechanism is another count.
     for given in ({"bank": bank.bar([2])}, {"mechanism": replace(mechanism, clip=0.2)}, {"seed": 6}, {"cap": 2}):
@@ -187,11 +212,12 @@ def test_what_was_counted_before_a_stop_is_not_counted_again(users: Users, bank:
         assert one.histogram.tobytes() == other.histogram.tobytes()
 
 
-def test_shards_in_which_nobody_takes_part_are_not_read(users: Users, bank: Bank) -> None:
+def test_shards_in_which_nobody_takes_part_are_not_read(lain: Lain, bank: Bank) -> None:
     engine = Counting([])
-    people = streamed(users, 8, engine=engine)
+    people = lain.streamed(8, engine=engine)
     Voters(people).histogram([2, 11], bank, MECHANISMS["plain"])
-    assert sorted(engine.seen) == sorted(set(people.shards[[2, 11]].tolist()))
+    shards = people.members.shards
+    assert sorted(engine.seen) == sorted({shards.contents[i] for i in shards.homes[people.members.places[[2, 11]]]})
 
 
 def test_a_count_in_whole_steps_is_what_the_users_count_alone_together(users: Users, bank: Bank) -> None:

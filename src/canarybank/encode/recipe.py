@@ -32,6 +32,11 @@ class EncoderRecipe:
     precision: str = "float32"
     isolated: bool = False
 
+    @property
+    def dimension(self) -> int:
+        """Return the length of a vector."""
+        return self.load().dimension
+
     def provide(self, encoder: Encoder) -> None:
         """Use an encoder that is loaded already wherever this process follows the recipe."""
         with _LOCK:

@@ -71,7 +71,7 @@ from canarybank.evolution.population import (
 )
 from canarybank.evolution.sampling import Rounds, sample, vote_shares
 from canarybank.evolution.schedules import Schedule
-from canarybank.evolution.streamed import ShardReader, StreamedUsers
+from canarybank.evolution.streamed import StreamedUsers
 from canarybank.evolution.utility import (
     NOT_PRIVATE,
     AuditCost,
@@ -139,7 +139,6 @@ __all__ = [
     "Schedule",
     "SeededShares",
     "Setting",
-    "ShardReader",
     "Spent",
     "StandIns",
     "StreamedUsers",

@@ -4,165 +4,124 @@ Memory holds the users' ids, where each one lies, and the shards that are being 
 of its shards' counts, in whole numbers, so it is the same on every engine and with any number of shards.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
+from canarybank.encode import EncoderRecipe
 from canarybank.engine import Engine, Serial
-from canarybank.evolution.ballots import Ballot, Whole, cut_records, probe_contributions
-from canarybank.mechanism import Bank, Mechanism
+from canarybank.evolution.ballots import Ballot, Whole
+from canarybank.mechanism import Ask, Bank, Mechanism, StreamedCohort
 from canarybank.progress import SILENT, Progress
-from canarybank.store import StageCache, hash_array, stage_key
-from canarybank.users import Users
+from canarybank.store import StageCache, stage_key
+from canarybank.users import Evaluation, Members, Part, Users, run_pass
 
-__all__ = ["ShardReader", "StreamedUsers"]
+__all__ = ["StreamedUsers", "encode_all"]
 
-Result = TypeVar("Result")
-
-
-class ShardReader(Protocol):
-    """Reads users of a shard and encodes their records; it can be pickled and runs wherever the engine does."""
-
-    def key(self, shard: int) -> str:
-        """Return the content address of a shard's users with their vectors."""
-
-    def read(self, shard: int, places: Whole) -> tuple[Users, Whole]:
-        """Return the users at these places of a shard, with vectors, and the index into ``places`` of each of them.
-
-        They stand in the order of the places. A user is left out where none of their records can be encoded.
-        """
+EncodeUsers = Callable[[Users, EncoderRecipe], Users]
+"""Gives users their vectors, in their order; who has no record that can be encoded may be left out."""
 
 
-@dataclass(frozen=True, eq=False)
-class Members:
-    """Some users of one shard: their places in it, and their numbers in the run."""
-
-    shard: int
-    places: Whole
-    numbers: Whole
+def encode_all(users: Users, encoder: EncoderRecipe) -> Users:
+    """Return the users with the vectors of all their records."""
+    return users.with_vectors(encoder.encode(users.require_texts()))
 
 
 @dataclass(frozen=True, eq=False)
 class CountVotes:
     """Count the votes of some users of a shard."""
 
-    reader: ShardReader
-    cap: int | None
     ballot: Ballot
+    encoder: EncoderRecipe
+    encode: EncodeUsers
 
-    def __call__(self, members: Members) -> Whole:
-        """Return the count of their votes."""
-        users, present = self.reader.read(members.shard, members.places)
-        return self.ballot.count(cut_records(users, self.cap), members.numbers[present])
+    def __call__(self, part: Part) -> Mapping[str, NDArray[Any]]:
+        """Return the count of their votes; their positions are their numbers in the run."""
+        given = part.users()
+        users, numbers = self.encode(given, self.encoder), part.positions
+        if len(users) < len(given):
+            number = dict(zip(given.ids, numbers.tolist(), strict=True))
+            numbers = np.array([number[name] for name in users.ids], dtype=np.int64)
+        return {"counted": self.ballot.count(users, numbers)}
 
-    def key(self, members: Members) -> str:
-        """Return the content address of the count, where no voter has a secret set."""
-        ballot, mechanism = self.ballot, self.ballot.mechanism
+    @property
+    def key(self) -> str:
+        """Return the content address of all that decides a count but the users, where nobody has a secret set."""
+        mechanism, grid = self.ballot.mechanism, self.ballot.grid
         return stage_key(
             "votes",
-            shard=self.reader.key(members.shard),
-            places=hash_array(members.places),
-            cap=self.cap,
-            bank=ballot.bank.hash,
+            encoder=self.encoder.fingerprint,
+            bank=self.ballot.bank.hash,
             k=mechanism.k,
             clip=mechanism.clip,
             entry_cap=mechanism.entry_cap,
-            grid=None if ballot.grid is None else [ballot.grid.step, ballot.grid.radius],
+            grid=None if grid is None else [grid.step, grid.radius],
         )
-
-
-@dataclass(frozen=True, eq=False)
-class ReachProbes:
-    """Find what some users of a shard would contribute to a bank's probes."""
-
-    reader: ShardReader
-    cap: int | None
-    bank: Bank
-    mechanism: Mechanism
-
-    def __call__(self, members: Members) -> tuple[Whole, csr_array]:
-        """Return the numbers of those who have a record that can be encoded, and their rows."""
-        users, present = self.reader.read(members.shard, members.places)
-        return members.numbers[present], probe_contributions(cut_records(users, self.cap), self.bank, self.mechanism)
 
 
 @dataclass(frozen=True, eq=False)
 class StreamedUsers:
     """The users of a run who lie in shards; they are read and encoded whenever they vote, on ``engine``.
 
-    ``shards`` and ``places`` say of each user in which shard they lie and at which place of it. With a ``memo`` the
-    count of every shard is kept, so that a simulation that was killed goes on at the shard where it stopped. A real run
-    has none: what a few users voted for, without noise, is kept nowhere.
+    With a ``cache`` the count of every shard is kept, so that a simulation that was killed goes on at the shard where
+    it stopped; counts under secret sets are never kept. A real run has no such cache: what a few users voted for,
+    without noise, is kept nowhere.
     """
 
-    ids: Sequence[str]
-    dimension: int
-    shards: NDArray[np.integer]
-    places: NDArray[np.integer]
-    reader: ShardReader
+    members: Members
+    encoder: EncoderRecipe
     engine: Engine = field(default_factory=Serial)
+    cache: StageCache | None = None
     progress: Progress = SILENT
-    memo: StageCache | None = None
-    cap: int | None = None
+    encode: EncodeUsers = encode_all
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.members)
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Return the users' ids, in the order in which participants are numbered."""
+        return tuple(self.members.ids)
+
+    @property
+    def dimension(self) -> int:
+        """Return the length of a record's vector."""
+        return self.encoder.dimension
 
     def cut(self, cap: int | None) -> "StreamedUsers":
         """Return these users with their first ``cap`` records each, or with all of them."""
-        return replace(self, cap=self.cap if cap is None else min(cap, self.cap or cap))
+        if cap is None:
+            return self
+        shards = self.members.shards
+        lowered = shards.capped(cap if shards.cap is None else min(cap, shards.cap))
+        return replace(self, members=Members(lowered, self.members.places))
 
     def count_votes(self, ballot: Ballot, participants: Whole) -> Whole:
         """Return the count of the votes of these users; shards in which nobody takes part are not read."""
-        count, total, left = CountVotes(self.reader, self.cap, ballot), ballot.nothing(), []
-        memo = None if ballot.mechanism.share < 1 else self.memo
-        for members in self._split(participants):
-            kept = None if memo is None else memo.find("votes", count.key(members))
-            if kept is None:
-                left.append(members)
-            else:
-                total += kept["counted"]
-        for members, counted in self._run("counting votes", count, left):
-            total += counted
-            if memo is not None:
-                memo.arrays("votes", count.key(members), partial(dict, counted=counted))
+        total = ballot.nothing()
+        if not len(participants):
+            return total
+        count = CountVotes(ballot, self.encoder, self.encode)
+        parts = Members(self.members.shards, self.members.places[participants]).parts()
+        for _, found in run_pass(
+            "counting votes",
+            count,
+            [replace(part, positions=participants[part.positions]) for part in parts],
+            self.engine,
+            key=count.key,
+            cache=self.cache if ballot.mechanism.share == 1 else None,
+            progress=self.progress,
+        ):
+            total += found["counted"]
         return total
 
     def probe_contributions(self, bank: Bank, mechanism: Mechanism) -> csr_array:
         """Return what every user would contribute to the bank's probes, users by bank size."""
-        reach = ReachProbes(self.reader, self.cap, bank, mechanism)
-        found = [rows for _, rows in self._run("routing users", reach, self._split(np.arange(len(self))))]
-        if not found:
-            return csr_array((0, bank.size), dtype=np.float64)
-        table = vstack([rows for _, rows in found], format="coo")
-        numbers = np.concatenate([numbers for numbers, _ in found])
-        # Sorted by user and entry; a user without a record that can be encoded has no entry.
-        ordered = csr_array((table.data, (numbers[table.row], table.col)), shape=(len(self), bank.size))
-        ordered.sort_indices()
-        return ordered
-
-    def _split(self, participants: Whole) -> list[Members]:
-        """Return the participants by shard, in the order of the shards."""
-        if not len(participants):
-            return []
-        shards = self.shards[participants]
-        order = np.argsort(shards, kind="stable")
-        present, starts = np.unique(shards[order], return_index=True)
-        groups = np.split(participants[order], starts[1:])
-        return [
-            Members(int(shard), np.asarray(self.places[numbers], dtype=np.int64), numbers)
-            for shard, numbers in zip(present, groups, strict=True)
-        ]
-
-    def _run(
-        self, name: str, function: Callable[[Members], Result], tasks: list[Members]
-    ) -> Iterator[tuple[Members, Result]]:
-        with self.progress.stage(name, len(tasks), "shards") as stage:
-            for index, result in self.engine.run(function, tasks):
-                yield tasks[index], result
-                stage.advance()
+        columns = np.sort(np.array(bank.reserved, dtype=np.int64))
+        cohort = StreamedCohort(Evaluation, self.members, self.encoder, self.engine, self.cache, self.progress)
+        (table,) = cohort.restricted([Ask(bank, columns)], mechanism)
+        return csr_array((table.data, columns[table.indices], table.indptr), shape=(len(self), bank.size))

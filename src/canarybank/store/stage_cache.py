@@ -68,13 +68,6 @@ class StageCache:
             stage, key, "arrays", lambda: {k: np.asarray(v) for k, v in make().items()}, _read_arrays, write_segment
         )
 
-    def find(self, stage: str, key: str) -> Arrays | None:
-        """Return the named arrays under a key, or None where there are none that can be read."""
-        try:
-            return self.arrays(stage, key, _absent)
-        except LookupError:
-            return None
-
     def packed(
         self,
         stage: str,
@@ -148,10 +141,6 @@ class StageCache:
         """
         sweep_folders(self.folder)
         return prune_files(stored_files(self.folder), max_bytes=max_bytes, unused_for=unused_for)
-
-
-def _absent() -> Arrays:
-    raise LookupError
 
 
 def _read_document(path: Path, about: About) -> Any:
