@@ -80,6 +80,7 @@ from canarybank.evolution.utility import (
     Utility,
     audit_cost,
     hold_out,
+    hold_out_indices,
     require_apart,
     utility,
 )
@@ -156,6 +157,7 @@ __all__ = [
     "evolve",
     "find_noise",
     "hold_out",
+    "hold_out_indices",
     "lay_out",
     "offspring",
     "predict_setting",

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from canarybank.config.model import Config
-from canarybank.encode import CachedEncoder, Encoder, is_isolated
+from canarybank.encode import CachedEncoder, Encoder, EncoderRecipe, is_isolated
 from canarybank.encode.load import is_vector_file
 from canarybank.engine import Engine
 from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
@@ -126,7 +126,7 @@ def require_isolated(encoder: Encoder) -> None:
         )
 
 
-def encode_users(users: Users, encoder: CachedEncoder) -> Users:
+def encode_users(users: Users, encoder: CachedEncoder | EncoderRecipe) -> Users:
     """Return users with vectors. A record that cannot be encoded casts no vote, and neither does who has no other.
 
     The encoder must be isolated: then a record's vector, or that it has none, follows from its own text alone.
