@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolSource, design
 from canarybank.auditing.forecast import expected_bound
 from canarybank.auditing.methods import Bound
-from canarybank.auditing.ports import Case, Claims, Memo, Place, Routes, Systems, Tally
+from canarybank.auditing.ports import Case, Claims, Memo, Place, Routes, Systems, Tally, restricted_tables
 from canarybank.auditing.rates import IMPOSSIBLE, Law, at_most, chance_between, epsilon_at, supremum
 from canarybank.auditing.result import AttackResult, CanaryResult, Ladder, Rung
 from canarybank.auditing.settings import (
@@ -36,13 +37,12 @@ from canarybank.auditing.settings import (
     choose_aim,
     headline,
     pooled_bound,
-    stand_in,
     stand_in_rows,
 )
 from canarybank.auditing.trials import Literal, Projected, Shard, Summed, Trials, count_shard, plan
 from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, IncompleteError, InputError
-from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, epsilon
+from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, StreamedCohort, epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw, mixture
 from canarybank.store import hash_array, stage_key
@@ -123,7 +123,7 @@ class Auditor:
             pool=None if pool is None else [hash_array(pool.vectors), pool.sources, pool.texts],
             bank=bank.hash,
             probes=probes,
-            auxiliary=routes.auxiliary.cohort.users.hash,
+            auxiliary=routes.auxiliary.hash,
             mechanism=mechanism.to_json(),
             eligible=self.eligible,
             seed=seed,
@@ -141,58 +141,56 @@ class Auditor:
 
         return _restored(self.memo.arrays("design", key, arrays), attack, canary, table, bank, pool)
 
-    def calibration(self, routes: Sequence[Routes]) -> Systems:
-        """Return the systems on which thresholds are frozen: the calibration users stand for the eligible ones."""
+    def calibration(self, routes: Sequence[Routes], cases: Sequence[Case] = ()) -> Systems:
+        """Return the systems on which thresholds are frozen: the calibration users stand for the eligible ones.
+
+        Where users are streamed, the first of ``cases`` that is asked for costs a pass that serves all of them.
+        """
+        cohorts = [over.calibration for over in routes]
+        tables = restricted_tables(cohorts, cases, self.mechanism)
 
         def systems(case: Case) -> Sequence[ReleaseSystem]:
+            rows = [stand_in_rows(cohort, self.eligible, self.settings.seed) for cohort in cohorts]
             if self.mechanism.share < 1:
-                rows = [stand_in_rows(over.calibration, self.eligible, self.settings.seed) for over in routes]
-                return self._shared_systems(case, [over.calibration for over in routes], rows)
-            return self._systems(
-                case,
-                [
-                    stand_in(
-                        over.calibration, each.bank, self.mechanism, eligible=self.eligible, seed=self.settings.seed
-                    )
-                    for each, over in zip(case.designs, routes, strict=True)
-                ],
-            )
+                return self._shared_systems(case, cohorts, rows)
+            return self._systems(case, [table[own] for table, own in zip(tables(case), rows, strict=True)])
 
         return systems
 
-    def evaluation(self, routes: Sequence[Routes]) -> Systems:
-        """Return the systems that are judged: over the evaluation users."""
-        for cohort in (over.evaluation.cohort for over in routes):
-            if type(cohort) is not Evaluation:
-                raise CohortError(f"Rules are judged on the evaluation cohort, not on {type(cohort).__name__}.")
+    def evaluation(self, routes: Sequence[Routes], cases: Sequence[Case] = ()) -> Systems:
+        """Return the systems that are judged: over the evaluation users.
+
+        Where users are streamed, the first of ``cases`` that is asked for costs a pass that serves all of them.
+        """
+        cohorts = [over.evaluation for over in routes]
+        for cohort in cohorts:
+            if cohort.role is not Evaluation:
+                raise CohortError(f"Rules are judged on the evaluation cohort, not on {cohort.role.__name__}.")
+        tables = restricted_tables(cohorts, cases, self.mechanism)
 
         @cache
         def systems(case: Case) -> Sequence[ReleaseSystem]:
             if not case.thresholds:
                 raise CohortError(f"{case.attack.name} canary {case.index} has no frozen rule yet; freeze it first.")
-            if any(case.canary in over.evaluation.cohort.users.ids for over in routes):
+            if any(cohort.has(case.canary) for cohort in cohorts):
                 raise CohortError(f"The canary {case.canary!r} is also an evaluation user; a canary is in no cohort.")
             if self.mechanism.share < 1:
-                everybody = [np.arange(len(over.evaluation)) for over in routes]
-                return self._shared_systems(case, [over.evaluation for over in routes], everybody)
-            return self._systems(
-                case,
-                [
-                    over.evaluation.contributions(each.bank, self.mechanism)
-                    for each, over in zip(case.designs, routes, strict=True)
-                ],
-            )
+                return self._shared_systems(case, cohorts, [np.arange(len(cohort)) for cohort in cohorts])
+            return self._systems(case, tables(case))
 
         return systems
 
-    def _systems(self, case: Case, tables: Sequence[Any]) -> Sequence[ReleaseSystem]:
+    def _systems(self, case: Case, tables: Sequence[csr_array]) -> Sequence[ReleaseSystem]:
         return [
-            self.system(each.restrict(table), each.contribution, self.mechanism)
+            self.system(table, each.contribution, self.mechanism)
             for each, table in zip(case.designs, tables, strict=True)
         ]
 
     def _shared_systems(
-        self, case: Case, cohorts: Sequence[Routed[Any]], rows: Sequence[NDArray[np.int64]]
+        self,
+        case: Case,
+        cohorts: Sequence[Routed[Any] | StreamedCohort[Any]],
+        rows: Sequence[NDArray[np.int64]],
     ) -> Sequence[ReleaseSystem]:
         """Return the systems of a mechanism with secret shares, over these rows of each round's cohort."""
         if self.system is not BankSystem:
@@ -200,9 +198,12 @@ class Auditor:
                 f"mechanism.share is {self.mechanism.share:g}, and secret shares are drawn by our own mechanism alone; "
                 "leave out audit.system, or set mechanism.share to 1."
             )
+        held = [cohort for cohort in cohorts if isinstance(cohort, Routed)]
+        if len(held) < len(cohorts):
+            raise InputError("Secret shares are drawn from users in memory, and these are in shards.")
         return [
             ShareSystem.of(each, routed.cohort.users, chosen, self.mechanism)
-            for each, routed, chosen in zip(case.designs, cohorts, rows, strict=True)
+            for each, routed, chosen in zip(case.designs, held, rows, strict=True)
         ]
 
     def freeze(self, cases: Sequence[Case], systems: Systems, *, calibration: str = "") -> tuple[Case, ...]:
