@@ -314,9 +314,14 @@ They return a ``System``.
 """
 ENGINES = _registry(
     "engine",
-    {"threads": "engine.local:Threads", "processes": "engine.local:Processes", "serial": "engine.local:Serial"},
+    {
+        "threads": "engine.local:Threads",
+        "processes": "engine.local:Processes",
+        "ray": "engine.ray:Ray",
+        "serial": "engine.local:Serial",
+    },
 )
-"""Entries return an ``Engine``; they are given the number of workers where they take it."""
+"""Entries return an ``Engine``; they are given those of workers and address that they take."""
 KEEPERS = _registry(
     "keeper",
     {

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
-from operator import call
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ from canarybank.auditing.settings import (
     pooled_bound,
     stand_in_rows,
 )
-from canarybank.auditing.trials import Literal, Projected, Summed, Trials, count_shard, plan
+from canarybank.auditing.trials import Literal, Projected, Shard, Summed, Trials, count_shard, plan
 from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, IncompleteError, InputError
 from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, StreamedCohort, epsilon
@@ -290,23 +289,24 @@ class Auditor:
         """Play every shard that the tally lacks; show rates, for there is no bound before all trials are in."""
         settings, shards = self.settings, plan(self.settings.trials)
         left = [(case, shard) for case in cases for shard in shards if (case.place, shard) not in tally.done]
-        unfinished = dict.fromkeys(case for case, _ in left)
-        sources = {case: self._source(case, systems(case), counted=True) for case in unfinished}
-        tasks = [
+        unfinished = list(dict.fromkeys(case for case, _ in left))
+        # What every shard of a case needs is bound to the function, which an engine sends once; tasks are small.
+        counters = [
             partial(
                 count_shard,
-                sources[case],
+                self._source(case, systems(case), counted=True),
                 tuple(threshold.value for threshold in case.thresholds),
                 settings.seed,
                 (*case.address, "evaluation"),
-                shard,
             )
-            for case, shard in left
+            for case in unfinished
         ]
+        numbers = {case: number for number, case in enumerate(unfinished)}
+        tasks = [(numbers[case], shard) for case, shard in left]
         total = 2 * settings.trials * len(cases)
         with self.progress.stage("trials", total=total, unit="trials") as stage:
             stage.advance(total - sum(shard.size for _, shard in left))
-            for index, positives in self.engine.run(call, tasks):
+            for index, positives in self.engine.run(partial(_count_with, counters), tasks):
                 case, shard = left[index]
                 tally.put(case.place, shard, positives)
                 stage.advance(shard.size, note=_rates(tally, case))
@@ -559,6 +559,11 @@ def cases_by_attack(cases: Sequence[Case]) -> list[list[Case]]:
         raise InputError("Two cases have the same attack and index; their trials would be the same ones.")
     names = dict.fromkeys(case.attack.name for case in cases)
     return [[case for case in cases if case.attack.name == name] for name in names]
+
+
+def _count_with(counters: Sequence[Callable[[Shard], tuple[int, ...]]], task: tuple[int, Shard]) -> tuple[int, ...]:
+    number, shard = task
+    return counters[number](shard)
 
 
 def _law_of(system: ReleaseSystem, score: LinearScore) -> RoundLaw | None:

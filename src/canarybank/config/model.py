@@ -576,6 +576,13 @@ class RunConfig(_Section):
     engine: Annotated[str, Registered("engine")] = Field(
         default="threads", description="Where the work runs. Results do not depend on it.", json_schema_extra=FREE
     )
+    address: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The address of a running Ray cluster, or auto for the one on this machine, for run.engine = ray; "
+        "left out, Ray starts a cluster here and stops it at the end.",
+        json_schema_extra=FREE,
+    )
 
 
 class Config(_Section):

@@ -117,9 +117,10 @@ def run_audit(
 
 def one_release(config: Config, engine: Engine | None = None, progress: Progress = SILENT) -> "AuditWork":
     """Return the audit of one release; each part of it is made when it is first asked for."""
-    made = build_generator(config)
+    engine = engine or build_engine(config.run)
+    made = build_generator(config, engine)
     inputs = gather(config, StageCache(), None if made is None else cached_generator(made), progress)
-    return AuditWork(Designs(inputs, mechanism_of(config), engine or build_engine(config.run)))
+    return AuditWork(Designs(inputs, mechanism_of(config), engine))
 
 
 def mechanism_of(config: Config) -> Mechanism:

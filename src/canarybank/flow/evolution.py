@@ -123,8 +123,8 @@ def run_evolution(
             refuse_unverified(run, rewritten=True)
             _require_same_account(run, config)
             return run
-        cache, generator = StageCache(), evolution_generator(config)
         engine = engine or build_engine(config.run)
+        cache, generator = StageCache(), evolution_generator(config, engine)
         # What a real run sends follows from its releases; what it retried is nobody's business.
         with sending_recorded(run, config, generator, counted=not is_real(config)):
             scene = set_scene(config, cache, progress, generator, engine)

@@ -38,7 +38,7 @@ from canarybank.flow.sharding import Roles, roles_of, shards_for
 from canarybank.generate import Generator
 from canarybank.mechanism import Bank
 from canarybank.progress import SILENT, Progress
-from canarybank.registry import ENGINES, call_with
+from canarybank.registry import ENGINES, call_with, takes
 from canarybank.seeds import stream
 from canarybank.store import StageCache, hash_file, require_file, stage_key
 from canarybank.users import (
@@ -291,8 +291,14 @@ def cached_encoder(config: EncoderConfig, progress: Progress = SILENT, *, isolat
 
 
 def build_engine(config: RunConfig) -> Engine:
-    """Return the engine that a configuration names, with as many workers as it says."""
-    made = call_with(ENGINES.find(config.engine), workers=config.workers)
+    """Return the engine that a configuration names, with as many workers as it says, at the address that it says."""
+    factory = ENGINES.find(config.engine)
+    if config.address is not None and not takes(factory, "address"):
+        raise ConfigError(
+            f"The engine {config.engine!r} runs here and joins nothing, but run.address is {config.address!r}. Set "
+            "run.engine to ray, or leave run.address out."
+        )
+    made = call_with(factory, workers=config.workers, address=config.address)
     if not isinstance(made, Engine):
         raise ConfigError(
             f"The engine {config.engine!r} made a {type(made).__name__}, which is no engine; it needs run. See "
