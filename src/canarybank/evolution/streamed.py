@@ -105,7 +105,7 @@ class StreamedUsers:
         total = ballot.nothing()
         if not len(participants):
             return total
-        count = CountVotes(ballot, self.encoder, self.encode)
+        count = CountVotes(ballot, self.encoder.hosted_on(self.engine), self.encode)
         parts = Members(self.members.shards, self.members.places[participants]).parts()
         for _, found in run_pass(
             "counting votes",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 from canarybank.config.model import Config
 from canarybank.encode import CachedEncoder, Encoder, EncoderRecipe, is_isolated
 from canarybank.encode.load import is_vector_file
-from canarybank.engine import Engine
+from canarybank.engine import Engine, Host, host_on
 from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
 from canarybank.evolution import Ballot, VotingUsers
 from canarybank.mechanism import Bank, Mechanism
@@ -226,17 +226,33 @@ class HiddenEngine:
         """Yield the index of each task with its result, in the order in which they finish."""
         return self.engine.run(_HiddenWork(function, (_PROCESS, os.getpid())), tasks)
 
+    def host(self, make: Callable[[], Any]) -> Host | None:
+        """Return what holds an object elsewhere, where the engine has such a place; its work is hidden too."""
+        found = host_on(self.engine, make)
+        return None if found is None else HiddenHost(found)
+
 
 @dataclass(frozen=True)
-class _HiddenWork(Generic[Task, Result]):
-    function: Callable[[Task], Result]
+class HiddenHost:
+    """Run private work on objects that are held elsewhere."""
+
+    host: Host
+
+    def run(self, function: Callable[[Any, Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield the index of each task with what the function gives for a held object and the task, as they finish."""
+        return self.host.run(_HiddenWork(function, (_PROCESS, os.getpid())), tasks)
+
+
+@dataclass(frozen=True)
+class _HiddenWork(Generic[Result]):
+    function: Callable[..., Result]
     process: tuple[str, int]
 
-    def __call__(self, task: Task) -> Result:
+    def __call__(self, *given: Any) -> Result:
         if (_PROCESS, os.getpid()) == self.process:
-            return self.function(task)
+            return self.function(*given)
         with hidden(_VOTE, SILENT):
-            return self.function(task)
+            return self.function(*given)
 
 
 @contextmanager
