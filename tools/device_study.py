@@ -64,7 +64,7 @@ def pack(folder: Path, texts_file: Path, count: int, peers: Path | None) -> None
     from canarybank.encode import find_model
 
     column = pl.read_parquet(texts_file)["text"].unique(maintain_order=True)
-    texts = column.sample(min(3 * count, len(column)), seed=0, shuffle=True).to_list()
+    texts = column.sample(min(5 * count, len(column)), seed=0, shuffle=True).to_list()
     model = find_model("minilm")
     target = folder / "minilm"
     for pattern in SMALL_FILES:
@@ -75,9 +75,13 @@ def pack(folder: Path, texts_file: Path, count: int, peers: Path | None) -> None
     rows = [each.ids for each in tokenizer.encode_batch(texts)]
     often = np.argsort(-np.bincount(np.concatenate(rows), minlength=tokenizer.get_vocab_size()), kind="stable")
     common = set(often[:COMMON].tolist())
-    texts, rows = zip(
-        *[each for each in zip(texts, rows, strict=True) if common.issuperset(each[1])][:count], strict=True
-    )
+    # As many words as texts have at large: texts of common words alone are shorter.
+    fitting: dict[int, list[tuple[str, list[int]]]] = {}
+    for text, row in zip(texts, rows, strict=True):
+        if common.issuperset(row):
+            fitting.setdefault(len(text.split()), []).append((text, row))
+    wanted = [len(text.split()) for text in texts[:count]]
+    texts, rows = zip(*(fitting[words].pop() for words in wanted if fitting.get(words)), strict=True)
     used = {number for row in rows for number in row}
     used |= {number for each in tokenizer.encode_batch(list(TRIAL_TEXTS)) for number in each.ids}
     used |= {tokenizer.token_to_id(token) for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")}
@@ -312,9 +316,10 @@ def encoders(study: Study) -> tuple[Any, list[str], dict[str, FixedShapes]]:
     from sentence_transformers import SentenceTransformer
 
     unpack(study.folder)
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
     model = SentenceTransformer(str(study.folder / "minilm"), device=study.device, local_files_only=True).eval()
     network, tokenizer = model[0].auto_model, model.tokenizer.backend_tokenizer
-    tokens = Tokens(tokenizer, model.max_seq_length, study.device, tokens=None if study.on_gpu else 256)
+    tokens = Tokens(tokenizer, model.max_seq_length, study.device, rows=None if study.on_gpu else 2)
     made = {
         "float32": FixedShapes(BertLayers(network, Precision.FLOAT32, study.device), tokens, study.device),
         "split": FixedShapes(SplitLayers(network, study.device), tokens, study.device),
@@ -328,20 +333,20 @@ def encoders(study: Study) -> tuple[Any, list[str], dict[str, FixedShapes]]:
 def encode(study: Study) -> None:
     """Time MiniLM on short texts, end to end and step by step; compare routes with float32's."""
     model, held, made = encoders(study)
-    bank, count = study.size(BANK, 40), study.size(500_000, 120)
+    bank, count = study.size(BANK, 16), study.size(500_000, 24)
     fresh = held[bank:]
     texts = (fresh * (1 + count // len(fresh)))[:count]
     study.note(texts=count, different=len(set(texts)), words=float(np.mean([len(text.split()) for text in fresh])))
     exact = made["float32"]
-    library = texts[: study.size(20_000, 32)]
+    library = texts[: study.size(20_000, 4)]
     plain = study.seconds(
         lambda: model.encode(library, batch_size=256, show_progress_bar=False, convert_to_tensor=True), 1
     )
     study.note(**{"the library's own encode, float32, texts/s": len(library) / plain})
     for shapes in made.values():  # record the graphs
-        shapes.encode(texts[: study.size(40_000, 40)])
+        shapes.encode(texts[: study.size(40_000, 4)])
     entries = exact.encode(held[:bank])
-    kernels(study, made, texts[: study.size(100_000, 64)])
+    kernels(study, made, texts[: study.size(100_000, 8)])
     tokenising(study, exact.tokens, texts)
     for name, shapes in made.items():
         taken = study.seconds(lambda shapes=shapes: shapes.encode(texts), 1, warm=False)
@@ -367,7 +372,7 @@ def encode(study: Study) -> None:
                 f"{name} first: largest drift seen": results[-1].largest,
             }
         )
-    neighbours(study, made, fresh[: study.size(20_000, 40)])
+    neighbours(study, made, fresh[: study.size(20_000, 6)])
 
 
 def kernels(study: Study, made: dict[str, FixedShapes], texts: Sequence[str]) -> None:
