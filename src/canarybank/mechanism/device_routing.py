@@ -160,6 +160,15 @@ class DeviceRouter:
                 sure[start + torch.cat(unsure)] = False
             return self._kept[found], sure
 
+    def largest_error(self, records: Any) -> float:
+        """Return the largest error of a record's scores over its margin: at most 1, or the margin is wrong."""
+        torch = _torch()
+        with torch.inference_mode(), plain_products():
+            lengths = torch.linalg.vector_norm(records.double(), dim=1)
+            margin = self._first.margin(lengths, self._largest, self._dimension)
+            error = self._first.scores(records).double() - self._second.scores(records)
+            return float((error[:, : len(self._rows)].abs().amax(dim=1) / margin).max())
+
     def route_host(self, records: NDArray[np.float32], progress: Progress = SILENT) -> NDArray[np.int64]:
         """Return the routes of records in the computer's memory; the next chunk is copied while one is searched."""
         found = np.empty((len(records), self.k), dtype=np.int64)
