@@ -154,6 +154,13 @@ class Users:
             vectors=None if self.vectors is None else self.vectors[chosen],
         )
 
+    def first_records(self, most: int) -> "Users":
+        """Return the users with at most so many of their first records."""
+        if not len(self) or int(self.counts.max()) <= most:
+            return self
+        starts = np.searchsorted(self.owners, np.arange(len(self)))
+        return self.keep_records(np.flatnonzero(np.arange(len(self.owners)) - starts[self.owners] < most))
+
     def with_vectors(self, vectors: ArrayLike) -> "Users":
         """Return the same users with these record vectors."""
         return replace(self, vectors=np.asarray(vectors, dtype=np.float32))
