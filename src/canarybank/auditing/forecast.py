@@ -161,7 +161,7 @@ def bound_law(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Arr
     laws = [(_one(target, [pair]), times) for pair, times in Counter(pairs).items()]
     if len(laws) == 1:  # values are in order already, and of equal ones the last has the chance of all
         ((found, mass), times), *_ = laws
-        last = np.append(found[1:] != found[:-1], True)  # noqa: FBT003, the end of the last run
+        last = np.append(found[1:] != found[:-1], True)
         values, below = found[last], np.cumsum(mass)[last] ** times
     else:
         values = np.unique(np.concatenate([law[0] for law, _ in laws]))
