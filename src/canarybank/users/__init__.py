@@ -12,6 +12,7 @@ from canarybank.users.cohorts import (
     draw_cohorts,
 )
 from canarybank.users.delimited import Delimited
+from canarybank.users.guess import guess_columns
 from canarybank.users.jsonlines import JsonLines
 from canarybank.users.keep import pack_users, unpack_users
 from canarybank.users.parquet import Parquet
@@ -46,6 +47,7 @@ __all__ = [
     "Users",
     "admit",
     "draw_cohorts",
+    "guess_columns",
     "infer_format",
     "pack_users",
     "read",
