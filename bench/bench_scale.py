@@ -62,4 +62,4 @@ def _at_most(most: float, work: str, size: str, few: float, many: float, unit: s
     from harness import PASS_SHARE
 
     note = f"{many / few:.2f} times as much, at most {most:g} promised"
-    return ratio(work, size, few, many, 1 / (most * PASS_SHARE), note, unit)
+    return ratio(work, size, few, many, 1 / (most * PASS_SHARE), note, unit=unit)

@@ -57,6 +57,8 @@ WORDS = [
 ]
 USERS, RECORDS, ENTRIES = 30, 8, 150
 
+# Before ray is imported: its clusters stay on this machine, where the guard lets them.
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 sys.path.insert(0, str(DOUBLES))  # so that a configuration can name what stands there
 # A worker of pytest-xdist starts with the guard already in its environment.
 if str(GUARD) not in os.environ.get("PYTHONPATH", "").split(os.pathsep):

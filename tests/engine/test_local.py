@@ -2,6 +2,7 @@ import operator
 import time
 from functools import partial
 
+import engine_tasks
 import pytest
 
 from canarybank.engine import Processes, Serial, Threads
@@ -32,6 +33,12 @@ def test_an_abandoned_run_cancels_what_has_not_begun():
     next(results)
     results.close()
     assert len(begun) < 2_000
+
+
+def test_a_process_is_given_the_function_once_and_tasks_by_themselves():
+    found = [result for _, result in Processes(2).run(engine_tasks.Heavy(), range(30))]
+    assert sorted(value for _, _, value in found) == list(range(30))
+    assert {times for _, times, _ in found} == {1}
 
 
 def test_no_workers_are_refused():

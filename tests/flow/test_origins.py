@@ -21,6 +21,7 @@ NO_FILES = (
         "audit.method",
         "audit.system",
         "run.engine",
+        "run.address",
         "system.attack",
         "system.name",
     ),

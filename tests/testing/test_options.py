@@ -148,6 +148,10 @@ TRIED = {
         "csv",
         {"evolve.feedback": "paraphrase", "evolve.rounds": 1, "run.engine": "processes"},
     ),
+    "an engine that is joined once there is work for it": (
+        "csv",
+        {"run.engine": "ray", "run.address": "auto", "evolve.rounds": 1},
+    ),
     "the keeper votes, parents in turn, vary": (
         "csv",
         {"evolve.keeper": "votes", "evolve.parents": "turns", "evolve.feedback": "vary", "evolve.vary_prompt": "vary"}

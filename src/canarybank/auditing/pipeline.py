@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
-from operator import call
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ from canarybank.auditing.settings import (
     pooled_bound,
     stand_in_rows,
 )
-from canarybank.auditing.trials import Literal, Projected, Summed, Trials, count_shard, plan
+from canarybank.auditing.trials import Literal, Projected, Shard, Summed, Trials, count_shard, plan
 from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, IncompleteError, InputError
 from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, StreamedCohort, epsilon
@@ -49,6 +48,7 @@ from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw
 from canarybank.store import hash_array, stage_key
 from canarybank.systems.mechanism import BankSystem, ReleaseSystem, SystemFactory
 from canarybank.systems.share import ShareSystem
+from canarybank.systems.torch_mechanism import TorchSystem
 from canarybank.users import Evaluation
 
 __all__ = ["Auditor", "cases_by_attack", "claim_names", "transcript_scores"]
@@ -290,23 +290,24 @@ class Auditor:
         """Play every shard that the tally lacks; show rates, for there is no bound before all trials are in."""
         settings, shards = self.settings, plan(self.settings.trials)
         left = [(case, shard) for case in cases for shard in shards if (case.place, shard) not in tally.done]
-        unfinished = dict.fromkeys(case for case, _ in left)
-        sources = {case: self._source(case, systems(case), counted=True) for case in unfinished}
-        tasks = [
+        unfinished = list(dict.fromkeys(case for case, _ in left))
+        # What every shard of a case needs is bound to the function, which an engine sends once; tasks are small.
+        counters = [
             partial(
                 count_shard,
-                sources[case],
+                self._source(case, systems(case), counted=True),
                 tuple(threshold.value for threshold in case.thresholds),
                 settings.seed,
                 (*case.address, "evaluation"),
-                shard,
             )
-            for case, shard in left
+            for case in unfinished
         ]
+        numbers = {case: number for number, case in enumerate(unfinished)}
+        tasks = [(numbers[case], shard) for case, shard in left]
         total = 2 * settings.trials * len(cases)
         with self.progress.stage("trials", total=total, unit="trials") as stage:
             stage.advance(total - sum(shard.size for _, shard in left))
-            for index, positives in self.engine.run(call, tasks):
+            for index, positives in self.engine.run(partial(_count_with, counters), tasks):
                 case, shard = left[index]
                 tally.put(case.place, shard, positives)
                 stage.advance(shard.size, note=_rates(tally, case))
@@ -374,9 +375,10 @@ class Auditor:
         rounds: list[Trials] = []
         for system, score in zip(systems, case.scores, strict=False):
             # Only our own system is its law. Another one is played as it releases, whatever law it states.
-            projected = type(system) is BankSystem and self.settings.engine is TrialEngine.PROJECTED
-            law = _law_of(system, score) if projected else None
-            source = Literal(system, score) if law is None else Projected(law)
+            engine = self.settings.engine if type(system) is BankSystem else TrialEngine.LITERAL
+            law = _law_of(system, score) if engine is TrialEngine.PROJECTED else None
+            played = TorchSystem.of(system) if engine is TrialEngine.LITERAL_TORCH else system
+            source = Literal(played, score) if law is None else Projected(law)
             rounds.append(source.included() if counted and self.settings.method.included else source)
         return Summed(rounds, self.mechanism.q) if case.summed else rounds[0]
 
@@ -559,6 +561,11 @@ def cases_by_attack(cases: Sequence[Case]) -> list[list[Case]]:
         raise InputError("Two cases have the same attack and index; their trials would be the same ones.")
     names = dict.fromkeys(case.attack.name for case in cases)
     return [[case for case in cases if case.attack.name == name] for name in names]
+
+
+def _count_with(counters: Sequence[Callable[[Shard], tuple[int, ...]]], task: tuple[int, Shard]) -> tuple[int, ...]:
+    number, shard = task
+    return counters[number](shard)
 
 
 def _law_of(system: ReleaseSystem, score: LinearScore) -> RoundLaw | None:

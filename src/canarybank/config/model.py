@@ -333,8 +333,10 @@ class AuditConfig(_Section):
         default="calibrated",
         description="How the threshold is frozen: by calibration trials, or by the calibration law.",
     )
-    engine: Literal["projected", "literal"] = Field(
-        default="projected", description="How trials are played: on projected users, or literally; the law is the same."
+    engine: Literal["projected", "literal", "literal-torch"] = Field(
+        default="projected",
+        description="How trials are played: on projected users, or literally, by numpy or by torch on the best device; "
+        "the law is the same.",
     )
     accounted: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, description="The epsilon that the operator's accountant claims; left out, the exact one."
@@ -575,6 +577,13 @@ class RunConfig(_Section):
     )
     engine: Annotated[str, Registered("engine")] = Field(
         default="threads", description="Where the work runs. Results do not depend on it.", json_schema_extra=FREE
+    )
+    address: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The address of a running Ray cluster, or auto for the one on this machine, for run.engine = ray; "
+        "left out, Ray starts a cluster here and stops it at the end.",
+        json_schema_extra=FREE,
     )
 
 

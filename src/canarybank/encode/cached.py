@@ -12,9 +12,10 @@ from canarybank.encode.shelf import Shelf, text_keys
 from canarybank.errors import StoreError
 from canarybank.progress import SILENT, Progress
 
-__all__ = ["CachedEncoder", "encode_blocks"]
+__all__ = ["BLOCK_TEXTS", "CachedEncoder", "encode_blocks"]
 
-_BLOCK_TEXTS = 1024
+BLOCK_TEXTS = 1024
+"""Texts in one call of an encoder that does not say what suits it."""
 _FLUSH_TEXTS = 8192
 _FLUSH_SECONDS = 10.0
 _ATTEMPTS = 5
@@ -28,7 +29,7 @@ def encode_blocks(
     Texts of like length go together, which wastes least on padding, and the blocks are the same on every run.
     """
     order = sorted(range(len(texts)), key=lambda position: -len(texts[position]))
-    size: int = getattr(encoder, "block", _BLOCK_TEXTS)
+    size: int = getattr(encoder, "block", BLOCK_TEXTS)
     with progress.stage(f"encoding with {encoder.name}", total=len(order), unit="texts") as stage:
         for start in range(0, len(order), size):
             positions = order[start : start + size]

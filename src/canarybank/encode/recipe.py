@@ -2,19 +2,20 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from canarybank.encode.cache import VectorCache
-from canarybank.encode.cached import CachedEncoder, encode_blocks
+from canarybank.encode.cached import BLOCK_TEXTS, CachedEncoder, encode_blocks
 from canarybank.encode.load import load_encoder
-from canarybank.encode.protocol import Encoder, Vectors, is_cheap
+from canarybank.encode.protocol import Encoder, Vectors, check_texts, is_cheap, is_isolated
+from canarybank.engine import Engine, Host, host_on
 from canarybank.errors import InputError
 from canarybank.store import cache_root
 
-__all__ = ["EncoderRecipe"]
+__all__ = ["EncoderRecipe", "HostedEncoder"]
 
 _LOADED: dict["EncoderRecipe", Encoder] = {}
 _CACHED: dict[tuple["EncoderRecipe", Path], CachedEncoder] = {}
@@ -31,6 +32,22 @@ class EncoderRecipe:
     batch_size: int | None = None
     precision: str = "float32"
     isolated: bool = False
+    host: Host | None = None
+    """Where the encoder is loaded, if not in each process that uses it."""
+
+    def hosted_on(self, engine: Engine) -> "EncoderRecipe":
+        """Return the recipe for the workers of an engine: where that has GPUs, they ask an encoder on each GPU.
+
+        An encoder that is cheap, or that shall run on another device, is loaded by each worker.
+        """
+        if is_cheap(self.load()) or not (self.device or "cuda").startswith("cuda"):
+            return self
+        return replace(self, host=host_on(engine, self.load))
+
+    @property
+    def dimension(self) -> int:
+        """Return the length of a vector."""
+        return self.load().dimension
 
     def provide(self, encoder: Encoder) -> None:
         """Use an encoder that is loaded already wherever this process follows the recipe."""
@@ -40,6 +57,8 @@ class EncoderRecipe:
     def load(self) -> Encoder:
         """Return the encoder; it is loaded once in each process."""
         with _LOCK:
+            if self not in _LOADED and self.host is not None:
+                _LOADED[self] = HostedEncoder(self.host)
             if self not in _LOADED:
                 made = load_encoder(
                     self.name,
@@ -73,3 +92,29 @@ class EncoderRecipe:
         for positions, vectors in encode_blocks(encoder, texts):
             found[positions] = vectors
         return found
+
+
+class HostedEncoder:
+    """An encoder that is loaded elsewhere, once on each device: texts are sent there, and vectors come back."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        ((_, facts),) = host.run(_facts, [None])
+        self.name, self.dimension, self.fingerprint, self.isolated, self.block = facts
+
+    def encode(self, texts: Sequence[str], /) -> Vectors:
+        """Return one float32 unit vector a text, in order; blocks are those that the encoder asks for."""
+        checked = check_texts(texts)
+        blocks = [checked[start : start + self.block] for start in range(0, len(checked), self.block)]
+        found = dict(self._host.run(_encode, blocks))
+        rows = [found[index] for index in range(len(blocks))]
+        return np.concatenate(rows) if rows else np.empty((0, self.dimension), dtype=np.float32)
+
+
+def _facts(encoder: Encoder, _: None) -> tuple[str, int, str, bool, int]:
+    block: int = getattr(encoder, "block", BLOCK_TEXTS)
+    return encoder.name, encoder.dimension, encoder.fingerprint, is_isolated(encoder), block
+
+
+def _encode(encoder: Encoder, texts: list[str]) -> Vectors:
+    return encoder.encode(texts)

@@ -1,5 +1,6 @@
 """Run independent tasks somewhere; know nothing of what they compute."""
 
-from canarybank.engine.local import Engine, Processes, Serial, Threads
+from canarybank.engine.local import Engine, Host, Processes, Serial, Threads, host_on
+from canarybank.engine.ray import Ray
 
-__all__ = ["Engine", "Processes", "Serial", "Threads"]
+__all__ = ["Engine", "Host", "Processes", "Ray", "Serial", "Threads", "host_on"]

@@ -9,11 +9,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from canarybank.errors import InputError
 
-__all__ = ["Engine", "Processes", "Serial", "Threads"]
+__all__ = ["Engine", "Host", "Processes", "Serial", "Threads", "count_cores", "host_on"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -25,6 +25,23 @@ class Engine(Protocol):
 
     def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """Yield the index of each task with its result, in the order in which they finish."""
+
+
+@runtime_checkable
+class Host(Protocol):
+    """A place that holds objects which take long to make, such as models, and runs tasks on them."""
+
+    def run(self, function: Callable[[Any, Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield the index of each task with what the function gives for a held object and the task, as they finish."""
+
+
+def host_on(engine: Engine, make: Callable[[], Any]) -> Host | None:
+    """Return what holds, where an engine has GPUs elsewhere, the object that a factory makes; None where it has none.
+
+    An engine offers this by a method ``host``. Without it, each worker process makes the object itself.
+    """
+    host = getattr(engine, "host", None)
+    return None if host is None else host(make)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +68,50 @@ class _Pooled:
 
     def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """Yield results as they finish; an exception or an abandoned iteration cancels what has not begun."""
-        pool = self._pool(self.workers or _cores())
+        pool, call = self._pool(self.workers or count_cores(), function)
         try:
-            futures = {pool.submit(function, task): index for index, task in enumerate(tasks)}
+            futures = {pool.submit(call, task): index for index, task in enumerate(tasks)}
             for future in as_completed(futures):
                 yield futures[future], future.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _pool(self, workers: int) -> Executor:
+    def _pool(self, workers: int, function: Callable[[Task], Result]) -> tuple[Executor, Callable[[Task], Result]]:
+        """Return a pool for a function, and what to call there for each task."""
         raise NotImplementedError
 
 
 class Threads(_Pooled):
     """Run tasks on threads: for numpy work, which lets go of the interpreter lock."""
 
-    def _pool(self, workers: int) -> Executor:
-        return ThreadPoolExecutor(workers)
+    def _pool(self, workers: int, function: Callable[[Task], Result]) -> tuple[Executor, Callable[[Task], Result]]:
+        return ThreadPoolExecutor(workers), function
 
 
 class Processes(_Pooled):
-    """Run tasks on processes: function and tasks must be picklable."""
+    """Run tasks on processes: function and tasks must be picklable.
 
-    def _pool(self, workers: int) -> Executor:
-        return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("forkserver"))
+    The function goes to each process once, with all that is bound to it; a task travels by itself.
+    """
+
+    def _pool(self, workers: int, function: Callable[[Task], Result]) -> tuple[Executor, Callable[[Task], Result]]:
+        context = multiprocessing.get_context("forkserver")
+        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_hold, initargs=(function,))
+        return pool, _run_held
 
 
-def _cores() -> int:
+_held: list[Callable[[Any], Any]] = []
+"""The function of this process, where it is a worker of ``Processes``."""
+
+
+def _hold(function: Callable[[Any], Any]) -> None:
+    _held[:] = [function]
+
+
+def _run_held(task: Any) -> Any:
+    return _held[0](task)
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -11,14 +11,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from canarybank.config.model import NO_GENERATOR, Config, GeneratorConfig
+from canarybank.engine import Engine, host_on
 from canarybank.errors import ConfigError, MissingError
 from canarybank.flow.bank import embedded_facts, embedded_file
 from canarybank.generate import (
     CachedGenerator,
     Generator,
     HFGenerator,
+    HostedGenerator,
     LlamaCppGenerator,
     OpenAIGenerator,
     Request,
@@ -56,12 +59,16 @@ FACTS_FILE = "evolve.json"
 _LOCAL = "smollm2, llamacpp or transformers"
 
 
-def build_generator(config: Config) -> Generator | None:
-    """Return the generator that a configuration names, or None; no model is loaded before its first request."""
+def build_generator(config: Config, engine: Engine | None = None) -> Generator | None:
+    """Return the generator that a configuration names, or None; no model is loaded before its first request.
+
+    A generator that runs on a GPU is loaded on those of the engine, where that has some.
+    """
     kind = config.generator.kind
     if kind == NO_GENERATOR:
         return None
-    made = call_with(GENERATORS.find(kind), config.generator, send_records=config.attack.send_records)
+    recipe = GeneratorRecipe(config.generator, config.attack.send_records)
+    made = recipe.load()
     if not isinstance(made, Generator):
         raise ConfigError(
             f"The generator {kind!r} made a {type(made).__name__}, which is no generator; it needs name, fingerprint, "
@@ -72,7 +79,21 @@ def build_generator(config: Config) -> Generator | None:
             f"The generator {kind!r} promises by in_process that nothing leaves this process, but it names a server; "
             "correct one of the two."
         )
-    return made
+    on_gpu = getattr(GENERATORS.find(kind), "on_gpu", False)
+    host = host_on(engine, recipe.load) if engine is not None and on_gpu else None
+    return made if host is None else HostedGenerator(made, host)
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorRecipe:
+    """How a generator is built: small enough to be sent to a worker."""
+
+    section: GeneratorConfig
+    send_records: bool = False
+
+    def load(self) -> Any:
+        """Return the generator, or whatever a plug-in makes in its place."""
+        return call_with(GENERATORS.find(self.section.kind), self.section, send_records=self.send_records)
 
 
 def _runs_in_process(kind: str) -> bool:
@@ -82,10 +103,14 @@ def _runs_in_process(kind: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorKind:
-    """How a generator is built from its section; one without the URL of a server runs in this process."""
+    """How a generator is built from its section; one without the URL of a server runs in this process.
+
+    One that runs on a GPU may be loaded on those of a cluster instead, where the run has an engine that offers them.
+    """
 
     build: Callable[[GeneratorConfig, bool], Generator]
     url: str | None = None
+    on_gpu: bool = False
 
     @property
     def in_process(self) -> bool:
@@ -117,7 +142,8 @@ SMOLLM2 = GeneratorKind(lambda section, _: LlamaCppGenerator(threads=section.thr
 OPENAI = GeneratorKind(_openai, OPENAI_URL)
 LLAMACPP = GeneratorKind(lambda section, _: LlamaCppGenerator(section.model or "", threads=section.threads))
 TRANSFORMERS = GeneratorKind(
-    lambda section, _: HFGenerator(section.model or "", device=section.device, revision=section.revision or None)
+    lambda section, _: HFGenerator(section.model or "", device=section.device, revision=section.revision or None),
+    on_gpu=True,
 )
 
 
@@ -155,11 +181,11 @@ class AbsentGenerator:
         return iter(())
 
 
-def evolution_generator(config: Config) -> Generator:
+def evolution_generator(config: Config, engine: Engine | None = None) -> Generator:
     """Return the generator of an evolution: recorded answers first, then this machine's cache, then the model."""
     recorded, made = config.evolve.responses, None
     try:
-        made = build_generator(config)
+        made = build_generator(config, engine)
     except MissingError:
         if recorded != EMBEDDED:
             raise

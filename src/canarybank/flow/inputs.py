@@ -1,7 +1,7 @@
 """Gather what a run starts from: users and their roles, attacks and canaries, vectors, the bank and pools.
 
 There is one ``Inputs`` for audits, audited evolutions and plans. Each part is made when it is first asked for, and kept
-in the stage cache where that takes long. A real evolution reads its voters alone: see ``admit_voters``.
+in the stage cache where that takes long. A real evolution reads its voters alone: see ``canarybank.flow.voters``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,15 +31,14 @@ from canarybank.encode import CachedEncoder, EncoderRecipe, VectorCache, load_en
 from canarybank.encode.load import is_vector_file
 from canarybank.engine import Engine
 from canarybank.errors import CohortError, ColumnError, ConfigError, InputError
-from canarybank.evolution import Reference, hold_out, require_apart
+from canarybank.evolution import Reference, StreamedUsers, hold_out, hold_out_indices, require_apart
 from canarybank.flow.bank import Candidates, bank_labels, embedded_canaries, gather_candidates, make_pool
 from canarybank.flow.generators import EMBEDDED, may_send_records, refuse_sending, skipped_note
-from canarybank.flow.real_run import hidden
 from canarybank.flow.sharding import Roles, roles_of, shards_for
 from canarybank.generate import Generator
 from canarybank.mechanism import Bank
 from canarybank.progress import SILENT, Progress
-from canarybank.registry import ENGINES, call_with
+from canarybank.registry import ENGINES, call_with, takes
 from canarybank.seeds import stream
 from canarybank.store import StageCache, hash_file, require_file, stage_key
 from canarybank.users import (
@@ -54,6 +53,7 @@ from canarybank.users import (
     Columns,
     DrawnIndices,
     Evaluation,
+    Members,
     Shards,
     Source,
     Users,
@@ -64,8 +64,6 @@ from canarybank.users import (
     source,
     unpack_users,
 )
-from canarybank.users.admission import require_label_column
-from canarybank.users.files import require_encoding
 
 __all__ = [
     "Inputs",
@@ -74,7 +72,6 @@ __all__ = [
     "admission",
     "admit_shards",
     "admit_users",
-    "admit_voters",
     "build_engine",
     "cached_encoder",
     "canaries_of",
@@ -85,6 +82,7 @@ __all__ = [
     "evolved_attacks",
     "fitting_cap",
     "gather",
+    "named_columns",
     "outside_examples",
     "users_key",
     "users_source",
@@ -133,9 +131,7 @@ class Inputs:
     def people(self) -> People | ShardedPeople:
         """Return the admitted users: in memory, or in shards where they are many."""
         config, obstacle = self.config, None
-        if self.evolving:
-            obstacle = "this run needs all users in memory"
-        elif config.mechanism.share < 1:
+        if config.mechanism.share < 1 and (self.attacks or not self.evolving):
             obstacle = "mechanism.share is below 1, and secret shares are drawn from users in memory"
         number = shards_for(users_source(config.users), config.run.shards, obstacle)
         if number is None:
@@ -143,20 +139,24 @@ class Inputs:
         return admit_shards(config.users, config.cohorts, number, self.cache, self.progress)
 
     @cached_property
-    def _apart(self) -> tuple[Users, Reference | None]:
-        held = self.config.evolve.reference if self.evolving else 0
-        if isinstance(self.people, ShardedPeople):
-            raise _in_shards()
+    def _apart(self) -> tuple[Users | Members, Reference | None]:
+        """Return the users without those who are held out for figures of utility, and these, in memory."""
+        held, seed = self.config.evolve.reference if self.evolving else 0, self.config.evolve.seed
         users = self.people.users
-        return hold_out(users, held, seed=self.config.evolve.seed) if held else (users, None)
+        if not isinstance(users, Shards):
+            return hold_out(users, held, seed=seed) if held else (users, None)
+        if not held:
+            return users.everybody, None
+        others, chosen = hold_out_indices(users.ids, held, seed=seed)
+        return Members(users, others), Reference(Members(users, chosen).load())
 
     @cached_property
     def roles(self) -> Cohorts | Roles:
         """Return who plays which role in an audit, without vectors."""
-        users = self.people.users
-        if isinstance(users, Shards):
-            return draw_members(self.config.cohorts, users, self.attacks)
-        return draw_roles(self.config.cohorts, self._apart[0], self.attacks)
+        config, users = self.config.cohorts, self._apart[0]
+        if isinstance(users, Members):
+            return draw_members(config, users, self.attacks)
+        return draw_roles(config, users, self.attacks)
 
     @cached_property
     def encoder(self) -> CachedEncoder:
@@ -192,10 +192,15 @@ class Inputs:
         recipe.provide(encoder)
         return recipe
 
-    @cached_property
-    def voters(self) -> Users:
-        """Return the users of an evolution, with vectors: the evaluation cohort where it is audited."""
-        return self.cohorts.evaluation.users if self.attacks else self._encoded(self._apart[0])
+    def voters(self, engine: Engine) -> Users | StreamedUsers:
+        """Return the users of an evolution: the evaluation cohort where it is audited.
+
+        They have vectors, or lie in shards and are encoded on this engine when they vote.
+        """
+        users = self.roles.evaluation if self.attacks else self._apart[0]
+        if isinstance(users, Members):
+            return StreamedUsers(users, self.recipe, engine, self.cache, self.progress)
+        return self._encoded(users) if isinstance(users, Users) else self.cohorts.evaluation.users
 
     @cached_property
     def reference(self) -> Reference | None:
@@ -203,7 +208,8 @@ class Inputs:
         held = self._apart[1]
         if held is None:
             return None
-        return require_apart(Reference(self._encoded(held.users)), self.cohorts if self.attacks else self.voters)
+        others = self.roles if self.attacks else self._apart[0]
+        return require_apart(Reference(self._encoded(held.users)), others)
 
     def _encoded(self, users: Users) -> Users:
         return users.with_vectors(self.encoder.encode(users.require_texts()))
@@ -285,8 +291,14 @@ def cached_encoder(config: EncoderConfig, progress: Progress = SILENT, *, isolat
 
 
 def build_engine(config: RunConfig) -> Engine:
-    """Return the engine that a configuration names, with as many workers as it says."""
-    made = call_with(ENGINES.find(config.engine), workers=config.workers)
+    """Return the engine that a configuration names, with as many workers as it says, at the address that it says."""
+    factory = ENGINES.find(config.engine)
+    if config.address is not None and not takes(factory, "address"):
+        raise ConfigError(
+            f"The engine {config.engine!r} runs here and joins nothing, but run.address is {config.address!r}. Set "
+            "run.engine to ray, or leave run.address out."
+        )
+    made = call_with(factory, workers=config.workers, address=config.address)
     if not isinstance(made, Engine):
         raise ConfigError(
             f"The engine {config.engine!r} made a {type(made).__name__}, which is no engine; it needs run. See "
@@ -317,7 +329,7 @@ def admit_shards(
     """Read and admit the users into shards: the same users, report and notes as ``admit_users`` gives."""
     given, rule = users_source(config), admission(config, cohorts)
     key = users_key(given, rule)
-    with _named_columns():
+    with named_columns():
         shards = shard_users(given, rule, number, cache.folder, key=key, progress=progress)
     cap, notes = _lowered_cap(config, cohorts, given, rule, shards.counts)
     return ShardedPeople(shards.capped(cap) if cap else shards, shards.report.as_dict(), notes)
@@ -350,28 +362,13 @@ def fitting_cap(given: NDArray[np.int64], canaries: int) -> tuple[int | None, tu
     return cap, (note,)
 
 
-def admit_voters(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, progress: Progress = SILENT) -> Users:
-    """Read and admit the users of a real evolution, so that nothing in one user's rows decides about another.
-
-    Whether a user is admitted, and with which records, follows from that user's rows and the configuration alone. There
-    may be no users. Nothing is counted, and an error says nothing about rows.
-    """
-    given, rule = users_source(config, isolated=True), admission(config, cohorts)
-    require_label_column(given, rule)
-    if isinstance(encoding := getattr(given.format, "encoding", None), str):
-        require_encoding(encoding)
-    key = users_key(given, rule)
-    with hidden("reading users", progress):
-        return cache.packed("users", key, lambda: _admit(given, rule, SILENT).users, pack_users, unpack_users)
-
-
 def _admit(given: Source, rule: Admission, progress: Progress) -> Admitted:
-    with _named_columns():
+    with named_columns():
         return admit(given, rule, progress=progress)
 
 
 @contextmanager
-def _named_columns() -> Iterator[None]:
+def named_columns() -> Iterator[None]:
     """Where a column is missing, name the keys that say which columns to read."""
     try:
         yield
@@ -558,10 +555,10 @@ def draw_roles(config: CohortsConfig, users: Users, attacks: tuple[Attack, ...])
     )
 
 
-def draw_members(config: CohortsConfig, shards: Shards, attacks: tuple[Attack, ...]) -> Roles:
+def draw_members(config: CohortsConfig, users: Members, attacks: tuple[Attack, ...]) -> Roles:
     """Draw the same roles as ``draw_roles``, from users in shards."""
-    drawn = _drawn_roles(config, shards.ids, shards.counts, attacks)
-    return roles_of(shards, drawn, int(shards.counts.max()))
+    drawn = _drawn_roles(config, tuple(users.ids), users.counts, attacks)
+    return roles_of(users, drawn, int(users.counts.max()))
 
 
 def _drawn_roles(

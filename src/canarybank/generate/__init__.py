@@ -8,6 +8,7 @@ from canarybank.generate.counters import outcome_text
 from canarybank.generate.describe import BankStatistics, describe_bank
 from canarybank.generate.distinct import Distinct, fold
 from canarybank.generate.hf import HFGenerator
+from canarybank.generate.hosted import HostedGenerator
 from canarybank.generate.llamacpp import LlamaCppGenerator
 from canarybank.generate.openai import OpenAIGenerator
 from canarybank.generate.paraphrase import Paraphrases, make_paraphrases, paraphrase_plan, trigram_similarity
@@ -28,6 +29,7 @@ __all__ = [
     "Distinct",
     "Generator",
     "HFGenerator",
+    "HostedGenerator",
     "LlamaCppGenerator",
     "OpenAIGenerator",
     "Paraphrases",

@@ -54,7 +54,7 @@ class StreamedCohort(Generic[C]):
         """
         if not asks:
             return []
-        function = ShardVotes.of(asks, mechanism, self.encoder)
+        function = ShardVotes.of(asks, mechanism, self.encoder.hosted_on(self.engine))
         name = f"{self.role.__name__.lower()} users"
         positions, found = [], []
         for part, kept in run_pass(

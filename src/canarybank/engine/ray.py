@@ -1,0 +1,192 @@
+"""Run tasks on a Ray cluster: on this machine, or on one that runs already.
+
+Results are those of every other engine, byte for byte. A task is a pure function of what it is given, results come back
+with their index, and whoever collects them does not depend on their order; so it does not matter which worker ran a
+task, how often, or when. A worker or a node that dies costs the time of its tasks: Ray runs them again elsewhere.
+
+The function is stored once and shared by the workers of a node, so bind to it what all tasks need. Tasks and results
+travel by themselves and should be small. Only a few tasks more than there are workers are under way at a time, so
+neither fills the memory. Every node needs the same software (this is checked) and the folders that tasks read from.
+"""
+
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import count, cycle
+from typing import Any, TypeVar
+
+from canarybank.engine.local import count_cores
+from canarybank.engine.ray_cluster import connect, load_ray
+from canarybank.engine.ray_tasks import LOOK_AROUND, Surroundings, answer, last_line, spread
+from canarybank.errors import ConfigError, InputError
+
+__all__ = ["Ray", "RayHost"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+_QUEUED = 2
+"""Tasks under way for each worker: the next one waits where it will run."""
+_TURNS = count(os.getpid())
+"""Which of the objects that a host holds is asked first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ray:
+    """Run tasks on Ray: function and tasks must be picklable, and results do not depend on where they run.
+
+    Args:
+        workers: The most tasks that run at once; left out, one for each core of the cluster.
+        address: The address of a cluster to join, or ``auto`` for the one on this machine; left out, a cluster is
+            started here when it is first used, and stopped when the process ends.
+        retries: How often a task is run again whose worker or node died; a task that always ends its worker is given
+            up after that.
+    """
+
+    workers: int | None = None
+    address: str | None = None
+    retries: int = 20
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise InputError(
+                f"An engine needs at least one worker, not {self.workers}; leave workers out to use every core."
+            )
+
+    def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield results as they finish; an exception or an abandoned iteration cancels what has not begun."""
+        if not tasks:
+            return
+        ray = self.connect()
+        try:
+            shared = ray.put(function)
+        except TypeError as error:
+            raise InputError(f"The function cannot be sent to workers: {error.__cause__ or error}.") from error
+        send = partial(_remote(ray, self.retries).remote, Surroundings.of_this_process(), [shared])
+        yield from spread(ray, send, tasks, _Room(ray, self.workers).size)
+
+    def host(self, make: Callable[[], Any]) -> "RayHost | None":
+        """Return what holds the object that a factory makes on each GPU of the cluster; None where it has no GPU.
+
+        The object is made once on each GPU, at its first use, and stays there while this process is connected. Asked
+        again for the same factory, the same host is returned.
+
+        Args:
+            make: A picklable and hashable function without arguments.
+        """
+        ray = self.connect()
+        number = int(ray.cluster_resources().get("GPU", 0))
+        if not number:
+            return None
+        context = ray.get_runtime_context()
+        key = (context.get_node_id(), context.get_job_id(), make)
+        if key not in _HOSTS:
+            # A bit more than half of what earlier ones left of each GPU: so every GPU gets one, and has room for more.
+            share = round(0.501 * 0.499 ** sum(held[:2] == key[:2] for held in _HOSTS), 4)
+            holder = ray.remote(num_cpus=0, num_gpus=share, max_restarts=self.retries, max_task_retries=self.retries)(
+                _Holder
+            )
+            _HOSTS[key] = RayHost(tuple(holder.remote(make) for _ in range(number)))
+        return _HOSTS[key]
+
+    def connect(self) -> Any:
+        """Connect to the cluster, starting it where it is ours to start, and return the module ray."""
+        return connect(self.address, self.workers or count_cores())
+
+
+@dataclass(frozen=True, slots=True)
+class RayHost:
+    """Objects that were made alike, one on each GPU of a cluster; whoever has the host can ask them, workers too."""
+
+    actors: tuple[Any, ...]
+
+    def run(self, function: Callable[[Any, Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield the index of each task with what the function gives for a held object and the task."""
+        ray, here = load_ray(), Surroundings.of_this_process()
+        # Whoever asks next begins at another one.
+        turns = cycle(self.actors[(start := next(_TURNS) % len(self.actors)) :] + self.actors[:start])
+        work = pickle.dumps(function, pickle.HIGHEST_PROTOCOL)
+        yield from spread(
+            ray,
+            lambda packed: next(turns).answer.remote(here, work, packed),
+            tasks,
+            lambda: _QUEUED * len(self.actors),
+        )
+
+
+_HOSTS: dict[tuple[str, str, Callable[[], Any]], RayHost] = {}
+"""What this process has hosted, by its connection to a cluster."""
+
+
+class _Holder:
+    """Hold an object in a process of its own, made at its first use: so an error of its making reaches who asks."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._made = lru_cache(make)
+
+    def answer(self, here: Surroundings, function: bytes, task: bytes) -> bytes:
+        """Return what a function gives for the object and a task."""
+
+        def work() -> Any:
+            here.take_over()
+            return pickle.loads(function)(self._made(), pickle.loads(task))  # noqa: S301, as for a task
+
+        return answer(work)
+
+
+class _Room:
+    """How many tasks may be under way: some more than the cores of the cluster, but no more than the workers asked."""
+
+    def __init__(self, ray: Any, workers: int | None) -> None:
+        self._ray, self._workers = ray, workers
+        self._size, self._seen = 0, -LOOK_AROUND
+        if self._cores() < 1:
+            raise ConfigError(
+                "The Ray cluster has no core to run a task on. Add a node with cores, or leave run.address out to "
+                "start a cluster on this machine."
+            )
+
+    def size(self) -> int:
+        if time.monotonic() - self._seen >= LOOK_AROUND:
+            cores = max(1, self._cores())
+            asked = cores if self._workers is None else self._workers
+            self._size, self._seen = asked if asked < cores else _QUEUED * cores, time.monotonic()
+        return self._size
+
+    def _cores(self) -> int:
+        return int(self._ray.cluster_resources().get("CPU", 0))
+
+
+def _remote(ray: Any, retries: int) -> Any:
+    return ray.remote(num_cpus=1, max_retries=retries)(_attempt)
+
+
+def _attempt(here: Surroundings, shared: list[Any], packed: bytes) -> bytes:
+    """Run a task at a worker."""
+
+    def work() -> Any:
+        here.take_over()
+        function, task = _unpacked(shared[0], packed)
+        return function(task)
+
+    return answer(work)
+
+
+def _unpacked(shared: Any, packed: bytes) -> tuple[Callable[[Any], Any], Any]:
+    try:
+        return _fetched(shared), pickle.loads(packed)  # noqa: S301, whoever may send tasks may run any code here
+    except (ImportError, AttributeError, load_ray().exceptions.RaySystemError) as error:
+        raise ConfigError(
+            f"A worker of the Ray cluster could not load its task: {last_line(error)}. Install the same packages on "
+            "every node."
+        ) from error
+
+
+@lru_cache(maxsize=1)
+def _fetched(shared: Any) -> Callable[[Any], Any]:
+    """Return the function of a run; a worker unpacks it once, and its arrays are those in the node's memory."""
+    function: Callable[[Any], Any] = load_ray().get(shared)
+    return function

@@ -1,0 +1,196 @@
+"""Start a Ray cluster on this machine, or join one that runs; there is one connection in a process at a time.
+
+A cluster of ours listens on this machine only, asks for a token that nobody else knows, and keeps its files (objects
+that do not fit in memory among them) in a folder of its own that others cannot read. It ends with this process, and the
+folder with it. A cluster that was joined is left running. Usage statistics are never sent.
+"""
+
+import atexit
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from canarybank.errors import MissingError
+
+__all__ = ["connect", "disconnect", "load_ray"]
+
+LOCAL = "local"
+"""The word by which Ray starts a cluster of its own, whatever other cluster runs on this machine."""
+
+_QUIET: Mapping[str, str | None] = {"RAY_USAGE_STATS_ENABLED": "0"}
+"""What the environment says while Ray is loaded and started."""
+_SYSTEM = {"enable_metrics_collection": False, "metrics_report_interval_ms": 0}
+"""What a cluster of ours is told: nobody reads its metrics."""
+_STEM = "canarybank-ray"
+_LONGEST = 24
+"""Letters of a temporary folder's path that leave room for the names of Ray's sockets, which the system cuts short."""
+_PATIENCE = 10.0
+"""Seconds to wait for an answer from a cluster's address."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """What this process is connected to; ``folder`` holds the files of a cluster that it started."""
+
+    address: str
+    cores: int
+    folder: Path | None
+
+
+_connections: list[_Connection] = []
+"""The connection that this module made, if there is one."""
+
+
+def load_ray() -> Any:
+    """Return the module ray, or say how to install it."""
+    with _environment(_QUIET):
+        try:
+            import ray
+        except ImportError as error:
+            raise MissingError("The engine 'ray' needs Ray; run: pip install 'canarybank[ray]'") from error
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    return ray
+
+
+def connect(address: str | None, workers: int) -> Any:
+    """Connect this process to a cluster, unless it is connected to it already, and return the module ray.
+
+    Args:
+        address: Where the cluster runs, or ``auto`` for the one on this machine; None starts one here, or keeps the
+            connection that the program around us made.
+        workers: The cores that a cluster started here offers.
+    """
+    ray = load_ray()
+    wanted = LOCAL if address is None else address
+    if not ray.is_initialized():
+        _connections.clear()
+    if _connections:
+        now = _connections[0]
+        if now.address == wanted and (now.folder is None or now.cores >= workers):
+            return ray
+        disconnect()
+    elif ray.is_initialized() and address is None:
+        return ray
+    elif ray.is_initialized():
+        raise MissingError(
+            f"This program is connected to a Ray cluster already, so it cannot join {address!r}. Leave the address "
+            "out to use that cluster, or call ray.shutdown() first."
+        )
+    _connections.append(_start(ray, workers) if address is None else _join(ray, address))
+    _print_reports(ray, wanted=False)
+    return ray
+
+
+def disconnect() -> None:
+    """Leave the cluster that ``connect`` joined, or stop the one that it started and remove its files."""
+    while _connections:
+        made = _connections.pop()
+        ray = load_ray()
+        ray.shutdown()
+        _print_reports(ray, wanted=True)
+        if made.folder is not None:
+            shutil.rmtree(made.folder, ignore_errors=True)
+
+
+def _start(ray: Any, workers: int) -> _Connection:
+    folder = _short_folder()
+    is_chosen = any(name.startswith("RAY_AUTH_") for name in os.environ)
+    token = {} if is_chosen else {"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    try:
+        with _environment({**_QUIET, **token}), _own_signals():
+            ray.init(
+                LOCAL,
+                num_cpus=workers,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=str(folder),
+                _system_config=dict(_SYSTEM),
+            )
+    except Exception as error:  # ray raises whatever failed below it
+        shutil.rmtree(folder, ignore_errors=True)
+        raise MissingError(
+            f"Ray could not start on this machine ({_first_line(error)}). Set run.engine to threads or processes, or "
+            "run.address to a cluster that runs."
+        ) from error
+    atexit.register(disconnect)
+    return _Connection(LOCAL, workers, folder)
+
+
+def _short_folder() -> Path:
+    """Make a folder that nobody else can read, at a path that is short enough for sockets."""
+    usual = tempfile.gettempdir()
+    short = "/tmp" if len(usual) > _LONGEST and os.path.isdir("/tmp") else usual  # noqa: PTH112, S108, a private folder
+    return Path(tempfile.mkdtemp(prefix=f"{_STEM}-{os.getpid()}-", dir=short))
+
+
+def _join(ray: Any, address: str) -> _Connection:
+    try:
+        _knock(address)
+        with _environment({**_QUIET, "RAY_gcs_server_port_wait_time_s": "1"}), _own_signals():
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # as above
+        raise MissingError(
+            f"No Ray cluster could be joined at {address!r} ({_first_line(error)}). Check run.address and that the "
+            "cluster runs, or leave run.address out to start one on this machine."
+        ) from error
+    return _Connection(address, 0, None)
+
+
+def _print_reports(ray: Any, *, wanted: bool) -> None:
+    """Say whether Ray prints what its nodes report: it does so on standard output, where our results stand."""
+    ray._private.worker._worker_logs_enabled = wanted  # noqa: SLF001, there is no other switch
+
+
+def _knock(address: str) -> None:
+    """Raise an OSError where nobody listens at host:port; Ray would try for many minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}".rstrip(": .")
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str | None]) -> Iterator[None]:
+    """Set environment variables, or take out those that are None; and put back afterwards what stood there."""
+    before = {name: os.environ.get(name) for name in values}
+    _put(values)
+    try:
+        yield
+    finally:
+        _put(before)
+
+
+def _put(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep the handler of SIGTERM, which Ray replaces by one that leaves without a word."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,117 @@
+"""Tasks that a test sends to the workers of a cluster; they stand here so that a worker can import them."""
+
+import os
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from canarybank.encode import HashingEncoder
+from canarybank.errors import DataError
+from canarybank.generate import Response
+
+UNPACKED = Counter()
+
+
+def draw(task):
+    """Return numbers that follow from the task alone, after some time."""
+    seed, seconds = task
+    time.sleep(seconds)
+    return np.random.default_rng(seed).normal(size=1_000).tobytes()
+
+
+@dataclass(frozen=True)
+class Signed:
+    """Draw, and leave the worker's process number in a folder while at it."""
+
+    folder: Path
+
+    def __call__(self, task):
+        (self.folder / str(os.getpid())).touch()
+        return draw(task)
+
+
+def refuse(task):
+    """Raise one of our own errors."""
+    raise DataError(f"Row {task} holds no text; remove it.")
+
+
+class StubbornError(Exception):
+    """An error that cannot be copied."""
+
+    def __init__(self, one, two):
+        super().__init__(one)
+        self.two = two
+
+
+def be_stubborn(task):
+    raise StubbornError(task, "two")
+
+
+def end(_task):
+    """End the worker."""
+    os._exit(1)
+
+
+def interval(task):
+    """Return when the task began and ended."""
+    began = time.monotonic()
+    time.sleep(task)
+    return began, time.monotonic()
+
+
+def surroundings(_task):
+    """Return where a worker is."""
+    return os.environ.get("CANARYBANK_CACHE"), str(Path.cwd())
+
+
+class Heavy:
+    """Something large that is bound to a function, and counts how often a process unpacks it."""
+
+    def __init__(self):
+        self.array = np.arange(100_000)
+
+    def __setstate__(self, state):
+        self.__dict__ |= state
+        UNPACKED["heavy"] += 1
+
+    def __call__(self, task):
+        return os.getpid(), UNPACKED["heavy"], int(self.array[task])
+
+
+LOADS = "CANARYBANK_TEST_LOADS"
+
+
+def sign():
+    """Leave this process's number in the folder that the test named, and refuse to load twice."""
+    (Path(os.environ[LOADS]) / str(os.getpid())).touch(exist_ok=False)
+
+
+class SlowToLoad(HashingEncoder):
+    """An encoder that is worth a place of its own."""
+
+    cheap = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        sign()
+
+
+class Writer:
+    """A generator that is worth a place of its own."""
+
+    on_gpu = True
+    in_process = True
+    name, fingerprint, server = "writer", "f" * 64, None
+
+    def __init__(self, _section):
+        self._loaded = False
+
+    def generate(self, requests):
+        if not self._loaded:
+            self._loaded = True
+            sign()
+        for index in reversed(range(len(requests))):
+            yield index, Response(requests[index].prompt.upper())

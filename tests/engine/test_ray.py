@@ -1,0 +1,245 @@
+"""The engine on Ray's own multi-node test cluster, all of it on this machine: a head and two nodes of one core each."""
+
+import contextlib
+import itertools
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import time
+import types
+from dataclasses import replace
+from functools import partial
+
+import engine_tasks
+import numpy as np
+import pytest
+
+from canarybank.config import Config, RunConfig
+from canarybank.encode import EncoderRecipe, HashingEncoder
+from canarybank.engine import Ray, Serial
+from canarybank.engine.ray_cluster import disconnect
+from canarybank.engine.ray_tasks import Surroundings
+from canarybank.errors import ConfigError, DataError, IncompleteError, InputError, MissingError
+from canarybank.flow import build_engine
+from canarybank.flow.generators import build_generator
+from canarybank.generate import HostedGenerator, Request
+from canarybank.testing import check_engine
+
+pytestmark = pytest.mark.timeout(120)
+QUICK_TO_NOTICE = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Start a cluster that notices within seconds that a node is gone."""
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(
+        initialize_head=True,
+        head_node_args={
+            "num_cpus": 0,
+            "include_dashboard": False,
+            "node_ip_address": "127.0.0.1",
+            "_system_config": QUICK_TO_NOTICE,
+        },
+    )
+    made.spare = [add_node(made), add_node(made)]
+    yield made
+    disconnect()
+    made.shutdown()
+
+
+def add_node(cluster):
+    return cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address="127.0.0.1")  # Ray counts GPUs as it is told
+
+
+@pytest.fixture
+def engine(cluster):
+    return Ray(address=cluster.address)
+
+
+def bytes_of(results):
+    """Return results in the order of their tasks, as bytes."""
+    return pickle.dumps(sorted(results))
+
+
+def test_it_keeps_the_contract_of_an_engine(cluster):
+    check_engine(partial(Ray, address=cluster.address))
+
+
+def test_a_node_that_dies_costs_time_and_no_byte(cluster, engine, capfd):
+    tasks = [(seed, 0.1) for seed in range(40)]
+    found = []
+    for result in engine.run(engine_tasks.draw, tasks):
+        found.append(result)
+        if len(found) == 4:
+            cluster.remove_node(cluster.spare.pop(0), allow_graceful=False)
+    assert bytes_of(found) == bytes_of(Serial().run(engine_tasks.draw, [(seed, 0) for seed, _ in tasks]))
+    assert capfd.readouterr().out == ""  # results of a command stand there
+    cluster.spare.append(add_node(cluster))
+
+
+@contextlib.contextmanager
+def killing(folder, *, pause, most):
+    """Kill a worker that signed in a folder, again and again, so often at most; the list says which ones."""
+    killed, over = [], threading.Event()
+
+    def kill():
+        while len(killed) < most and not over.wait(pause):
+            if signed := sorted(folder.iterdir()):
+                signed[0].unlink()
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(signed[0].name), signal.SIGKILL)
+                    killed.append(signed[0].name)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_workers_that_are_killed_change_no_byte(engine, tmp_path):
+    with killing(tmp_path, pause=0.3, most=3) as killed:
+        found = list(engine.run(engine_tasks.Signed(tmp_path), [(seed, 0.2) for seed in range(12)]))
+    assert len(killed) == 3
+    assert bytes_of(found) == bytes_of(Serial().run(engine_tasks.draw, [(seed, 0) for seed in range(12)]))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_worker_killed_every_few_seconds_for_a_minute_changes_no_byte(engine, tmp_path, count):
+    tasks, began = [(seed, 0.7) for seed in range(140)], time.monotonic()
+    with killing(tmp_path, pause=2.5, most=24) as killed:
+        found = list(engine.run(engine_tasks.Signed(tmp_path), tasks))
+    assert time.monotonic() - began > 60
+    assert len(killed) == 24
+    assert bytes_of(found) == bytes_of(Serial().run(engine_tasks.draw, [(seed, 0) for seed, _ in tasks]))
+    count("workers of Ray", killed=len(killed), bytes_changed=0)
+
+
+def test_errors_arrive_as_they_were_raised(engine):
+    with pytest.raises(DataError) as caught:
+        list(engine.run(engine_tasks.refuse, [7]))
+    assert str(caught.value) == "Row 7 holds no text; remove it."
+    assert caught.value.__cause__ is None
+    assert "in refuse" in caught.value.__notes__[0]  # where it was raised
+    with pytest.raises(RuntimeError, match=r"^StubbornError: 3"):
+        list(engine.run(engine_tasks.be_stubborn, [3]))
+
+
+def test_a_task_that_always_ends_its_worker_is_given_up(cluster):
+    with pytest.raises(IncompleteError, match="its worker or node ended each time"):
+        list(Ray(address=cluster.address, retries=1).run(engine_tasks.end, [0]))
+
+
+def test_a_function_goes_to_a_worker_once_and_tasks_by_themselves(engine):
+    found = [result for _, result in engine.run(engine_tasks.Heavy(), range(30))]
+    assert sorted(value for _, _, value in found) == list(range(30))
+    assert {times for _, times, _ in found} == {1}
+
+
+def test_no_more_tasks_run_at_once_than_workers_are_asked_for(cluster):
+    times = sorted(result for _, result in Ray(1, cluster.address).run(engine_tasks.interval, [0.05] * 6))
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(times))
+
+
+def test_an_abandoned_run_begins_nothing_more(engine, tmp_path):
+    results = engine.run(engine_tasks.Signed(tmp_path), [(seed, 0.05) for seed in range(1_000)])
+    next(results)
+    began = time.monotonic()
+    results.close()
+    assert list(engine.run(abs, [-1])) == [(0, 1)]
+    assert time.monotonic() - began < 20  # all of them would take 25 s on two cores
+
+
+def test_workers_have_our_variables_and_our_folder(engine, tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv("CANARYBANK_CACHE", name)
+        monkeypatch.chdir(tmp_path / name)
+        found = {result for _, result in engine.run(engine_tasks.surroundings, range(6))}
+        assert found == {(name, str(tmp_path / name))}
+
+
+def test_a_worker_of_another_version_is_refused():
+    here = Surroundings.of_this_process()
+    here.take_over()
+    versions = dict(here.software) | {"numpy": "1.0"}
+    with pytest.raises(ConfigError, match=r"has numpy .*, and this process 1.0; .* Install the same version"):
+        replace(here, software=tuple(versions.items())).take_over()
+
+
+def test_what_a_worker_cannot_import_is_named(engine, monkeypatch):
+    module = types.ModuleType("only_here")
+    exec("def work(task): return task", module.__dict__)  # noqa: S102, a module without a file
+    monkeypatch.setitem(sys.modules, "only_here", module)
+    with pytest.raises(ConfigError, match=r"No module named 'only_here'. Install the same packages on every node"):
+        list(engine.run(module.work, [1]))
+
+
+def test_what_cannot_be_sent_is_refused(engine):
+    with pytest.raises(InputError, match="cannot be sent to workers"):
+        list(engine.run(partial(print, threading.Lock()), [1]))
+
+
+@pytest.fixture
+def loads(tmp_path, monkeypatch):
+    """Return the folder where whatever is loaded signs with the number of its process."""
+    (tmp_path / "loads").mkdir()
+    monkeypatch.setenv(engine_tasks.LOADS, str(tmp_path / "loads"))
+    monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path / "caches"))
+    return tmp_path / "loads"
+
+
+def test_an_encoder_is_loaded_once_on_each_gpu_and_workers_ask_it(engine, loads):
+    texts = [f"{number} cats sleep" for number in range(40)]
+    plain = EncoderRecipe("engine_tasks:SlowToLoad", HashingEncoder().fingerprint)
+    recipe = plain.hosted_on(engine)
+    assert plain.hosted_on(engine) == recipe != plain.hosted_on(Serial()) == plain
+    found = [
+        vectors for _, vectors in sorted(engine.run(recipe.encode, [texts[at : at + 5] for at in range(0, 40, 5)]))
+    ]
+    assert np.concatenate(found).tobytes() == HashingEncoder().encode(texts).tobytes()
+    assert len({file.name for file in loads.iterdir()} - {str(os.getpid())}) == 2
+    cheap = EncoderRecipe("hashing", HashingEncoder().fingerprint)
+    assert cheap.hosted_on(engine) is cheap
+
+
+def test_a_generator_is_loaded_once_on_each_gpu_beside_an_encoder(engine, loads):
+    config = Config(generator={"kind": "engine_tasks:Writer"})
+    requests = [Request(f"say {number}") for number in range(5_000)]
+    made = build_generator(config, engine)
+    assert isinstance(made, HostedGenerator)
+    assert dict(made.generate(requests)) == dict(build_generator(config, Serial()).generate(requests))
+    assert len({file.name for file in loads.iterdir()} - {str(os.getpid())}) == 2
+
+
+def test_an_address_where_nobody_listens_is_refused_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    disconnect()
+    with pytest.raises(MissingError, match=f"No Ray cluster could be joined at '127.0.0.1:{port}' .*refused"):
+        list(Ray(address=f"127.0.0.1:{port}").run(abs, [1]))
+
+
+def test_without_ray_the_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingError, match=r"pip install 'canarybank\[ray\]'"):
+        list(Ray().run(abs, [1]))
+
+
+def test_no_workers_are_refused():
+    with pytest.raises(InputError, match="at least one worker, not 0"):
+        Ray(0)
+
+
+def test_an_address_is_refused_where_the_engine_joins_nothing():
+    with pytest.raises(ConfigError, match=r"Set run.engine to ray, or leave run.address out"):
+        build_engine(RunConfig(engine="threads", address="auto"))
+    assert build_engine(RunConfig(engine="ray", address="auto", workers=3)) == Ray(3, "auto")
