@@ -212,7 +212,7 @@ def test_what_was_counted_before_a_stop_is_not_counted_again(
     assert sorted(first.seen + second.seen) == sorted(people.members.shards.contents)
     assert third.seen == []
     # Other users, another bank or another mechanism is another count.
-    for given in ({"bank": bank.bar([2])}, {"mechanism": replace(mechanism, clip=0.2)}, {"seed": 6}, {"cap": 2}):
+    for given in ({"bank": bank.bar([2])}, {"mechanism": replace(mechanism, clip=0.13)}, {"seed": 6}, {"cap": 2}):
         voters = Voters(replace(people, engine=Counting([])), given.get("cap"))
         held = Voters(users, given.get("cap"))
         args = (given.get("bank", bank), given.get("mechanism", mechanism))
