@@ -109,7 +109,7 @@ def test_kills_cost_the_shard_under_way_and_no_byte(cli, own, files, tmp_path):
         env=os.environ | {"CANARYBANK_CACHE": str(tmp_path / "cache"), "OPENBLAS_NUM_THREADS": "1"},
     )
     assert outcome.returncode == 0, outcome.stderr[-3000:]
-    assert int(outcome.stdout.split()[-1]) >= 5
+    assert int(outcome.stdout.split()[-1]) >= 3
     assert len(list(tmp_path.glob("cache/stages/pass/*"))) >= 6
     assert [(folder / name).read_bytes() for name in WRITTEN] == whole
 

@@ -333,8 +333,10 @@ class AuditConfig(_Section):
         default="calibrated",
         description="How the threshold is frozen: by calibration trials, or by the calibration law.",
     )
-    engine: Literal["projected", "literal"] = Field(
-        default="projected", description="How trials are played: on projected users, or literally; the law is the same."
+    engine: Literal["projected", "literal", "literal-torch"] = Field(
+        default="projected",
+        description="How trials are played: on projected users, or literally, by numpy or by torch on the best device; "
+        "the law is the same.",
     )
     accounted: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, description="The epsilon that the operator's accountant claims; left out, the exact one."
