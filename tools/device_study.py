@@ -38,9 +38,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from canarybank.encode.fixed_shapes import BertLayers, FixedShapes, SplitLayers, TokenBatch, Tokens, plain_products
 from canarybank.encode.protocol import Precision
+from canarybank.encode.sentence import SentenceEncoder
+from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.device_routing import DeviceRouter, Product
 from canarybank.mechanism.routing import route
-from canarybank.mechanism.text_routing import route_texts
+from canarybank.mechanism.text_routing import encode_and_route, route_texts
 
 __all__ = ["Study", "pack", "run"]
 
@@ -300,6 +302,8 @@ def votes(study: Study) -> None:
         flops = 2 * count * bank * DIMENSION
         study.note(**{f"{product}: seconds": taken, f"{product}: useful TFLOP/s": flops / taken / 1e12})
 
+        profile(study, product.value, lambda router=router: router.route(records[: 1 << 20]))
+
         def by_user(routes: list[Any] = routes) -> Any:
             return torch.unique(owners[:, None] * bank + routes[0], return_counts=True)
 
@@ -373,6 +377,19 @@ def encode(study: Study) -> None:
             }
         )
     neighbours(study, made, fresh[: study.size(20_000, 6)])
+    as_used(study, entries, fresh[: study.size(40_000, 6)])
+
+
+def as_used(study: Study, entries: NDArray[np.float32], texts: Sequence[str]) -> None:
+    """Encode and route as the library's users do, and compare with encoding first and routing then."""
+    encoder = SentenceEncoder(str(study.folder / "minilm"), device=study.device)
+    bank = Bank(entries)
+    study.note(**{"SentenceEncoder encodes in fixed shapes": str(encoder.shapes is not None)})
+    found: list[Any] = []
+    taken = study.seconds(lambda: found.append(encode_and_route(encoder, texts, bank, K)), 1)
+    study.note(**{"encode_and_route, texts/s": len(texts) / taken})
+    expected = route(encoder.encode(texts), bank, K, device="cpu")
+    study.note(**{f"its routes equal of {len(texts):,}": int((found[-1] == expected).all(axis=1).sum())})
 
 
 def kernels(study: Study, made: dict[str, FixedShapes], texts: Sequence[str]) -> None:
@@ -393,26 +410,28 @@ def kernels(study: Study, made: dict[str, FixedShapes], texts: Sequence[str]) ->
                 f"{name}: share of the card's {limit} limit": factor * flops / taken / study.limits.get(limit, np.inf),
             }
         )
-    if study.on_gpu:
-        profile(study, made, batches[: max(1, len(batches) // 4)])
+    for name, shapes in made.items():
+        part = batches[: max(1, len(batches) // 4)]
+        profile(study, name, lambda shapes=shapes, part=part: [shapes.forward(batch) for batch in part])
 
 
-def profile(study: Study, made: dict[str, FixedShapes], batches: Sequence[TokenBatch]) -> None:
-    """Print the kernels that take the time."""
+def profile(study: Study, name: str, work: Callable[[], object]) -> None:
+    """Print the kernels that take the time of some work."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as watch
 
-    for name, shapes in made.items():
-        with watch(activities=[ProfilerActivity.CUDA]) as seen:
-            for batch in batches:
-                shapes.forward(batch)
-            study.settle()
-        rows = sorted(seen.key_averages(), key=lambda row: -row.self_device_time_total)
-        total = sum(row.self_device_time_total for row in rows) or 1.0
-        for row in rows[:9]:
-            print(f"    {name:8} {row.self_device_time_total / total:6.1%} {row.count:6} {row.key[:90]}", flush=True)
-        found = {row.key[:120]: round(row.self_device_time_total / total, 4) for row in rows[:9]}
-        study.found[study.found["step"]][f"{name}: kernels by share of time"] = found
+    if not study.on_gpu:
+        return
+    with watch(activities=[ProfilerActivity.CUDA]) as seen:
+        work()
+        study.settle()
+    rows = sorted(seen.key_averages(), key=lambda row: -row.self_device_time_total)
+    total = sum(row.self_device_time_total for row in rows) or 1.0
+    for row in rows[:10]:
+        print(f"    {name:10} {row.self_device_time_total / total:6.1%} {row.count:6} {row.key[:100]}", flush=True)
+    found = {row.key[:160]: round(row.self_device_time_total / total, 4) for row in rows[:10]}
+    study.found[study.found["step"]][f"{name}: kernels by share of time"] = found
+    study.note(**{f"{name}: time of kernels, s": total / 1e6})
 
 
 def tokenising(study: Study, tokens: Tokens, texts: Sequence[str]) -> None:
