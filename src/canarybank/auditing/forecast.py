@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -466,10 +466,15 @@ def _log_ends(number: int, gamma: float, delta: float) -> tuple[Callable[[Whole]
     counts = np.unique(np.minimum(np.concatenate([np.arange(_COUNTED, dtype=np.float64), above]), number))
     lower, upper = ends(counts, number, gamma)
     least, most = np.log(np.maximum(lower - delta, 1e-300)), np.log(upper)
+    return _looked_up(counts, least, number), _looked_up(counts, most, number)
+
+
+def _looked_up(counts: Array, values: Array, number: int) -> Callable[[Whole], Array]:
+    """Return the values between those of some counts, as a function of counts up to ``number``."""
     if number > _LISTED:
-        return partial(np.interp, xp=counts, fp=least), partial(np.interp, xp=counts, fp=most)
-    every = np.arange(number + 1)
-    return np.interp(every, counts, least).take, np.interp(every, counts, most).take
+        return lambda at: np.interp(at, counts, values)
+    every = np.interp(np.arange(number + 1), counts, values)
+    return every.take
 
 
 Mixture = list[tuple[float, tuple[Array, Array]]]
