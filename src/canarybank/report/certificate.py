@@ -200,7 +200,7 @@ def _judged(declared: RunDeclaration, found: Certificate) -> tuple[Tone, str, li
         return Tone.REFUTED, sentence, [*beside, largest]
     shown = f"an epsilon of at least {bound}" if best.epsilon > 0 else "no epsilon above 0"
     shown = f"{one_run} shows {shown}, against the claimed {epsilon(claim.epsilon)}, with {level}."
-    if all(declared.expected(each).q95 == 0 for each in declared.evidence):
+    if not declared.can_show:
         sentence = "The claim could not be tested at this power: so few canaries typically show nothing"
         return Tone.UNTESTED, f"{sentence}; {shown}", beside
     return Tone.STANDS, f"No violation detected at this power: {shown}", beside

@@ -7,10 +7,8 @@ say is stated: no bound, no rate and no figure.
 import csv
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from canarybank.auditing import Counts, clopper_pearson
 from canarybank.auditing.declaration import Evidence
@@ -150,16 +148,6 @@ def _numbers(found: SystemResult) -> list[Number]:
     ]
 
 
-def _can_refute(plant: Plant) -> bool:
-    """Say whether so many runs could refute the claim, if the system hid nothing at all."""
-    declared = plant.declaration
-    if any(each is not Evidence.BOUND for each in declared.evidence):
-        return True
-    alpha = min(share for _, share in declared.ledger.entries)
-    target = replace(declared.settings, alpha=alpha).target(declared.claim, len(declared.canaries))
-    return float(np.maximum(*target.branches(1.0, 0.0))) > declared.claim.epsilon
-
-
 def _judged(found: SystemResult, system: str, plant: Plant) -> tuple[Tone, str, list[str]]:
     level = f"{confidence(1 - found.alpha)} confidence over all evidence"
     if found.verdict is Verdict.DEPENDENT:
@@ -195,7 +183,7 @@ def _judged(found: SystemResult, system: str, plant: Plant) -> tuple[Tone, str, 
             f"{epsilon(claim.epsilon)}"
         )
     beside = [about, judged, *dict.fromkeys(each.power for each in found.shown)]
-    if not _can_refute(plant):
+    if not plant.can_refute:
         untested = "The claim could not be tested at this power: so few runs cannot refute it, whatever the system does"
         return Tone.UNTESTED, f"{untested}; {shown}, with {level}.", beside
     return Tone.STANDS, f"No violation detected at this power: {shown}, with {level}.", beside

@@ -89,7 +89,7 @@ def verdict(run: Run) -> Verdict:
     """Return the verdict over all attacks of a run, each at its share of alpha, against what the accountant claims."""
     results = run.results
     outcome = compare(run, results.claim)
-    tone = _tone(outcome)
+    tone = Tone.REFUTED if not outcome.ok else Tone.STANDS if outcome.is_tested else Tone.UNTESTED
     power = power_text(outcome.frozen_power, outcome.power, results.mechanism)
     played = f"The audit played {outcome.trials:,} trials of each hypothesis of each canary. {power}"
     beside = [_reach_sentence(results), played]
@@ -100,16 +100,6 @@ def verdict(run: Run) -> Verdict:
         else:
             tone, sentence = Tone.REFUTED, f"{exceeded.sentence}."
     return Verdict(tone, sentence, tuple(beside), tuple(_numbers(outcome, results)), outcome)
-
-
-def _tone(outcome: GateOutcome) -> Tone:
-    """Return what became of a claim: untested where no violation of any size would typically have been seen."""
-    if not outcome.ok:
-        return Tone.REFUTED
-    own = outcome.frozen_power
-    if own is None:  # the power of this kind of audit is not computed: what it showed says whether it can show anything
-        return Tone.STANDS if outcome.epsilon > 0 else Tone.UNTESTED
-    return Tone.STANDS if any((own.noise, own.contribution, outcome.power)) else Tone.UNTESTED
 
 
 def _numbers(outcome: GateOutcome, results: Results) -> Iterator[Number]:

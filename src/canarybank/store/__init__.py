@@ -40,7 +40,7 @@ from canarybank.store.hashes import (
     hash_text,
 )
 from canarybank.store.locations import cache_root
-from canarybank.store.locks import Holder, lock_folder
+from canarybank.store.locks import Holder, folder_user, lock_folder
 from canarybank.store.log import Log, LogContents
 from canarybank.store.parquet import check_parquet, parquet_errors
 from canarybank.store.pruning import StoredFile, prune_files, stored_files, sweep_folders
@@ -66,6 +66,7 @@ __all__ = [
     "differences",
     "discard",
     "file_errors",
+    "folder_user",
     "go_on_without",
     "hash_array",
     "hash_bytes",
