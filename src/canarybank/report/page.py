@@ -32,8 +32,9 @@ from canarybank.report.system_figures import rates_figures, system_ladder
 from canarybank.report.tables import (
     ATTACK_COLUMNS,
     PREFIX_COLUMNS,
-    attack_rows,
     bounds_stand_on,
+    joint_rows,
+    joint_sentence,
     known_columns,
     latex_tables,
     prefix_rows,
@@ -42,7 +43,7 @@ from canarybank.report.tables import (
     write_csv,
     write_parquet,
 )
-from canarybank.report.text import decimal
+from canarybank.report.text import decimal, sentence_case
 from canarybank.report.utility import compared_part
 from canarybank.run.folder import Run
 from canarybank.store import PRIVATE, SHAREABLE, write_atomic
@@ -178,7 +179,8 @@ def _audit_parts(summary: dict[str, Any]) -> dict[str, Any]:
     ledgers = [("verdict: ", summary["gate"]), *(("", attack["ledger"]) for attack in attacks)]
     return {
         "stands_on": bounds_stand_on(summary),
-        "by_attack": known_columns(ATTACK_COLUMNS, attack_rows(attacks)),
+        "by_attack": known_columns(ATTACK_COLUMNS, joint_rows(summary)),
+        "joint": joint_sentence(summary),
         "ledger_rows": [
             (f"{prefix}{name}", f"{share:.4g}", f"{ledger['total']:g}")
             for prefix, ledger in ledgers
@@ -233,5 +235,6 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["sentence_case"] = sentence_case
     environment.tests["numeric"] = lambda cell: not isinstance(cell, str) or bool(_NUMERIC.fullmatch(cell))
     return environment
