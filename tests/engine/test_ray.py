@@ -82,12 +82,14 @@ def test_a_node_that_dies_costs_time_and_no_byte(cluster, engine, capfd):
     cluster.spare.append(add_node(cluster))
 
 
-def test_workers_that_are_killed_again_and_again_change_no_byte(engine, tmp_path):
+@contextlib.contextmanager
+def killing(folder, *, pause, most):
+    """Kill a worker that signed in a folder, again and again, so often at most; the list says which ones."""
     killed, over = [], threading.Event()
 
     def kill():
-        while len(killed) < 3 and not over.wait(0.3):
-            if signed := sorted(tmp_path.iterdir()):
+        while len(killed) < most and not over.wait(pause):
+            if signed := sorted(folder.iterdir()):
                 signed[0].unlink()
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(signed[0].name), signal.SIGKILL)
@@ -96,12 +98,29 @@ def test_workers_that_are_killed_again_and_again_change_no_byte(engine, tmp_path
     thread = threading.Thread(target=kill)
     thread.start()
     try:
-        found = list(engine.run(engine_tasks.Signed(tmp_path), [(seed, 0.2) for seed in range(12)]))
+        yield killed
     finally:
         over.set()
         thread.join()
+
+
+def test_workers_that_are_killed_change_no_byte(engine, tmp_path):
+    with killing(tmp_path, pause=0.3, most=3) as killed:
+        found = list(engine.run(engine_tasks.Signed(tmp_path), [(seed, 0.2) for seed in range(12)]))
     assert len(killed) == 3
     assert bytes_of(found) == bytes_of(Serial().run(engine_tasks.draw, [(seed, 0) for seed in range(12)]))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_worker_killed_every_few_seconds_for_a_minute_changes_no_byte(engine, tmp_path, count):
+    tasks, began = [(seed, 0.7) for seed in range(140)], time.monotonic()
+    with killing(tmp_path, pause=2.5, most=24) as killed:
+        found = list(engine.run(engine_tasks.Signed(tmp_path), tasks))
+    assert time.monotonic() - began > 60
+    assert len(killed) == 24
+    assert bytes_of(found) == bytes_of(Serial().run(engine_tasks.draw, [(seed, 0) for seed, _ in tasks]))
+    count("workers of Ray", killed=len(killed), bytes_changed=0)
 
 
 def test_errors_arrive_as_they_were_raised(engine):

@@ -69,6 +69,7 @@ from canarybank.auditing.ports import (
     Routes,
     Systems,
     Tally,
+    route_cohort,
     route_cohorts,
 )
 from canarybank.auditing.rates import Supremum, at_most, clopper_pearson, epsilon_at, rate_epsilon, supremum
@@ -218,6 +219,7 @@ __all__ = [
     "pooled_bound",
     "rate_epsilon",
     "rate_lower",
+    "route_cohort",
     "route_cohorts",
     "search_canary",
     "shift_between",

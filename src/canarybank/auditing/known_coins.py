@@ -442,7 +442,7 @@ class _DrawnWay:
 
 @dataclass(frozen=True, slots=True)
 class _Draws:
-    """Simulated runs: their statistics, what divides a bound for a shift of one round, coins that fell so, all coins."""
+    """Simulated runs: statistics, what divides a bound for the shift of one round, coins with a canary, all coins."""
 
     ways: tuple[_DrawnWay, ...]
     scale: float

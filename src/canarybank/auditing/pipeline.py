@@ -13,16 +13,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
-from operator import call
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolSource, design
 from canarybank.auditing.forecast import expected_bound
 from canarybank.auditing.methods import Bound
-from canarybank.auditing.ports import Case, Claims, Memo, Place, Routes, Systems, Tally
+from canarybank.auditing.ports import Case, Claims, Memo, Place, Routes, Systems, Tally, restricted_tables
 from canarybank.auditing.rates import IMPOSSIBLE, Law, at_most, chance_between, epsilon_at, supremum
 from canarybank.auditing.result import AttackResult, CanaryResult, Ladder, Rung
 from canarybank.auditing.settings import (
@@ -37,18 +37,18 @@ from canarybank.auditing.settings import (
     choose_aim,
     headline,
     pooled_bound,
-    stand_in,
     stand_in_rows,
 )
-from canarybank.auditing.trials import Literal, Projected, Summed, Trials, count_shard, plan
+from canarybank.auditing.trials import Literal, Projected, Shard, Summed, Trials, count_shard, plan
 from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, IncompleteError, InputError
-from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, epsilon
+from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, StreamedCohort, epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw, mixture
 from canarybank.store import hash_array, stage_key
 from canarybank.systems.mechanism import BankSystem, ReleaseSystem, SystemFactory
 from canarybank.systems.share import ShareSystem
+from canarybank.systems.torch_mechanism import TorchSystem
 from canarybank.users import Evaluation
 
 __all__ = ["Auditor", "cases_by_attack", "claim_names", "transcript_scores"]
@@ -124,7 +124,7 @@ class Auditor:
             pool=None if pool is None else [hash_array(pool.vectors), pool.sources, pool.texts],
             bank=bank.hash,
             probes=probes,
-            auxiliary=routes.auxiliary.cohort.users.hash,
+            auxiliary=routes.auxiliary.hash,
             mechanism=mechanism.to_json(),
             eligible=self.eligible,
             seed=seed,
@@ -142,58 +142,56 @@ class Auditor:
 
         return _restored(self.memo.arrays("design", key, arrays), attack, canary, table, bank, pool)
 
-    def calibration(self, routes: Sequence[Routes]) -> Systems:
-        """Return the systems on which thresholds are frozen: the calibration users stand for the eligible ones."""
+    def calibration(self, routes: Sequence[Routes], cases: Sequence[Case] = ()) -> Systems:
+        """Return the systems on which thresholds are frozen: the calibration users stand for the eligible ones.
+
+        Where users are streamed, the first of ``cases`` that is asked for costs a pass that serves all of them.
+        """
+        cohorts = [over.calibration for over in routes]
+        tables = restricted_tables(cohorts, cases, self.mechanism)
 
         def systems(case: Case) -> Sequence[ReleaseSystem]:
+            rows = [stand_in_rows(cohort, self.eligible, self.settings.seed) for cohort in cohorts]
             if self.mechanism.share < 1:
-                rows = [stand_in_rows(over.calibration, self.eligible, self.settings.seed) for over in routes]
-                return self._shared_systems(case, [over.calibration for over in routes], rows)
-            return self._systems(
-                case,
-                [
-                    stand_in(
-                        over.calibration, each.bank, self.mechanism, eligible=self.eligible, seed=self.settings.seed
-                    )
-                    for each, over in zip(case.designs, routes, strict=True)
-                ],
-            )
+                return self._shared_systems(case, cohorts, rows)
+            return self._systems(case, [table[own] for table, own in zip(tables(case), rows, strict=True)])
 
         return systems
 
-    def evaluation(self, routes: Sequence[Routes]) -> Systems:
-        """Return the systems that are judged: over the evaluation users."""
-        for cohort in (over.evaluation.cohort for over in routes):
-            if type(cohort) is not Evaluation:
-                raise CohortError(f"Rules are judged on the evaluation cohort, not on {type(cohort).__name__}.")
+    def evaluation(self, routes: Sequence[Routes], cases: Sequence[Case] = ()) -> Systems:
+        """Return the systems that are judged: over the evaluation users.
+
+        Where users are streamed, the first of ``cases`` that is asked for costs a pass that serves all of them.
+        """
+        cohorts = [over.evaluation for over in routes]
+        for cohort in cohorts:
+            if cohort.role is not Evaluation:
+                raise CohortError(f"Rules are judged on the evaluation cohort, not on {cohort.role.__name__}.")
+        tables = restricted_tables(cohorts, cases, self.mechanism)
 
         @cache
         def systems(case: Case) -> Sequence[ReleaseSystem]:
             if not case.thresholds:
                 raise CohortError(f"{case.attack.name} canary {case.index} has no frozen rule yet; freeze it first.")
-            if any(case.canary in over.evaluation.cohort.users.ids for over in routes):
+            if any(cohort.has(case.canary) for cohort in cohorts):
                 raise CohortError(f"The canary {case.canary!r} is also an evaluation user; a canary is in no cohort.")
             if self.mechanism.share < 1:
-                everybody = [np.arange(len(over.evaluation)) for over in routes]
-                return self._shared_systems(case, [over.evaluation for over in routes], everybody)
-            return self._systems(
-                case,
-                [
-                    over.evaluation.contributions(each.bank, self.mechanism)
-                    for each, over in zip(case.designs, routes, strict=True)
-                ],
-            )
+                return self._shared_systems(case, cohorts, [np.arange(len(cohort)) for cohort in cohorts])
+            return self._systems(case, tables(case))
 
         return systems
 
-    def _systems(self, case: Case, tables: Sequence[Any]) -> Sequence[ReleaseSystem]:
+    def _systems(self, case: Case, tables: Sequence[csr_array]) -> Sequence[ReleaseSystem]:
         return [
-            self.system(each.restrict(table), each.contribution, self.mechanism)
+            self.system(table, each.contribution, self.mechanism)
             for each, table in zip(case.designs, tables, strict=True)
         ]
 
     def _shared_systems(
-        self, case: Case, cohorts: Sequence[Routed[Any]], rows: Sequence[NDArray[np.int64]]
+        self,
+        case: Case,
+        cohorts: Sequence[Routed[Any] | StreamedCohort[Any]],
+        rows: Sequence[NDArray[np.int64]],
     ) -> Sequence[ReleaseSystem]:
         """Return the systems of a mechanism with secret shares, over these rows of each round's cohort."""
         if self.system is not BankSystem:
@@ -201,9 +199,12 @@ class Auditor:
                 f"mechanism.share is {self.mechanism.share:g}, and secret shares are drawn by our own mechanism alone; "
                 "leave out audit.system, or set mechanism.share to 1."
             )
+        held = [cohort for cohort in cohorts if isinstance(cohort, Routed)]
+        if len(held) < len(cohorts):
+            raise InputError("Secret shares are drawn from users in memory, and these are in shards.")
         return [
             ShareSystem.of(each, routed.cohort.users, chosen, self.mechanism)
-            for each, routed, chosen in zip(case.designs, cohorts, rows, strict=True)
+            for each, routed, chosen in zip(case.designs, held, rows, strict=True)
         ]
 
     def freeze(self, cases: Sequence[Case], systems: Systems, *, calibration: str = "") -> tuple[Case, ...]:
@@ -289,23 +290,24 @@ class Auditor:
         """Play every shard that the tally lacks; show rates, for there is no bound before all trials are in."""
         settings, shards = self.settings, plan(self.settings.trials)
         left = [(case, shard) for case in cases for shard in shards if (case.place, shard) not in tally.done]
-        unfinished = dict.fromkeys(case for case, _ in left)
-        sources = {case: self._source(case, systems(case), counted=True) for case in unfinished}
-        tasks = [
+        unfinished = list(dict.fromkeys(case for case, _ in left))
+        # What every shard of a case needs is bound to the function, which an engine sends once; tasks are small.
+        counters = [
             partial(
                 count_shard,
-                sources[case],
+                self._source(case, systems(case), counted=True),
                 tuple(threshold.value for threshold in case.thresholds),
                 settings.seed,
                 (*case.address, "evaluation"),
-                shard,
             )
-            for case, shard in left
+            for case in unfinished
         ]
+        numbers = {case: number for number, case in enumerate(unfinished)}
+        tasks = [(numbers[case], shard) for case, shard in left]
         total = 2 * settings.trials * len(cases)
         with self.progress.stage("trials", total=total, unit="trials") as stage:
             stage.advance(total - sum(shard.size for _, shard in left))
-            for index, positives in self.engine.run(call, tasks):
+            for index, positives in self.engine.run(partial(_count_with, counters), tasks):
                 case, shard = left[index]
                 tally.put(case.place, shard, positives)
                 stage.advance(shard.size, note=_rates(tally, case))
@@ -373,9 +375,10 @@ class Auditor:
         rounds: list[Trials] = []
         for system, score in zip(systems, case.scores, strict=False):
             # Only our own system is its law. Another one is played as it releases, whatever law it states.
-            projected = type(system) is BankSystem and self.settings.engine is TrialEngine.PROJECTED
-            law = _law_of(system, score) if projected else None
-            source = Literal(system, score) if law is None else Projected(law)
+            engine = self.settings.engine if type(system) is BankSystem else TrialEngine.LITERAL
+            law = _law_of(system, score) if engine is TrialEngine.PROJECTED else None
+            played = TorchSystem.of(system) if engine is TrialEngine.LITERAL_TORCH else system
+            source = Literal(played, score) if law is None else Projected(law)
             rounds.append(source.included() if counted and self.settings.method.included else source)
         return Summed(rounds, self.mechanism.q) if case.summed else rounds[0]
 
@@ -558,6 +561,11 @@ def cases_by_attack(cases: Sequence[Case]) -> list[list[Case]]:
         raise InputError("Two cases have the same attack and index; their trials would be the same ones.")
     names = dict.fromkeys(case.attack.name for case in cases)
     return [[case for case in cases if case.attack.name == name] for name in names]
+
+
+def _count_with(counters: Sequence[Callable[[Shard], tuple[int, ...]]], task: tuple[int, Shard]) -> tuple[int, ...]:
+    number, shard = task
+    return counters[number](shard)
 
 
 def _law_of(system: ReleaseSystem, score: LinearScore) -> RoundLaw | None:

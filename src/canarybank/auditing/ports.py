@@ -3,15 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from canarybank.attack import Attack, Canary, Design
 from canarybank.auditing.settings import Threshold
 from canarybank.auditing.trials import Counts, Shard
-from canarybank.mechanism import Bank, Routed, RouteTable
+from canarybank.mechanism import Ask, Bank, Mechanism, Routed, RouteTable, StreamedCohort
 from canarybank.progress import SILENT, Progress
 from canarybank.score import LinearScore
 from canarybank.store import hash_array, hash_json, stage_key
@@ -27,6 +29,8 @@ __all__ = [
     "Routes",
     "Systems",
     "Tally",
+    "restricted_tables",
+    "route_cohort",
     "route_cohorts",
 ]
 
@@ -132,8 +136,8 @@ class Routes:
 
     bank: Bank
     auxiliary: Routed[Auxiliary]
-    calibration: Routed[Calibration]
-    evaluation: Routed[Evaluation]
+    calibration: Routed[Calibration] | StreamedCohort[Calibration]
+    evaluation: Routed[Evaluation] | StreamedCohort[Evaluation]
     memo: Memo | None = None
 
     def canary(self, canary: Canary, k: int) -> RouteTable:
@@ -145,11 +149,46 @@ def route_cohorts(
     cohorts: Cohorts, bank: Bank, k: int, memo: Memo | None = None, progress: Progress = SILENT
 ) -> Routes:
     """Route every cohort over the base of a bank, once for all attacks and canaries; without a memo nothing is kept."""
+    return Routes(
+        bank,
+        route_cohort(cohorts.auxiliary, bank, k, memo, progress),
+        route_cohort(cohorts.calibration, bank, k, memo, progress),
+        route_cohort(cohorts.evaluation, bank, k, memo, progress),
+        memo,
+    )
 
-    def routed(cohort: C) -> Routed[C]:
-        return Routed(cohort, _route_table(cohort.users.require_vectors(), bank, k, memo, progress))
 
-    return Routes(bank, routed(cohorts.auxiliary), routed(cohorts.calibration), routed(cohorts.evaluation), memo)
+def route_cohort(cohort: C, bank: Bank, k: int, memo: Memo | None = None, progress: Progress = SILENT) -> Routed[C]:
+    """Route one cohort over the base of a bank."""
+    return Routed(cohort, _route_table(cohort.users.require_vectors(), bank, k, memo, progress))
+
+
+def restricted_tables(
+    cohorts: Sequence[Routed[C] | StreamedCohort[C]], cases: Sequence[Case], mechanism: Mechanism
+) -> Callable[[Case], list[csr_array]]:
+    """Return a function of a case: what each round's cohort contributes on the positions that its design inspects.
+
+    Cohorts in memory are asked case by case. Streamed ones, which are the same users in every round, are asked for all
+    ``cases`` and rounds in one pass, once the first is wanted.
+    """
+
+    def asked(case: Case) -> list[Ask]:
+        return [Ask(each.bank, each.inspected) for each in case.designs]
+
+    @cache
+    def passed() -> dict[Place, list[csr_array]]:
+        tables = iter(cohorts[0].restricted([ask for case in cases for ask in asked(case)], mechanism))
+        return {case.place: [next(tables) for _ in case.designs] for case in cases}
+
+    def tables(case: Case) -> list[csr_array]:
+        if not isinstance(cohorts[0], StreamedCohort):
+            pairs = zip(cohorts, asked(case), strict=True)
+            return [cohort.restricted([ask], mechanism)[0] for cohort, ask in pairs]
+        if any(case.place == other.place for other in cases):
+            return passed()[case.place]
+        return cohorts[0].restricted(asked(case), mechanism)
+
+    return tables
 
 
 def _route_table(

@@ -66,7 +66,7 @@ def search_canary(
         attack=attack.name,
         bank=bank.hash,
         probes=probes,
-        auxiliary=auxiliary.cohort.users.hash,
+        auxiliary=auxiliary.hash,
         mechanism=auditor.mechanism.to_json(),
         eligible=auditor.eligible,
         encoder=encoder,

@@ -12,7 +12,6 @@ from typing import Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
 
 from canarybank import seeds
 from canarybank.auditing.methods import PAPER, POOLED, Bound, Branch, Method, find_method
@@ -20,7 +19,7 @@ from canarybank.auditing.rates import Array, Law, rate_epsilon, whole_counts
 from canarybank.auditing.trials import Counts, Trials, draw
 from canarybank.engine import Engine
 from canarybank.errors import BudgetError, CohortError, InputError
-from canarybank.mechanism import Bank, Claim, Mechanism, Routed
+from canarybank.mechanism import Claim, Mechanism, Routed, StreamedCohort
 from canarybank.progress import SILENT, Progress
 from canarybank.users import Calibration
 
@@ -42,7 +41,6 @@ __all__ = [
     "headline",
     "one_of",
     "pooled_bound",
-    "stand_in",
     "stand_in_rows",
 ]
 
@@ -57,6 +55,8 @@ class TrialEngine(StrEnum):
     """How trials on our own system are played."""
 
     LITERAL = "literal"
+    LITERAL_TORCH = "literal-torch"
+    """Literally, with the coins, sums and noise of all trials drawn on a GPU where there is one."""
     PROJECTED = "projected"
 
 
@@ -216,19 +216,16 @@ def _doubled(beyond: Callable[[float], bool]) -> float:
     return at
 
 
-def stand_in(routed: Routed[Calibration], bank: Bank, mechanism: Mechanism, *, eligible: int, seed: int) -> csr_array:
-    """Return contributions of ``eligible`` users, made by repeating the calibration cohort's users."""
-    return routed.contributions(bank, mechanism)[stand_in_rows(routed, eligible, seed)]
-
-
-def stand_in_rows(routed: Routed[Calibration], eligible: int, seed: int) -> NDArray[np.int64]:
+def stand_in_rows(
+    routed: Routed[Calibration] | StreamedCohort[Calibration], eligible: int, seed: int
+) -> NDArray[np.int64]:
     """Return which calibration users stand for ``eligible`` ones, by index.
 
     Each user appears floor(eligible / cohort size) times, and the remainder is chosen by seed; every copy will
     toss a participation coin of its own.
     """
-    if not isinstance(routed.cohort, Calibration):
-        raise CohortError(f"A threshold is frozen on the calibration cohort, not on {type(routed.cohort).__name__}.")
+    if routed.role is not Calibration:
+        raise CohortError(f"A threshold is frozen on the calibration cohort, not on {routed.role.__name__}.")
     copies, rest = divmod(eligible, len(routed))
     extra = seeds.stream(seed, "calibration", "remainder").choice(len(routed), size=rest, replace=False)
     return np.concatenate([np.repeat(np.arange(len(routed)), copies), np.sort(extra)])
@@ -264,9 +261,14 @@ def calibrated(
     With ``branch`` it is the best for that branch of the bound alone.
     The candidates are the scores at log-spaced ranks of both hypotheses together, from both ends.
     """
-    absent, eligible = (
-        np.sort(scores)
-        for scores in draw(trials, number, seed=seed, path=(*path, "calibration"), engine=engine, progress=progress)
+    absent, eligible = draw(
+        trials,
+        number,
+        seed=seed,
+        path=(*path, "calibration"),
+        ascending=True,
+        engine=engine,
+        progress=progress,
     )
     ranks = np.unique(np.geomspace(1, number, 1024).astype(np.int64)) - 1
     candidates = np.unique(np.concatenate([scores[at] for scores in (absent, eligible) for at in (ranks, -1 - ranks)]))

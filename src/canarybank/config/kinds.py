@@ -17,6 +17,7 @@ __all__ = [
     "Heats",
     "Names",
     "Parts",
+    "Price",
     "Registered",
     "Seed",
     "Shares",
@@ -60,6 +61,7 @@ def shares_of(text: str) -> tuple[tuple[str, float], ...]:
 Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Shares = Annotated[Share | Annotated[tuple[Share, ...], Field(min_length=1)], BeforeValidator(_scheduled)]
 Part = Annotated[float, Field(ge=0, le=1)]

@@ -15,6 +15,7 @@ from canarybank.config.kinds import (
     Heats,
     Names,
     Parts,
+    Price,
     Registered,
     Seed,
     Shares,
@@ -209,19 +210,11 @@ class GeneratorConfig(_Section):
     max_cost: Annotated[float, Field(ge=0)] | None = Field(
         default=None, description="The most money that one command may spend.", json_schema_extra=FREE
     )
-    prompt_price: float = Field(
-        default=0.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="The price of a million prompt tokens.",
-        json_schema_extra=FREE,
+    prompt_price: Price = Field(
+        default=0.0, description="The price of a million prompt tokens.", json_schema_extra=FREE
     )
-    completion_price: float = Field(
-        default=0.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="The price of a million completion tokens.",
-        json_schema_extra=FREE,
+    completion_price: Price = Field(
+        default=0.0, description="The price of a million completion tokens.", json_schema_extra=FREE
     )
     device: str | None = Field(default=None, description="The torch device of transformers.", json_schema_extra=FREE)
     threads: Count | None = Field(
@@ -340,8 +333,10 @@ class AuditConfig(_Section):
         default="calibrated",
         description="How the threshold is frozen: by calibration trials, or by the calibration law.",
     )
-    engine: Literal["projected", "literal"] = Field(
-        default="projected", description="How trials are played: on projected users, or literally; the law is the same."
+    engine: Literal["projected", "literal", "literal-torch"] = Field(
+        default="projected",
+        description="How trials are played: on projected users, or literally, by numpy or by torch on the best device; "
+        "the law is the same.",
     )
     accounted: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, description="The epsilon that the operator's accountant claims; left out, the exact one."
@@ -571,6 +566,13 @@ class RunConfig(_Section):
     workers: Count | None = Field(
         default=None,
         description="The cores to use; left out, all. Results do not depend on it.",
+        json_schema_extra=FREE,
+    )
+    shards: int | None = Field(
+        default=None,
+        ge=0,
+        description="Into how many shards users are laid out, so that memory holds one at a time and not all users; 0 "
+        "for none. Left out, files above 256 MB are. Results do not depend on it.",
         json_schema_extra=FREE,
     )
     engine: Annotated[str, Registered("engine")] = Field(

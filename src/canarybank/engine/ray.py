@@ -64,7 +64,7 @@ class Ray:
         try:
             shared = ray.put(function)
         except TypeError as error:
-            raise InputError(f"The function cannot be sent to workers: {last_line(error)}") from error
+            raise InputError(f"The function cannot be sent to workers: {error.__cause__ or error}.") from error
         send = partial(_remote(ray, self.retries).remote, Surroundings.of_this_process(), [shared])
         yield from spread(ray, send, tasks, _Room(ray, self.workers).size)
 

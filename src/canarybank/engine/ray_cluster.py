@@ -31,7 +31,9 @@ _QUIET: Mapping[str, str | None] = {"RAY_USAGE_STATS_ENABLED": "0"}
 """What the environment says while Ray is loaded and started."""
 _SYSTEM = {"enable_metrics_collection": False, "metrics_report_interval_ms": 0}
 """What a cluster of ours is told: nobody reads its metrics."""
-_STEM = "canarybank-ray-"
+_STEM = "canarybank-ray"
+_LONGEST = 24
+"""Letters of a temporary folder's path that leave room for the names of Ray's sockets, which the system cuts short."""
 _PATIENCE = 10.0
 """Seconds to wait for an answer from a cluster's address."""
 
@@ -101,7 +103,7 @@ def disconnect() -> None:
 
 
 def _start(ray: Any, workers: int) -> _Connection:
-    folder = Path(tempfile.mkdtemp(prefix=_STEM))
+    folder = _short_folder()
     is_chosen = any(name.startswith("RAY_AUTH_") for name in os.environ)
     token = {} if is_chosen else {"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     try:
@@ -124,6 +126,13 @@ def _start(ray: Any, workers: int) -> _Connection:
         ) from error
     atexit.register(disconnect)
     return _Connection(LOCAL, workers, folder)
+
+
+def _short_folder() -> Path:
+    """Make a folder that nobody else can read, at a path that is short enough for sockets."""
+    usual = tempfile.gettempdir()
+    short = "/tmp" if len(usual) > _LONGEST and os.path.isdir("/tmp") else usual  # noqa: PTH112, S108, a private folder
+    return Path(tempfile.mkdtemp(prefix=f"{_STEM}-{os.getpid()}-", dir=short))
 
 
 def _join(ray: Any, address: str) -> _Connection:

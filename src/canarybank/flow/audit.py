@@ -23,6 +23,7 @@ from canarybank.auditing import (
     TrialEngine,
     evidence,
     find_method,
+    route_cohort,
     route_cohorts,
     search_canary,
     transcript_scores,
@@ -34,7 +35,8 @@ from canarybank.errors import ConfigError, IncompleteError, InputError, MissingE
 from canarybank.evolution import Evolution, EvolutionPlan, Keep
 from canarybank.flow.generators import build_generator, cached_generator, sending_recorded
 from canarybank.flow.inputs import Inputs, build_engine, gather
-from canarybank.mechanism import Bank, Mechanism, epsilon, prv_epsilon
+from canarybank.flow.sharding import Roles
+from canarybank.mechanism import Bank, Mechanism, StreamedCohort, epsilon, prv_epsilon
 from canarybank.progress import SILENT, Progress
 from canarybank.registry import SYSTEMS
 from canarybank.run.commitment import Commitment, commit, finite
@@ -45,6 +47,7 @@ from canarybank.run.results import Results, Setup
 from canarybank.run.trials_log import ShardLog
 from canarybank.run.verification import refuse_unverified
 from canarybank.store import StageCache, canonical_json, differences, hash_json, hash_text, parse_json, write_atomic
+from canarybank.users import Calibration, Cohorts, Evaluation
 
 __all__ = [
     "AuditWork",
@@ -79,6 +82,7 @@ def run_audit(
     progress: Progress = SILENT,
     command: str = "",
     committed: Told | None = None,
+    make_work: Callable[[], "AuditWork"] | None = None,
 ) -> Run:
     """Run an audit in a folder, or go on with the one that stands there; a finished one is returned as it is.
 
@@ -89,6 +93,8 @@ def run_audit(
         progress: Where progress is shown.
         command: The command to name in the manifest.
         committed: Called with the commitment's hash once the commitment is on disk, before the first evaluation trial.
+        make_work: Returns the work of this very configuration, where the caller goes on with it; it is called only if
+            something is left to do.
     """
     config = resolved.config
     with Run.held(resolved, Path(folder), command, "audit") as run:
@@ -96,7 +102,7 @@ def run_audit(
         if run.is_finished and not lost:
             refuse_unverified(run, rewritten=True)
             return run
-        work = one_release(config, engine, progress)
+        work = one_release(config, engine, progress) if make_work is None else make_work()
         with sending_recorded(run, config, work.inputs.generator):
             _ = work.cases
         run.require_folder()
@@ -190,8 +196,21 @@ class Designs:
     @cached_property
     def routes(self) -> Routes:
         """Return the cohorts, routed over the first bank."""
-        inputs = self.inputs
-        return route_cohorts(inputs.cohorts, self.bank, self.mechanism.k, inputs.cache, inputs.progress)
+        return self.route(self.bank, self.inputs.progress)
+
+    def route(self, bank: Bank, progress: Progress = SILENT) -> Routes:
+        """Return the cohorts, routed over a bank; those that are in shards are routed when they are asked."""
+        inputs, k, roles = self.inputs, self.mechanism.k, self.inputs.roles
+        if not isinstance(roles, Roles):
+            return route_cohorts(inputs.cohorts, bank, k, inputs.cache, progress)
+        over = (inputs.recipe, self.engine, inputs.cache, inputs.progress)
+        return Routes(
+            bank,
+            route_cohort(inputs.auxiliary, bank, k, inputs.cache, progress),
+            StreamedCohort(Calibration, roles.calibration, *over),
+            StreamedCohort(Evaluation, roles.evaluation, *over),
+            inputs.cache,
+        )
 
     @cached_property
     def cases(self) -> tuple[Case, ...]:
@@ -234,7 +253,7 @@ class Designs:
             attack,
             routes,
             index=index,
-            records=inputs.cohorts.canary_records,
+            records=inputs.roles.canary_records,
             seed=inputs.config.cohorts.seed,
             encode=inputs.encoder.encode,
             vocabulary=inputs.encoder.vocabulary(),
@@ -292,7 +311,7 @@ class AuditWork:
         inputs, made = self.inputs, []
         with inputs.progress.stage("routing", total=self.rounds, unit="rounds") as stage:
             for each in self.evolution.rounds:
-                made.append(route_cohorts(inputs.cohorts, each.bank, self.designs.mechanism.k, inputs.cache))
+                made.append(self.designs.route(each.bank))
                 stage.advance()
         return made
 
@@ -303,8 +322,8 @@ class AuditWork:
         if self.evolution is not None:
             cases = tuple(self._followed(case) for case in cases)
         system = self.inputs.config.audit.system
-        key = hash_json([self.inputs.cohorts.calibration.users.hash, system, str(SYSTEMS.pin(system))])
-        return self.auditor.freeze(cases, self.auditor.calibration(self.routes), calibration=key)
+        key = hash_json([self.routes[0].calibration.hash, system, str(SYSTEMS.pin(system))])
+        return self.auditor.freeze(cases, self.auditor.calibration(self.routes, cases), calibration=key)
 
     def _followed(self, case: Case) -> Case:
         """Return a case of the first bank over the banks of every round, which hold its probes."""
@@ -322,7 +341,7 @@ class AuditWork:
         return commit(
             self.auditor,
             self.cases,
-            self.inputs.cohorts,
+            _digests(self.inputs.roles),
             settings_hash=hash_json(decisive(flatten(config), "evolution" if self.inputs.evolving else "audit")),
             encoder=self.inputs.encoder.fingerprint,
             bank_hash=bank.hash,
@@ -335,7 +354,7 @@ class AuditWork:
 
     def attacks(self, tally: Tally) -> tuple[AttackResult, ...]:
         """Play the trials that the tally lacks, and judge them."""
-        auditor, evaluation = self.auditor, self.auditor.evaluation(self.routes)
+        auditor, evaluation = self.auditor, self.auditor.evaluation(self.routes, self.cases)
         auditor.play(self.cases, evaluation, tally)
 
         def shown(case: Case, law: Any) -> dict[str, Any]:
@@ -372,9 +391,9 @@ class AuditWork:
         inputs, bank, config = self.inputs, self.designs.bank, self.inputs.config
         setup = Setup(
             users=dict(inputs.people.report),
-            auxiliary=len(inputs.cohorts.auxiliary),
-            calibration=len(inputs.cohorts.calibration),
-            evaluation=len(inputs.cohorts.evaluation),
+            auxiliary=len(inputs.roles.auxiliary),
+            calibration=len(inputs.roles.calibration),
+            evaluation=len(inputs.roles.evaluation),
             canaries=config.evolve.canaries if inputs.evolving else config.cohorts.canaries,
             records=int(inputs.people.users.counts.max()),
             encoder=inputs.encoder.name,
@@ -396,6 +415,13 @@ class AuditWork:
             attacks=self.attacks(tally),
             **{"notes": inputs.notes, **facts},
         )
+
+
+def _digests(roles: Cohorts | Roles) -> dict[str, str]:
+    """Return the digest of each cohort's users and records."""
+    if isinstance(roles, Roles):
+        return {name: getattr(roles, name).digest for name in ("auxiliary", "calibration", "evaluation")}
+    return {name: getattr(roles, name).users.digest for name in ("auxiliary", "calibration", "evaluation")}
 
 
 def case_notes(case: Case) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ class Planting:
         inputs, config = self.inputs, self.inputs.config
         number, probes, seed = config.cohorts.canaries, config.attack.probes, config.cohorts.seed
         bank = inputs.bank.reserve(probes * number, seed)
-        routed = Routed.build(inputs.cohorts.auxiliary, bank, self.mechanism.k)
+        routed = Routed.build(inputs.auxiliary, bank, self.mechanism.k)
         return tuple(
             search(
                 _turned(bank, index * probes),
@@ -118,7 +118,7 @@ class Planting:
                 self.mechanism,
                 eligible=self.eligible,
                 encode=inputs.encoder.encode,
-                records=inputs.cohorts.canary_records,
+                records=inputs.roles.canary_records,
                 seed=seed,
                 index=index,
                 probes=probes,
@@ -154,7 +154,7 @@ class Planting:
         with progress.stage("designing", total=len(self.labels) * len(self.canaries), unit="canaries") as stage:
             for number, label in enumerate(self.labels):
                 bank = self.bank(label).reserve(config.attack.probes * len(self.canaries), config.cohorts.seed)
-                cohort = self.inputs.cohorts.auxiliary
+                cohort = self.inputs.auxiliary
                 table = RouteTable.build(cohort.users.require_vectors(), bank, self.mechanism.k)
                 for index, canary in enumerate(self.canaries):
                     own = tuple(range(number, len(canary), len(self.labels)))

@@ -1,15 +1,17 @@
 """Gather what a run starts from: users and their roles, attacks and canaries, vectors, the bank and pools.
 
 There is one ``Inputs`` for audits, audited evolutions and plans. Each part is made when it is first asked for, and kept
-in the stage cache where that takes long. A real evolution reads its voters alone: see ``admit_voters``.
+in the stage cache where that takes long. A real evolution reads its voters alone: see ``canarybank.flow.voters``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from canarybank.attack import (
     ATTACKS,
@@ -25,14 +27,14 @@ from canarybank.attack import (
 )
 from canarybank.auditing import find_method
 from canarybank.config.model import NO_GENERATOR, CohortsConfig, Config, EncoderConfig, RunConfig, UsersConfig
-from canarybank.encode import CachedEncoder, VectorCache, load_encoder
+from canarybank.encode import CachedEncoder, EncoderRecipe, VectorCache, load_encoder
 from canarybank.encode.load import is_vector_file
 from canarybank.engine import Engine
 from canarybank.errors import CohortError, ColumnError, ConfigError, InputError
-from canarybank.evolution import Reference, hold_out, require_apart
+from canarybank.evolution import Reference, StreamedUsers, hold_out, hold_out_indices, require_apart
 from canarybank.flow.bank import Candidates, bank_labels, embedded_canaries, gather_candidates, make_pool
 from canarybank.flow.generators import EMBEDDED, may_send_records, refuse_sending, skipped_note
-from canarybank.flow.real_run import hidden
+from canarybank.flow.sharding import Roles, roles_of, shards_for
 from canarybank.generate import Generator
 from canarybank.mechanism import Bank
 from canarybank.progress import SILENT, Progress
@@ -43,36 +45,44 @@ from canarybank.users import (
     ADMISSIONS,
     Admission,
     Admitted,
+    Auxiliary,
+    Calibration,
     Chitchat,
     Cohorts,
     CohortSizes,
     Columns,
+    DrawnIndices,
+    Evaluation,
+    Members,
+    Shards,
     Source,
     Users,
     admit,
-    draw_cohorts,
+    draw_indices,
     pack_users,
+    shard_users,
     source,
     unpack_users,
 )
-from canarybank.users.admission import require_label_column
-from canarybank.users.files import require_encoding
 
 __all__ = [
     "Inputs",
     "People",
+    "ShardedPeople",
     "admission",
+    "admit_shards",
     "admit_users",
-    "admit_voters",
     "build_engine",
     "cached_encoder",
     "canaries_of",
-    "cap_records",
     "chosen_attacks",
     "cohort_sizes",
+    "draw_members",
     "draw_roles",
     "evolved_attacks",
+    "fitting_cap",
     "gather",
+    "named_columns",
     "outside_examples",
     "users_key",
     "users_source",
@@ -94,6 +104,15 @@ class People:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ShardedPeople:
+    """The admitted users in shards, with what ``People`` says of them."""
+
+    users: Shards
+    report: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Inputs:
     """What a run starts from; ``evolving`` says that the run is an evolution, audited by ``evolve.audit`` if at all."""
@@ -109,20 +128,35 @@ class Inputs:
     evolving: bool = False
 
     @cached_property
-    def people(self) -> People:
-        """Return the admitted users."""
-        return admit_users(self.config.users, self.config.cohorts, self.cache, self.progress)
+    def people(self) -> People | ShardedPeople:
+        """Return the admitted users: in memory, or in shards where they are many."""
+        config, obstacle = self.config, None
+        if config.mechanism.share < 1 and (self.attacks or not self.evolving):
+            obstacle = "mechanism.share is below 1, and secret shares are drawn from users in memory"
+        number = shards_for(users_source(config.users), config.run.shards, obstacle)
+        if number is None:
+            return admit_users(config.users, config.cohorts, self.cache, self.progress)
+        return admit_shards(config.users, config.cohorts, number, self.cache, self.progress)
 
     @cached_property
-    def _apart(self) -> tuple[Users, Reference | None]:
-        held = self.config.evolve.reference if self.evolving else 0
+    def _apart(self) -> tuple[Users | Members, Reference | None]:
+        """Return the users without those who are held out for figures of utility, and these, in memory."""
+        held, seed = self.config.evolve.reference if self.evolving else 0, self.config.evolve.seed
         users = self.people.users
-        return hold_out(users, held, seed=self.config.evolve.seed) if held else (users, None)
+        if not isinstance(users, Shards):
+            return hold_out(users, held, seed=seed) if held else (users, None)
+        if not held:
+            return users.everybody, None
+        others, chosen = hold_out_indices(users.ids, held, seed=seed)
+        return Members(users, others), Reference(Members(users, chosen).load())
 
     @cached_property
-    def roles(self) -> Cohorts:
+    def roles(self) -> Cohorts | Roles:
         """Return who plays which role in an audit, without vectors."""
-        return draw_roles(self.config.cohorts, self._apart[0], self.attacks)
+        config, users = self.config.cohorts, self._apart[0]
+        if isinstance(users, Members):
+            return draw_members(config, users, self.attacks)
+        return draw_roles(config, users, self.attacks)
 
     @cached_property
     def encoder(self) -> CachedEncoder:
@@ -132,12 +166,41 @@ class Inputs:
     @cached_property
     def cohorts(self) -> Cohorts:
         """Return the cohorts and canaries with vectors; whoever plays no role is never encoded."""
+        if isinstance(self.roles, Roles):
+            raise _in_shards()
         return self.roles.encoded(self.encoder.encode)
 
     @cached_property
-    def voters(self) -> Users:
-        """Return the users of an evolution, with vectors: the evaluation cohort where it is audited."""
-        return self.cohorts.evaluation.users if self.attacks else self._encoded(self._apart[0])
+    def auxiliary(self) -> Auxiliary:
+        """Return the auxiliary users with vectors, which are in memory in any case."""
+        roles = self.roles
+        return Auxiliary(self._encoded(roles.auxiliary.load())) if isinstance(roles, Roles) else self.cohorts.auxiliary
+
+    @cached_property
+    def _with_canaries(self) -> Cohorts | Roles:
+        """Return the roles, canaries with vectors."""
+        roles = self.roles
+        if not isinstance(roles, Roles):
+            return self.cohorts
+        return replace(roles, canaries={name: self._encoded(users) for name, users in roles.canaries.items()})
+
+    @cached_property
+    def recipe(self) -> EncoderRecipe:
+        """Return how a worker loads the encoder."""
+        given, encoder = self.config.encoder, self.encoder.encoder
+        recipe = EncoderRecipe(given.name, encoder.fingerprint, given.device, given.batch_size, str(given.precision))
+        recipe.provide(encoder)
+        return recipe
+
+    def voters(self, engine: Engine) -> Users | StreamedUsers:
+        """Return the users of an evolution: the evaluation cohort where it is audited.
+
+        They have vectors, or lie in shards and are encoded on this engine when they vote.
+        """
+        users = self.roles.evaluation if self.attacks else self._apart[0]
+        if isinstance(users, Members):
+            return StreamedUsers(users, self.recipe, engine, self.cache, self.progress)
+        return self._encoded(users) if isinstance(users, Users) else self.cohorts.evaluation.users
 
     @cached_property
     def reference(self) -> Reference | None:
@@ -145,7 +208,8 @@ class Inputs:
         held = self._apart[1]
         if held is None:
             return None
-        return require_apart(Reference(self._encoded(held.users)), self.cohorts if self.attacks else self.voters)
+        others = self.roles if self.attacks else self._apart[0]
+        return require_apart(Reference(self._encoded(held.users)), others)
 
     def _encoded(self, users: Users) -> Users:
         return users.with_vectors(self.encoder.encode(users.require_texts()))
@@ -163,7 +227,7 @@ class Inputs:
 
     def canaries(self, attack: Attack, encode: Encode | None = None) -> list[Canary]:
         """Return an attack's canaries; another encoder may look at the texts that they are made of."""
-        drawn = self.cohorts if encode is None else self.roles
+        drawn = self._with_canaries if encode is None else self.roles
         return canaries_of(attack, drawn, self.config.cohorts, encode or self.encoder.encode)
 
     def pool(self, attack: Attack, canary: Canary) -> Pool | None:
@@ -186,6 +250,10 @@ class Inputs:
     def notes(self) -> tuple[str, ...]:
         """Return what a reader should know of how all this was gathered."""
         return (*self.people.notes, *self.candidates.notes, *self.left_out)
+
+
+def _in_shards() -> ConfigError:
+    return ConfigError("This run needs all users in memory, and they are in shards. Set run.shards to 0.")
 
 
 def gather(
@@ -250,52 +318,60 @@ def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, 
 
     users = cache.packed("users", key, lambda: admitted().users, pack_users, unpack_users)
     report = cache.document("users", key, lambda: admitted().report.as_dict())  # noqa: PLW0108, only if it lacks
+    cap, notes = _lowered_cap(config, cohorts, given, rule, users.counts)
+    # Records stand in the order of their rank, so the first of them are those that a lower cap keeps.
+    return People(users.first_records(cap) if cap else users, report, notes)
+
+
+def admit_shards(
+    config: UsersConfig, cohorts: CohortsConfig, number: int, cache: StageCache, progress: Progress = SILENT
+) -> ShardedPeople:
+    """Read and admit the users into shards: the same users, report and notes as ``admit_users`` gives."""
+    given, rule = users_source(config), admission(config, cohorts)
+    key = users_key(given, rule)
+    with named_columns():
+        shards = shard_users(given, rule, number, cache.folder, key=key, progress=progress)
+    cap, notes = _lowered_cap(config, cohorts, given, rule, shards.counts)
+    return ShardedPeople(shards.capped(cap) if cap else shards, shards.report.as_dict(), notes)
+
+
+def _lowered_cap(
+    config: UsersConfig, cohorts: CohortsConfig, given: Source, rule: Admission, counts: NDArray[np.int64]
+) -> tuple[int | None, tuple[str, ...]]:
+    """Return the cap to cut users to, if it is lower than the admission's, and what a reader should know of it."""
     if config.cap is None and given.format.name not in ADMISSIONS:
-        users, notes = cap_records(users, cohorts.canaries)
-        return People(users, report, notes)
-    most = int(users.counts.max())
-    if most == rule.cap:
-        return People(users, report)
+        return fitting_cap(counts, cohorts.canaries)
+    if (most := int(counts.max())) == rule.cap:
+        return None, ()
     drawn = "" if cohorts.fixed else f", and canaries have {most}"
     note = f"No user has {rule.cap} records, the number that users.cap keeps of each; the largest has {most}{drawn}."
-    return People(users, report, (note,))
+    return None, (note,)
 
 
-def cap_records(users: Users, canaries: int) -> tuple[Users, tuple[str, ...]]:
+def fitting_cap(given: NDArray[np.int64], canaries: int) -> tuple[int | None, tuple[str, ...]]:
     """Lower the cap until enough users have exactly as many records as it, for canaries come from those."""
-    counts = np.sort(users.counts)[::-1]
+    counts = np.sort(given)[::-1]
     wanted = min(_CANARY_CHOICE * canaries, max(canaries, len(counts) // _CANARY_CHOICE), len(counts))
     cap = int(counts[wanted - 1])
     if cap == counts[0]:
-        return users, ()
+        return None, ()
     note = (
         f"Every user was cut to {cap} records, for canaries are drawn from users with as many records as the cap, and "
         f"fewer than {wanted} users have more; set users.cap to choose."
     )
-    # Records stand in the order of their rank, so the first of them are those that a lower cap keeps.
-    starts = np.searchsorted(users.owners, np.arange(len(users)))
-    return users.keep_records(np.flatnonzero(np.arange(len(users.owners)) - starts[users.owners] < cap)), (note,)
-
-
-def admit_voters(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, progress: Progress = SILENT) -> Users:
-    """Read and admit the users of a real evolution, so that nothing in one user's rows decides about another.
-
-    Whether a user is admitted, and with which records, follows from that user's rows and the configuration alone. There
-    may be no users. Nothing is counted, and an error says nothing about rows.
-    """
-    given, rule = users_source(config, isolated=True), admission(config, cohorts)
-    require_label_column(given, rule)
-    if isinstance(encoding := getattr(given.format, "encoding", None), str):
-        require_encoding(encoding)
-    key = users_key(given, rule)
-    with hidden("reading users", progress):
-        return cache.packed("users", key, lambda: _admit(given, rule, SILENT).users, pack_users, unpack_users)
+    return cap, (note,)
 
 
 def _admit(given: Source, rule: Admission, progress: Progress) -> Admitted:
-    """Admit the users; where a column is missing, name the keys that say which columns to read."""
-    try:
+    with named_columns():
         return admit(given, rule, progress=progress)
+
+
+@contextmanager
+def named_columns() -> Iterator[None]:
+    """Where a column is missing, name the keys that say which columns to read."""
+    try:
+        yield
     except ColumnError as error:
         raise ColumnError(
             error.what,
@@ -469,30 +545,53 @@ def cohort_sizes(config: CohortsConfig, users: int, attacks: tuple[Attack, ...])
 
 def draw_roles(config: CohortsConfig, users: Users, attacks: tuple[Attack, ...]) -> Cohorts:
     """Draw the cohorts and each attack's real canaries by seed, or take the fixed canaries; all disjoint."""
+    drawn = _drawn_roles(config, users.ids, users.counts, attacks)
+    return Cohorts(
+        Auxiliary(users.take(drawn.auxiliary)),
+        Calibration(users.take(drawn.calibration)),
+        Evaluation(users.take(drawn.evaluation)),
+        {attack: users.take(chosen) for attack, chosen in drawn.canaries.items()},
+        int(users.counts.max()),
+    )
+
+
+def draw_members(config: CohortsConfig, users: Members, attacks: tuple[Attack, ...]) -> Roles:
+    """Draw the same roles as ``draw_roles``, from users in shards."""
+    drawn = _drawn_roles(config, tuple(users.ids), users.counts, attacks)
+    return roles_of(users, drawn, int(users.counts.max()))
+
+
+def _drawn_roles(
+    config: CohortsConfig, ids: tuple[str, ...], counts: NDArray[np.int64], attacks: tuple[Attack, ...]
+) -> DrawnIndices:
     real = [attack.name for attack in attacks if attack.canary is CanaryKind.REAL]
-    sizes, records = cohort_sizes(config, len(users), attacks), int(users.counts.max())
+    sizes, records = cohort_sizes(config, len(ids), attacks), int(counts.max())
     if not config.fixed or not real:
-        return draw_cohorts(users, sizes, attacks=real, records=records, seed=config.seed, shared=config.shared)
-    canaries = _fixed_canaries(config, users)
-    rest = users.take([place for place, name in enumerate(users.ids) if name not in canaries.ids])
-    cohorts = draw_cohorts(rest, sizes, attacks=[], records=records, seed=config.seed)
-    return replace(cohorts, canaries=dict.fromkeys(real, canaries))
+        return draw_indices(ids, counts, sizes, attacks=real, records=records, seed=config.seed, shared=config.shared)
+    canaries = _fixed_canaries(config, ids)
+    rest = np.setdiff1d(np.arange(len(ids)), canaries)
+    drawn = draw_indices(
+        [ids[place] for place in rest], counts[rest], sizes, attacks=[], records=records, seed=config.seed
+    )
+    return DrawnIndices(
+        rest[drawn.auxiliary], rest[drawn.calibration], rest[drawn.evaluation], dict.fromkeys(real, canaries)
+    )
 
 
-def _fixed_canaries(config: CohortsConfig, users: Users) -> Users:
+def _fixed_canaries(config: CohortsConfig, ids: tuple[str, ...]) -> NDArray[np.int64]:
     named = embedded_canaries() if config.fixed == (EMBEDDED,) else config.fixed
     if len(named) < config.canaries or len(set(named)) != len(named):
         raise CohortError(
             f"{config.canaries} canaries are asked for and cohorts.fixed names {len(set(named))} users; name as "
             "many, each once."
         )
-    chosen, places = named[: config.canaries], {name: place for place, name in enumerate(users.ids)}
+    chosen, places = named[: config.canaries], {name: place for place, name in enumerate(ids)}
     if missing := [name for name in chosen if name not in places]:
-        raise CohortError(f"The fixed canary {missing[0]!r} is not among the {len(users)} admitted users.")
-    return users.take([places[name] for name in chosen])
+        raise CohortError(f"The fixed canary {missing[0]!r} is not among the {len(ids)} admitted users.")
+    return np.array([places[name] for name in chosen], dtype=np.int64)
 
 
-def canaries_of(attack: Attack, cohorts: Cohorts, config: CohortsConfig, encode: Encode) -> list[Canary]:
+def canaries_of(attack: Attack, cohorts: Cohorts | Roles, config: CohortsConfig, encode: Encode) -> list[Canary]:
     """Return an attack's canaries: real ones from the cohorts, or nonce ones with as many records as real ones have.
 
     Each nonce attack draws nonces of its own, unless canaries are shared.

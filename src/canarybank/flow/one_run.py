@@ -88,7 +88,7 @@ def _designed(
     inputs, mechanism = _gathered(config, progress), Mechanism(**config.mechanism.model_dump())
     count = count_canaries(config, inputs.bank.size)
     bank = inputs.bank.reserve(count * mechanism.k, config.cohorts.seed)
-    auxiliary = inputs.cohorts.auxiliary
+    auxiliary = inputs.auxiliary
     with progress.stage("designing", total=count, unit="canaries") as stage:
         many = make_canaries(
             config.one_run.style,

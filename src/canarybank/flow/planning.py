@@ -35,6 +35,7 @@ from canarybank.flow.generators import build_generator, may_send_records, respon
 from canarybank.flow.inputs import Inputs, admission, gather, users_key, users_source
 from canarybank.flow.one_run_plan import OneRunPlan, plan_one_run
 from canarybank.flow.real_run import is_real
+from canarybank.flow.sharding import Roles
 from canarybank.generate import Generator, Request, ResponseCache, bank_plan, paraphrase_plan, server_of
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.mechanism.shares import ranks_needed
@@ -45,7 +46,7 @@ from canarybank.run.trials_log import Played
 from canarybank.score import LinearScore, Moments, RoundLaw
 from canarybank.seeds import stream
 from canarybank.store import StageCache
-from canarybank.systems import BankSystem, ShareSystem
+from canarybank.systems import BankSystem, ShareSystem, TorchSystem
 from canarybank.users import Cohorts, Users
 
 __all__ = ["GeneratorPlan", "Plan", "StagePlan", "encode_rate", "plan", "share_trial_rate", "trial_rate"]
@@ -154,15 +155,17 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     # What a generator would write is not there yet, and nothing is asked of it here.
     bank = Candidates(()) if config.bank.source == "generate" else inputs.candidates
     asked = _asked(config, cohorts, attacks, None if finished else generator)
-    known = [*cohorts.texts, *bank.texts, *_nonces(inputs)]
-    missing = encoder.missing(known) + round(ANSWER_YIELD * asked.calls)
+    held = cohorts.texts
+    known = [*held, *bank.texts, *_nonces(inputs)]
+    missing = cohorts.streamed_records if isinstance(cohorts, Roles) else 0
+    missing += encoder.missing(known) + round(ANSWER_YIELD * asked.calls)
     searches = 0 if finished else config.cohorts.canaries * sum(each.pool is PoolKind.SEARCHED for each in attacks)
     missing += searches * searched_texts(mechanism.k, with_vocabulary=bool(encoder.vocabulary()))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers, eligible = config.run.workers or cores, len(cohorts.evaluation)
     entries = len(bank.texts) or GENERATED_SIZE
     if mechanism.share < 1:
-        each = math.ceil(len(people.users.owners) / len(people.users))
+        each = math.ceil(int(people.users.counts.sum()) / len(people.users))
         rate = workers * share_trial_rate(mechanism, eligible, config.attack.probes, each, entries)
     else:
         rate = workers * trial_rate(mechanism, eligible, config.attack.probes, settings.engine)
@@ -194,7 +197,7 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
         state=state,
         stages=tuple(StagePlan(stage=name, cached=cached, detail=detail) for name, cached, detail in stages),
         users=len(people.users),
-        records=len(people.users.owners),
+        records=int(people.users.counts.sum()),
         texts_to_encode=missing,
         generator=asked,
         attacks=tuple(attack.name for attack in attacks),
@@ -203,8 +206,8 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
         trials_per_second=rate,
         workers=workers,
         seconds=seconds,
-        memory_mib=_memory(config, len(cohorts.texts), entries, encoder.dimension, cases)
-        + _share_memory(mechanism, len(cohorts.texts), entries, workers),
+        memory_mib=_memory(config, len(held), entries, encoder.dimension, cases)
+        + _share_memory(mechanism, len(held), entries, workers),
         epsilon=most.exact,
         ceiling=most.median,
         ceiling_range=(most.q05, most.q95),
@@ -240,7 +243,9 @@ def _nonces(inputs: Inputs) -> list[str]:
     return caught
 
 
-def _asked(config: Config, cohorts: Cohorts, attacks: Sequence[Attack], generator: Generator | None) -> GeneratorPlan:
+def _asked(
+    config: Config, cohorts: Cohorts | Roles, attacks: Sequence[Attack], generator: Generator | None
+) -> GeneratorPlan:
     if generator is None:
         return GeneratorPlan(calls=0, cached=0, tokens=0)
     known, server, people = ResponseCache(response_file(generator)), server_of(generator), dict[str, Users]()
@@ -361,4 +366,5 @@ def _sample(mechanism: Mechanism, eligible: int, coordinates: int, engine: Trial
     users = csr_array(random_array((eligible, coordinates), density=0.05, rng=rng))
     users.data *= mechanism.clip
     score = LinearScore(canary, Moments(np.zeros(coordinates), mechanism.noise**2 * np.eye(coordinates)))
-    return LiteralTrials(BankSystem(users, canary, mechanism.whole_bank), score)
+    system = BankSystem(users, canary, mechanism.whole_bank)
+    return LiteralTrials(TorchSystem.of(system) if engine is TrialEngine.LITERAL_TORCH else system, score)

@@ -21,7 +21,6 @@ margin with the errors that are seen.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from canarybank.encode.fixed_shapes import plain_products
 from canarybank.encode.sentence import pick_device
 from canarybank.errors import InputError, MissingError
 from canarybank.mechanism.routing import equal_rows, first_copies, nearest, rank
@@ -139,10 +139,35 @@ class DeviceRouter:
         """Return the k nearest entries of float32 records on the device, nearest first, shape (n, k), on the device."""
         torch = _torch()
         found = torch.empty((len(records), self.k), dtype=torch.int64, device=self.device)
-        with torch.inference_mode(), _plain_products():
+        with torch.inference_mode(), plain_products():
             for start in range(0, len(records), self._chunk):
                 found[start : start + self._chunk] = self._settle(records[start : start + self._chunk])
             return self._kept[found]
+
+    def route_within(self, records: Any, drift: float) -> tuple[Any, Any]:
+        """Return routes, and for each whether all vectors at most ``drift`` from the record have that route.
+
+        Such a move changes a distance by at most the drift, so entries whose distances differ by more than twice as
+        much stay in order. Where it is not sure, the route may be another than the record's own.
+        """
+        torch = _torch()
+        found = torch.empty((len(records), self.k), dtype=torch.int64, device=self.device)
+        sure = torch.ones(len(records), dtype=torch.bool, device=self.device)
+        with torch.inference_mode(), plain_products():
+            for start in range(0, len(records), self._chunk):
+                part = slice(start, start + self._chunk)
+                found[part], *unsure = self._ranked(records[part], self._first, self.k + SPARE, drift)
+                sure[start + torch.cat(unsure)] = False
+            return self._kept[found], sure
+
+    def largest_error(self, records: Any) -> float:
+        """Return the largest error of a record's scores over its margin: at most 1, or the margin is wrong."""
+        torch = _torch()
+        with torch.inference_mode(), plain_products():
+            lengths = torch.linalg.vector_norm(records.double(), dim=1)
+            margin = self._first.margin(lengths, self._largest, self._dimension)
+            error = self._first.scores(records).double() - self._second.scores(records)
+            return float((error[:, : len(self._rows)].abs().amax(dim=1) / margin).max())
 
     def route_host(self, records: NDArray[np.float32], progress: Progress = SILENT) -> NDArray[np.int64]:
         """Return the routes of records in the computer's memory; the next chunk is copied while one is searched."""
@@ -178,58 +203,60 @@ class DeviceRouter:
     def _settle(self, records: Any) -> Any:
         """Return the routes of one chunk among the kept entries."""
         torch = _torch()
-        found, crowded = self._ranked(records, self._first, self.k + SPARE)
         self.seen["records"] += len(records)
+        found, crowded, _ = self._ranked(records, self._first, self.k + SPARE)
         if len(crowded):
-            again, hopeless = self._ranked(records[crowded], self._second, LONGER * (self.k + SPARE))
-            found[crowded] = again
-            if len(hopeless):
-                rows = crowded[hopeless]
+            found[crowded], hopeless, _ = self._ranked(records[crowded], self._second, LONGER * (self.k + SPARE))
+            rows = crowded[hopeless]
+            if len(rows):
                 exact = nearest(records[rows].cpu().numpy(), self._rows, self.k)
                 found[rows] = torch.from_numpy(exact).to(self.device)
                 self.seen["crowded"] += len(rows)
         return found
 
-    def _ranked(self, records: Any, operand: _Operand, width: int) -> tuple[Any, Any]:
-        """Return routes, and the rows for which a list of that many candidates is too short."""
+    def _ranked(self, records: Any, operand: _Operand, width: int, drift: float = 0.0) -> tuple[Any, Any, Any]:
+        """Return routes, the rows whose list of so many candidates is too short, and those that a drift leaves open."""
         torch = _torch()
         columns, values = _candidates(operand.scores(records), min(width, len(self._squares)))
         lengths = torch.linalg.vector_norm(records, dim=1).double() * (1 + self._dimension * 2.0**-22)
         margin = operand.margin(lengths, self._largest, self._dimension)
-        found = columns[:, : self.k].clone()
-        values = values[:, [*range(self.k + 1), values.shape[1] - 1]].double()
-        close = (values[:, 1 : self.k + 1] - values[:, : self.k] <= 2 * margin[:, None]).any(dim=1)
-        open_end = (values[:, -1] - values[:, self.k - 1] <= 2 * margin) & (columns.shape[1] < len(self._squares))
-        crowded = torch.nonzero(close & open_end)[:, 0]
-        listed = torch.nonzero(close & ~open_end)[:, 0]
+        values = values[:, [*range(self.k + 1), -1]].double()
+        apart = _apart(values[:, :-1], values[:, 1:], lengths, margin, drift)
+        close = ~apart[:, : self.k].all(dim=1)
+        ended = _apart(values[:, self.k - 1, None], values[:, -1:], lengths, margin, drift)[:, 0]
+        ended |= columns.shape[1] == len(self._squares)
+        crowded, listed = (torch.nonzero(rows)[:, 0] for rows in (close & ~ended, close & ended))
         self.seen["by scores"] += len(records) - len(crowded) - len(listed)
+        found = columns[:, : self.k].clone()
+        unsure = [listed[:0]]
         step = max(1, 4 * self._chunk // columns.shape[1])
         for start in range(0, len(listed), step):
             rows = listed[start : start + step]
-            found[rows] = self._reranked(records[rows], columns[rows], lengths[rows])
-        return found, crowded
+            found[rows], still = self._reranked(records[rows], columns[rows], lengths[rows], drift)
+            unsure.append(rows[still])
+        return found, crowded, torch.cat(unsure)
 
-    def _reranked(self, records: Any, columns: Any, lengths: Any) -> Any:
-        """Return the routes of records all of whose k nearest are among these columns."""
+    def _reranked(self, records: Any, columns: Any, lengths: Any, drift: float) -> tuple[Any, Any]:
+        """Return the routes of records all of whose k nearest are among these columns, and the rows left open."""
         torch = _torch()
         columns = columns.sort(dim=1).values
         products = torch.bmm(self._entries[columns], records.double()[:, :, None])[:, :, 0]
         values, order = (self._squares[columns] - 2 * products).sort(dim=1, stable=True)
         columns = columns.gather(1, order)
-        margin = score_margin(lengths, self._largest, self._dimension, float(_DOUBLE.eps) / 2, float(_DOUBLE.tiny))
-        apart = values.diff(dim=1) > 2 * margin[:, None]
+        margin = self._second.margin(lengths, self._largest, self._dimension)
+        apart = _apart(values[:, :-1], values[:, 1:], lengths, margin, drift)
         # Equal entries are at one distance, and stand in the order of their numbers.
         copies = (self._alike[columns].diff(dim=1) == 0) & (columns.diff(dim=1) > 0)
         beyond = apart & (torch.arange(apart.shape[1], device=self.device) >= self.k - 1)
-        tied = torch.nonzero((~(apart | copies) & (beyond.cumsum(dim=1) == 0)).any(dim=1))[:, 0]
+        still = torch.nonzero((~(apart | copies) & (beyond.cumsum(dim=1) == 0)).any(dim=1))[:, 0]
         found = columns[:, : self.k].clone()
-        self.seen["in float64"] += len(records) - len(tied)
-        if len(tied):
-            found[tied] = torch.from_numpy(self._defined(records[tied].cpu().numpy(), columns[tied].cpu().numpy())).to(
-                self.device
-            )
-            self.seen["by the definition"] += len(tied)
-        return found
+        self.seen["in float64"] += len(records) - len(still)
+        if drift or not len(still):
+            return found, still
+        exact = self._defined(records[still].cpu().numpy(), columns[still].cpu().numpy())
+        found[still] = torch.from_numpy(exact).to(self.device)
+        self.seen["by the definition"] += len(still)
+        return found, still[:0]
 
     def _defined(self, records: NDArray[np.float32], columns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rank candidates by the definition, on the CPU."""
@@ -264,6 +291,17 @@ def _candidates(scores: Any, width: int) -> tuple[Any, Any]:
     return best.gather(1, places // GROUP) * GROUP + places % GROUP, values
 
 
+def _apart(near: Any, far: Any, lengths: Any, margin: Any, drift: float) -> Any:
+    """Say of pairs of scores, rows by pairs, whether they stay in order under rounding and a record's drift."""
+    threshold = 2 * margin[:, None]
+    if drift:
+        # Distances change by the drift at most, and squares of distances by their sum times as much, in pairs.
+        added = (lengths.square() + margin)[:, None]
+        distances = (near + added).clamp(min=0).sqrt() + (far + added).clamp(min=0).sqrt()
+        threshold = threshold + 2.001 * drift * distances
+    return far - near > threshold
+
+
 def _bfloat16_parts(values: Any, count: int) -> list[Any]:
     """Return bfloat16 tensors that add up to float32 values, but for 2^-8 of what each part leaves over."""
     parts = []
@@ -284,21 +322,6 @@ def _arrived(chunk: Any, copied: Any) -> Any:
     stream.wait_event(copied)
     chunk.record_stream(stream)
     return chunk
-
-
-@contextmanager
-def _plain_products() -> Iterator[None]:
-    """Keep float32 products in float32, and sums of bfloat16 products too, whatever a program has allowed."""
-    torch = _torch()
-    matmul = torch.backends.cuda.matmul
-    before = torch.get_float32_matmul_precision(), matmul.allow_bf16_reduced_precision_reduction
-    torch.set_float32_matmul_precision("highest")
-    matmul.allow_bf16_reduced_precision_reduction = False
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-        matmul.allow_bf16_reduced_precision_reduction = before[1]
 
 
 def _torch() -> Any:

@@ -21,7 +21,6 @@ from canarybank.auditing.pipeline import cases_by_attack
 from canarybank.auditing.trials import SHARD
 from canarybank.mechanism import Mechanism
 from canarybank.store import canonical_json, hash_array, hash_bytes, hash_json
-from canarybank.users import Cohorts
 
 __all__ = [
     "RESULTS_LAYOUT",
@@ -159,7 +158,7 @@ class Commitment(Record):
     reserved: tuple[int, ...]
     """The positions reserved for probes, in the order they are filled."""
     cohorts: dict[str, str]
-    """The sha256 of each cohort's users and vectors."""
+    """The digest of each cohort's users and their texts; with the encoder's fingerprint, it fixes their vectors."""
     eligible: int
     """The number of eligible users other than the canary."""
     method: str
@@ -197,14 +196,13 @@ class Commitment(Record):
         return canonical_json(self.model_dump(mode="json", exclude_none=True, exclude=later), indent=2) + "\n"
 
 
-def commit(auditor: Auditor, cases: Sequence[Case], cohorts: Cohorts | None, **facts: Any) -> Commitment:
-    """Return the commitment to cases, with the facts that only the caller knows; a system of others has no cohorts."""
+def commit(auditor: Auditor, cases: Sequence[Case], cohorts: Mapping[str, str], **facts: Any) -> Commitment:
+    """Return the commitment to cases and to cohorts by their digests, with the facts that only the caller knows."""
     settings = auditor.settings
     groups = {group[0].attack.name: group for group in cases_by_attack(cases)}
-    names = () if cohorts is None else ("auxiliary", "calibration", "evaluation")
     return Commitment(
         mechanism=auditor.mechanism,
-        cohorts={name: getattr(cohorts, name).users.hash for name in names},
+        cohorts=dict(cohorts),
         eligible=auditor.eligible,
         trials=settings.trials,
         engine=settings.engine,

@@ -94,7 +94,8 @@ class Part:
 
     def users(self) -> Users:
         """Read these users, with texts and without vectors."""
-        return _cut(_read(self.folder, self.content).take(self.rows.astype(np.int64)), self.cap)
+        users = _read(self.folder, self.content).take(self.rows.astype(np.int64))
+        return users if self.cap is None else users.first_records(self.cap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,14 +288,6 @@ def _kept_summary(cache: StageCache, place: str) -> dict[str, Any] | None:
 
 def _read(folder: Path, content: str) -> Users:
     return StageCache(folder).packed(_CONTENT, content, _lost, pack_users, unpack_users)
-
-
-def _cut(users: Users, cap: int | None) -> Users:
-    """Return users with at most so many of their first records; records stand in the order of their rank."""
-    if cap is None or not len(users) or int(users.counts.max()) <= cap:
-        return users
-    starts = np.searchsorted(users.owners, np.arange(len(users)))
-    return users.keep_records(np.flatnonzero(np.arange(len(users.owners)) - starts[users.owners] < cap))
 
 
 def _admit_shard(
