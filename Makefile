@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-wheel test-versions bench lint docs clean
+.PHONY: help demo test test-slow test-wheel test-versions test-docs bench lint docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,7 +41,7 @@ lint: $(VENV)/.test  ## ruff, import-linter and mypy
 test: export OMP_NUM_THREADS = 1
 test: lint  ## lint, types and all tests
 	@tools/install-chromium || true
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not docs"
 
 test-slow: $(VENV)/.test  ## the tests that take minutes each
 	$(BIN)/python -m pytest -m slow -o timeout=3600 -o faulthandler_timeout=3900
@@ -59,8 +59,17 @@ test-versions: $(BIN)/python  ## the light core on Python 3.11 to 3.13, and with
 bench: $(VENV)/.test  ## the literal way and ours in one process, as ratios
 	$(BIN)/python bench/run.py
 
-docs: $(VENV)/.core  ## regenerate the reference pages in docs/ from the code
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing what the documentation site needs into $(VENV) ..."
+	$(PIP) -e '.[docs]'
+	@touch $@ $(VENV)/.core
+
+docs: $(VENV)/.docs  ## write the pages that the code says, build the site, fail on a broken link
 	$(BIN)/python docs/make.py
+	$(BIN)/python docs/site.py
+
+test-docs: $(VENV)/.test $(VENV)/.docs  ## the tests that build the site and run the tutorial
+	$(BIN)/python -m pytest -m docs -n 0
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) .versions build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
