@@ -115,8 +115,17 @@ def test_what_a_pass_gave_is_kept_by_shard_and_by_what_was_asked(
     assert cache.made["pass"] == made + 1  # the shard that lost a member
     for changed in (asks[:2], asks[::-1]):
         streamed(shards, members, Serial(), cache=cache).restricted(changed, MECHANISM)
+    others = [Ask(asks[0].bank.with_probes(ENCODER.encode(["night", "bird"])), asks[0].columns), *asks[1:]]
+    same(
+        streamed(shards, members, Serial(), cache=cache).restricted(others, MECHANISM), in_memory(path, members, others)
+    )
+    looking = [Ask(asks[0].bank, asks[0].columns[::-1]), *asks[1:]]
+    same(
+        streamed(shards, members, Serial(), cache=cache).restricted(looking, MECHANISM),
+        in_memory(path, members, looking),
+    )
     streamed(shards, members, Serial(), cache=cache).restricted(asks, Mechanism(k=2, clip=0.2))
-    assert cache.made["pass"] == 4 * made + 1
+    assert cache.made["pass"] == 6 * made + 1
 
 
 def test_vectors_are_never_all_in_memory(tmp_path: Path) -> None:
