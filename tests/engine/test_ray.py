@@ -28,7 +28,7 @@ from canarybank.flow.generators import build_generator
 from canarybank.generate import HostedGenerator, Request
 from canarybank.testing import check_engine
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(280)
 QUICK_TO_NOTICE = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
 
 
@@ -61,6 +61,15 @@ def engine(cluster):
     return Ray(address=cluster.address)
 
 
+@pytest.fixture
+def loads(tmp_path, monkeypatch):
+    """Return the folder where whatever is loaded signs with the number of its process."""
+    (tmp_path / "loads").mkdir()
+    monkeypatch.setenv(engine_tasks.LOADS, str(tmp_path / "loads"))
+    monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path / "caches"))
+    return tmp_path / "loads"
+
+
 def bytes_of(results):
     """Return results in the order of their tasks, as bytes."""
     return pickle.dumps(sorted(results))
@@ -83,15 +92,15 @@ class Losing:
             if self.left:
                 self.left.pop()()
 
+    def host(self, make):
+        return self.engine.host(make)
+
 
 def test_a_node_that_dies_amid_an_audit_over_shards_costs_time_and_no_byte(
-    cluster, engine, world, tmp_path, monkeypatch, capfd
+    cluster, engine, world, tmp_path, monkeypatch, capfd, loads
 ):
-    flags = {
-        "users.source": str(world / "users.csv"),
-        "bank.source": str(world / "bank.csv"),
-        "encoder.name": "hashing",
-    }
+    flags = {"users.source": str(world / "users.csv"), "bank.source": str(world / "bank.csv")}
+    flags |= {"encoder.name": "engine_tasks:SlowToLoad"}  # on the GPU of each node, and so on the one that dies
     flags |= {"attack.names": "ordinary,nonce-mueff", "attack.probes": 12, "attack.pool": 40, "audit.trials": 3_000}
     flags |= {"cohorts.canaries": 2, "mechanism.k": 3}
     results = []
@@ -103,6 +112,7 @@ def test_a_node_that_dies_amid_an_audit_over_shards_costs_time_and_no_byte(
     assert results[0] == results[1]
     assert not losing.left
     assert losing.tasks >= 16  # two passes over eight shards
+    assert len(loaded_elsewhere(loads)) == 2
     assert capfd.readouterr().out == ""  # results of a command stand there
     cluster.spare.append(add_node(cluster))
 
@@ -213,13 +223,9 @@ def test_what_cannot_be_sent_is_refused(engine):
         list(engine.run(partial(print, threading.Lock()), [1]))
 
 
-@pytest.fixture
-def loads(tmp_path, monkeypatch):
-    """Return the folder where whatever is loaded signs with the number of its process."""
-    (tmp_path / "loads").mkdir()
-    monkeypatch.setenv(engine_tasks.LOADS, str(tmp_path / "loads"))
-    monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path / "caches"))
-    return tmp_path / "loads"
+def loaded_elsewhere(loads):
+    """Return the number of the process of each load, but for those of this one."""
+    return [pid for file in loads.iterdir() if (pid := int(file.stem)) != os.getpid()]
 
 
 def test_an_encoder_is_loaded_once_on_each_gpu_and_workers_ask_it(engine, loads):
@@ -231,7 +237,9 @@ def test_an_encoder_is_loaded_once_on_each_gpu_and_workers_ask_it(engine, loads)
         vectors for _, vectors in sorted(engine.run(recipe.encode, [texts[at : at + 5] for at in range(0, 40, 5)]))
     ]
     assert np.concatenate(found).tobytes() == HashingEncoder().encode(texts).tobytes()
-    assert len({file.name for file in loads.iterdir()} - {str(os.getpid())}) == 2
+    assert len(loaded_elsewhere(loads)) == 2
+    os.kill(loaded_elsewhere(loads)[0], signal.SIGKILL)
+    assert recipe.load().encode(texts * 10).tobytes() == HashingEncoder().encode(texts * 10).tobytes()
     cheap = EncoderRecipe("hashing", HashingEncoder().fingerprint)
     elsewhere = replace(plain, device="cpu")
     elsewhere.provide(plain.load())
@@ -244,7 +252,7 @@ def test_a_generator_is_loaded_once_on_each_gpu_beside_an_encoder(engine, loads)
     made = build_generator(config, engine)
     assert isinstance(made, HostedGenerator)
     assert dict(made.generate(requests)) == dict(build_generator(config, Serial()).generate(requests))
-    assert len({file.name for file in loads.iterdir()} - {str(os.getpid())}) == 2
+    assert len(loaded_elsewhere(loads)) == 2
 
 
 def test_an_address_where_nobody_listens_is_refused_at_once():
