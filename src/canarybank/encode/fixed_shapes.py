@@ -364,14 +364,15 @@ class FixedShapes:
         import torch
 
         ids, lengths = batch.ids.clone(), batch.lengths.clone()
-        side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(side):  # libraries make their workspaces at a first call, outside of the graph
+        cuda: Any = torch.cuda
+        side = cuda.Stream(self.device)
+        side.wait_stream(cuda.current_stream(self.device))
+        with cuda.stream(side):  # libraries make their workspaces at a first call, outside of the graph
             for _ in range(2):
                 self.layers(ids, lengths)
-        torch.cuda.current_stream(self.device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        cuda.current_stream(self.device).wait_stream(side)
+        graph = cuda.CUDAGraph()
+        with cuda.graph(graph, pool=self._pool):
             vectors = self.layers(ids, lengths)
         self._pool = self._pool or graph.pool()
         self._graphs[batch.shape] = graph, ids, lengths, vectors
@@ -404,15 +405,16 @@ def _fetched(batches: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, NDArray[
     """Yield batches' vectors in the computer's memory, each copied aside while the device goes on."""
     import torch
 
+    cuda: Any = torch.cuda
     held: deque[tuple[Any, Any, Any]] = deque()
     aside: Any = None
     for positions, vectors in batches:
         if vectors.device.type != "cuda":
             yield positions, vectors.cpu().numpy()
             continue
-        aside = aside or torch.cuda.Stream(vectors.device)
-        aside.wait_stream(torch.cuda.current_stream(vectors.device))
-        with torch.cuda.stream(aside):
+        aside = aside or cuda.Stream(vectors.device)
+        aside.wait_stream(cuda.current_stream(vectors.device))
+        with cuda.stream(aside):
             pinned = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
             pinned.copy_(vectors, non_blocking=True)
             vectors.record_stream(aside)

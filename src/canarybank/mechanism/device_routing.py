@@ -180,7 +180,7 @@ class DeviceRouter:
             error = self._first.scores(records).double() - self._second.scores(records)
             return float((error[:, : len(self._rows)].abs().amax(dim=1) / margin).max())
 
-    def route_host(self, records: NDArray[np.float32], progress: Progress = SILENT) -> NDArray[np.int64]:
+    def route_host(self, records: Vectors, progress: Progress = SILENT) -> NDArray[np.int64]:
         """Return the routes of records in the computer's memory; the next chunk is copied while one is searched."""
         found = np.empty((len(records), self.k), dtype=np.int64)
         with progress.stage("route", len(records), "records") as stage:
@@ -191,7 +191,7 @@ class DeviceRouter:
                 stage.advance(len(chunk))
         return found
 
-    def _copied(self, records: NDArray[np.float32]) -> Iterator[Any]:
+    def _copied(self, records: Vectors) -> Iterator[Any]:
         torch = _torch()
         starts = range(0, len(records), self._chunk)
         if self.device.type != "cuda":
