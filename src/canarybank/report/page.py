@@ -16,6 +16,7 @@ from canarybank.report.evidence_figures import density_figure, map_figure, roc_f
 from canarybank.report.evolution import round_rows
 from canarybank.report.evolution_figures import clouds_figure, epsilon_figure, utility_figure
 from canarybank.report.figures import canary_figure, ladder_figure, overview_figure
+from canarybank.report.glossary import find_term, glossary
 from canarybank.report.one_run import evolved_markdown, one_run_markdown, one_run_parts, one_run_rows
 from canarybank.report.summary import summarise_run
 from canarybank.report.system import (
@@ -170,7 +171,7 @@ def page_of(template: str, **values: Any) -> str:
     """Return a template filled with values, our style, our script, and a policy that allows nothing else."""
     style, script = _resource("style.css"), _resource("script.js")
     page = _environment().get_template(template)
-    html = page.render(style=style, script=script, policy=_policy(style, script), **values)
+    html = page.render(style=style, script=script, policy=_policy(style, script), glossary=glossary(), **values)
     return html.strip() + "\n"
 
 
@@ -236,5 +237,6 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     environment.filters["sentence_case"] = sentence_case
+    environment.filters["term"] = find_term
     environment.tests["numeric"] = lambda cell: not isinstance(cell, str) or bool(_NUMERIC.fullmatch(cell))
     return environment
