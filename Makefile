@@ -6,10 +6,10 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench lint docs clean
+.PHONY: help demo test test-slow test-wheel test-versions test-docs bench lint docs clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "canarybank needs Python 3.11 or newer: make PYTHON=python3.12 ..."'
@@ -41,17 +41,36 @@ lint: $(VENV)/.test  ## ruff, import-linter and mypy
 test: export OMP_NUM_THREADS = 1
 test: lint  ## lint, types and all tests
 	@tools/install-chromium || true
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not docs"
 
 test-slow: $(VENV)/.test  ## the tests that take minutes each
 	$(BIN)/python -m pytest -m slow -o timeout=3600 -o faulthandler_timeout=3900
 
+$(VENV)/.wheel: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) build twine
+	@touch $@
+
+test-wheel: $(VENV)/.wheel  ## build the wheel, install it into an empty environment, run it (needs a network)
+	$(BIN)/python tools/check_wheel.py
+
+test-versions: $(BIN)/python  ## the light core on Python 3.11 to 3.13, and with the lowest versions (needs a network)
+	$(BIN)/python tools/check_versions.py $(VERSIONS)
+
 bench: $(VENV)/.test  ## the literal way and ours in one process, as ratios
 	$(BIN)/python bench/run.py
 
-docs: $(VENV)/.core  ## regenerate the reference pages in docs/ from the code
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing what the documentation site needs into $(VENV) ..."
+	$(PIP) -e '.[docs]'
+	@touch $@ $(VENV)/.core
+
+docs: $(VENV)/.docs  ## write the pages that the code says, build the site, fail on a broken link
 	$(BIN)/python docs/make.py
+	$(BIN)/python docs/site.py
+
+test-docs: $(VENV)/.test $(VENV)/.docs  ## the tests that build the site and run the tutorial
+	$(BIN)/python -m pytest -m docs -n 0
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
+	rm -rf $(VENV) .versions build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

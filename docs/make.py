@@ -1,7 +1,8 @@
-"""Write the pages that the code already says: docs/reference.md and docs/glossary.md.
+"""Write the pages that the code already says: docs/reference.md, docs/glossary.md and docs/walkthrough.md.
 
 The reference holds commands, configuration, attacks, methods, exit codes and public names; the glossary is
-src/canarybank/report/glossary.toml.
+src/canarybank/report/glossary.toml; the walkthrough is a script that is run (docs/executed.py). `--check` leaves the
+walkthrough to `python docs/executed.py --check`.
 
 python docs/make.py           write the pages
 python docs/make.py --check   exit with 1 where a page is not what the code says
@@ -11,6 +12,8 @@ import importlib
 import inspect
 import sys
 from pathlib import Path
+
+import executed
 
 DOCS = Path(__file__).parent
 ROOMS = (
@@ -30,7 +33,7 @@ def main() -> int:
     for name, text in pages.items():
         (DOCS / name).write_text(text, encoding="utf-8")
         print(f"written: {name}")
-    return 0
+    return executed.main()
 
 
 def _read(name: str) -> str:

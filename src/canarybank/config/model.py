@@ -138,7 +138,10 @@ class EncoderConfig(Section):
         description="wordllama, minilm, hashing (for tests), a plug-in, the name or folder of a sentence-transformers "
         "model, or a file of vectors.",
     )
-    device: str | None = Field(default=None, description="The torch device; left out, the best one here.")
+    device: str | None = Field(
+        default=None,
+        description="The torch device; left out, the best one here. On a GPU, records are routed there too.",
+    )
     batch_size: Count | None = Field(
         default=None, description="Texts in one forward pass; left out, what suits the device."
     )
