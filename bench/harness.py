@@ -22,6 +22,7 @@ class Result:
     target: float
     note: str = ""
     strict: bool = False
+    unit: str = "s"
 
     @property
     def met(self) -> bool:
@@ -46,10 +47,18 @@ def measure(work: Callable[[], object], *, repeats: int = 5, warm: bool = True) 
 
 
 def ratio(
-    work: str, size: str, baseline: float, ours: float, target: float, note: str = "", *, strict: bool = False
+    work: str,
+    size: str,
+    baseline: float,
+    ours: float,
+    target: float,
+    note: str = "",
+    *,
+    strict: bool = False,
+    unit: str = "s",
 ) -> Result:
-    """Build the line for a baseline and our own time, both in seconds for the same amount of work."""
-    return Result(work, size, baseline, ours, baseline / ours, target, note, strict)
+    """Build the line for a baseline and our own time, both in seconds (or another unit) for the same work."""
+    return Result(work, size, baseline, ours, baseline / ours, target, note, strict, unit)
 
 
 def table(results: list[Result]) -> str:
@@ -59,8 +68,8 @@ def table(results: list[Result]) -> str:
         (
             r.work,
             r.size,
-            f"{r.baseline_seconds:.4g} s",
-            f"{r.our_seconds:.4g} s",
+            f"{r.baseline_seconds:.4g} {r.unit}",
+            f"{r.our_seconds:.4g} {r.unit}",
             f"{r.ratio:,.2f}x",
             f"{r.target:g}x",
             ("ok" if r.met else "MISSED") + (f"  {r.note}" if r.note else ""),

@@ -1,7 +1,10 @@
-"""Write docs/reference.md from the code: commands, configuration, attacks, methods, exit codes, public names.
+"""Write the pages that the code already says: docs/reference.md and docs/glossary.md.
 
-python docs/make.py           write the page
-python docs/make.py --check   exit with 1 where the page is not what the code says
+The reference holds commands, configuration, attacks, methods, exit codes and public names; the glossary is
+src/canarybank/report/glossary.toml.
+
+python docs/make.py           write the pages
+python docs/make.py --check   exit with 1 where a page is not what the code says
 """
 
 import importlib
@@ -9,7 +12,7 @@ import inspect
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parent / "reference.md"
+DOCS = Path(__file__).parent
 ROOMS = (
     "store", "engine", "users", "encode", "generate", "mechanism", "score", "measure", "attack", "systems", "auditing",
     "evolution", "config", "run", "flow", "paper", "report", "testing",
@@ -17,24 +20,44 @@ ROOMS = (
 
 
 def main() -> int:
-    """Write or check the page."""
-    text = page()
+    """Write or check the pages."""
+    pages = {"reference.md": reference(), "glossary.md": glossary()}
     if "--check" in sys.argv:
-        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        if current != text:
-            print("docs/reference.md is not what the code says; run `make docs`.")
-        return int(current != text)
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"written: {PAGE.name}")
+        stale = [name for name, text in pages.items() if not (DOCS / name).exists() or _read(name) != text]
+        for name in stale:
+            print(f"docs/{name} is not what the code says; run `make docs`.")
+        return int(bool(stale))
+    for name, text in pages.items():
+        (DOCS / name).write_text(text, encoding="utf-8")
+        print(f"written: {name}")
     return 0
 
 
-def page() -> str:
-    """Return the whole page."""
+def _read(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def reference() -> str:
+    """Return the whole reference."""
     parts = ["# Reference", "", "Written by `make docs` from the code; do not edit.", ""]
     for section in (commands, configuration, attacks, methods, exit_codes, names):
         parts += [*section(), ""]
     return "\n".join(parts)
+
+
+def glossary() -> str:
+    """Return the glossary, each term under an anchor of its own."""
+    from canarybank.report.glossary import read_glossary
+
+    parts = [
+        "# Glossary",
+        "",
+        "The words of the pages, the commands and the code, in the order in which they are needed.",
+    ]
+    parts += ["", "<!-- Written by `make docs` from src/canarybank/report/glossary.toml; do not edit. -->"]
+    for word in read_glossary():
+        parts += ["", f"## {word.term} {{ #{word.key} }}", "", word.meaning]
+    return "\n".join([*parts, ""])
 
 
 def commands() -> list[str]:

@@ -50,7 +50,8 @@ def made(tmp_path_factory):
     (place / "users.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     prepare = ("--users", place / "users.jsonl", "--model", "none", "--encoder", "hashing", "--held-out", 15)
     step(place, "prepare", *prepare, "--records", 6, "--size", 60, "--rounds", 1)
-    step(place, "run", "--rules", "paper,blanks", "--seeds", "1,2")
+    step(place, "run", "--rules", "paper,answers-blanks", "--seeds", "1,2")
+    step(place, "measure")
     return place / "study"
 
 
@@ -62,7 +63,12 @@ def test_every_run_starts_from_the_one_bank_and_ends_with_as_many_texts(made):
     facts = json.loads((made / "study.json").read_text())
     assert facts["first"] == hash_file(made / "first.jsonl")
     runs = sorted((made / "runs").glob("*/*"))
-    assert [run.relative_to(made / "runs").as_posix() for run in runs] == ["blanks/1", "blanks/2", "paper/1", "paper/2"]
+    assert [run.relative_to(made / "runs").as_posix() for run in runs] == [
+        "answers-blanks/1",
+        "answers-blanks/2",
+        "paper/1",
+        "paper/2",
+    ]
     banks = {(run / "rounds" / "000" / "bank.jsonl").read_bytes() for run in runs}
     assert len(banks) == 1
     found = [json.loads((run / "measured.json").read_text()) for run in runs]
@@ -74,7 +80,8 @@ def test_every_run_starts_from_the_one_bank_and_ends_with_as_many_texts(made):
 
 def test_a_run_that_is_there_is_left_alone_and_a_changed_bank_is_refused(made):
     before = {path: path.read_bytes() for path in made.rglob("measured.json")}
-    step(made.parent, "run", "--rules", "paper,blanks", "--seeds", "1,2")
+    step(made.parent, "run", "--rules", "paper,answers-blanks", "--seeds", "1,2")
+    step(made.parent, "measure")
     assert {path: path.read_bytes() for path in made.rglob("measured.json")} == before
     text = (made / "first.jsonl").read_text()
     (made / "first.jsonl").write_text(text.replace("I think", "You think", 1))
@@ -103,19 +110,34 @@ def test_a_run_that_finds_too_few_texts_is_named(made, tmp_path, capsys):
     assert "Failed, for the generator found too few texts: aug-pe/1." in capsys.readouterr().out
 
 
-def test_the_table_pairs_by_seed(made, capsys):
-    step(made.parent, "table", "--best", "blanks", "--against", "paper")
+@pytest.mark.parametrize(
+    ("after", "named"), [((), "answers-blanks"), (("--after", 1), "answers-blanks after 1 rounds")]
+)
+def test_the_table_pairs_by_seed(made, capsys, after, named):
+    step(made.parent, "table", "--best", "answers-blanks", "--against", "paper", *after)
     printed = capsys.readouterr().out
-    ends = {
-        rule: [json.loads((made / "runs" / rule / seed / "measured.json").read_text())["end"]["mauve"] for seed in "12"]
-        for rule in ("blanks", "paper")
+    runs = {
+        rule: [json.loads((made / "runs" / rule / seed / "measured.json").read_text()) for seed in "12"]
+        for rule in ("answers-blanks", "paper")
     }
-    differences = [mine - other for mine, other in zip(ends["blanks"], ends["paper"], strict=True)]
+    mine = [(run["populations"][1] if after else run["end"])["mauve"] for run in runs["answers-blanks"]]
+    others = [run["end"]["mauve"] for run in runs["paper"]]
+    differences = [one - other for one, other in zip(mine, others, strict=True)]
     low, high = study.interval(differences)
-    mean, ratio = sum(differences) / 2, sum(ends["blanks"]) / sum(ends["paper"])
-    assert f"| blanks less paper | 2 | {mean:.3f} | {low:.3f} to {high:.3f} | {ratio:.2f} |" in printed
+    mean, ratio = sum(differences) / 2, sum(mine) / sum(others)
+    assert f"| {named} less paper | 2 | {mean:.3f} | {low:.3f} to {high:.3f} | {ratio:.2f} |" in printed
     assert "| first bank |" in printed
     assert "| real text of voters |" in printed
+
+
+def test_the_table_leaves_out_the_seeds_that_chose_the_rule(made, capsys):
+    step(made.parent, "table", "--seeds", "2")
+    assert "| paper | 1 |" in capsys.readouterr().out
+
+
+def test_what_is_measured_is_not_measured_again(made, capsys):
+    step(made.parent, "measure")
+    assert not capsys.readouterr().err
 
 
 def test_the_interval_is_students():

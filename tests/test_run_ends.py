@@ -56,8 +56,8 @@ def indented(body):
     [
         # Near the end of a run, when the other worker has been told to stop, `--dist loadgroup` waited for ever.
         ([*[PASSES] * 12, DIES.format("SIGILL"), *[PASSES] * 3], {12}),
-        ([DIES.format("SIGKILL"), *[PASSES] * 3, DIES.format("SIGSEGV")], {0, 4}),
-        ([DIES.format("SIGKILL")], {0}),
+        pytest.param([DIES.format("SIGKILL"), *[PASSES] * 3, DIES.format("SIGSEGV")], {0, 4}, marks=pytest.mark.slow),
+        pytest.param([DIES.format("SIGKILL")], {0}, marks=pytest.mark.slow),
         ([PASSES, SLEEPS, *[PASSES] * 3, HOLDS, PASSES], {1, 5}),
     ],
     ids=["one dies near the end", "first and last die", "the only one dies", "two hang"],

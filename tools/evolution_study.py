@@ -1,16 +1,18 @@
 """Compare rules of Private Evolution: same users, first bank, generator, encoder, epsilon and size of sample.
 
     python tools/evolution_study.py prepare FOLDER --users FILE --model MODEL [--held-out 631] [--size 3072]
-    python tools/evolution_study.py run FOLDER --rules paper,aug-pe,dpsda,half --seeds 1,2,3,4,5 [--part 0/4]
-    python tools/evolution_study.py table FOLDER [--best half] [--against paper,aug-pe,dpsda]
+    python tools/evolution_study.py run FOLDER --rules paper,aug-pe,dpsda --seeds 1,2,3,4,5 [--part 0/4]
+    python tools/evolution_study.py measure FOLDER [--part 0/4]
+    python tools/evolution_study.py table FOLDER [--best answers-blanks] [--against paper,aug-pe,dpsda] [--seeds 1,2]
 
 ``prepare`` encodes the users' records, holds out a reference and writes the first bank, whose hash all runs share; it
 may run in several processes (``--part``). ``run`` runs rules by seeds, one folder each: what is finished is left alone,
-and a run that was killed goes on where it stopped. Each run is measured at its end. ``table`` prints means over seeds,
-and differences between rules, paired by seed, with their 95% intervals (Student's). Tokens are those of all answers,
-rejected ones too: a rule that keeps more asks for fewer. Runs whose generator found too few texts are named as failed.
-A seed decides participation, noise and every public choice. It needs torch, transformers and sentence-transformers, and
-mauve-text to measure.
+and a run that was killed goes on where it stopped. ``measure`` measures the runs that are finished, beside those that
+are not, if you like. ``table`` prints means over seeds, and differences between rules, paired by seed, with their 95%
+intervals (Student's); ``--after`` compares fewer rounds, and so fewer tokens, of the best rule. Tokens are those of all
+answers, rejected ones too: a rule that keeps more asks for fewer. Runs whose generator found too few texts are named as
+failed. A seed decides participation, noise and every public choice. It needs torch, transformers and
+sentence-transformers, and mauve-text to measure.
 """
 
 import argparse
@@ -32,15 +34,13 @@ from canarybank.encode import load_encoder
 from canarybank.errors import GenerationError
 from canarybank.evolution import (
     Evolution,
+    Feedback,
     FillBlanks,
     InContext,
     Keep,
     KeepAboveNoise,
     KeepByVotes,
-    KeepClusters,
-    KeepProjected,
     MixedFeedback,
-    NeighbouringParents,
     ParentsByVotes,
     ParentsInTurn,
     Population,
@@ -50,7 +50,7 @@ from canarybank.evolution import (
     hold_out,
     sample,
 )
-from canarybank.generate import Generator, HFGenerator, ResponseCache, make_bank
+from canarybank.generate import Cleaning, Generator, HFGenerator, ResponseCache, make_bank
 from canarybank.measure import Balls, Mauve, frechet_distance, precision_recall, variety
 from canarybank.mechanism import Mechanism
 from canarybank.store import hash_file, hash_json, write_atomic, write_json
@@ -62,9 +62,8 @@ MECHANISM = Mechanism(k=5, clip=0.1, sigma=1.1088, q=0.1, delta=1e-5)
 LABELS = ("1950s", "1960s", "1970s", "1980s", "1990s", "2000s", "2010s", "2020s")
 RECORDS = 32
 ROUNDS = 5
-NEAR = 0.9
-"""The likeness from which two texts count as one: a rule that varies little is not to fail by it."""
-TRIES = 40
+TAKING = Taking(cleaning=Cleaning(longest=60, sentences=4), similarity=0.9, tries=40)
+"""Which answers become candidates: records have 27 words in the mean, and a rule that varies little is not to fail."""
 
 
 @dataclass(frozen=True)
@@ -80,25 +79,21 @@ class Rule:
     ends: str = "population"
 
 
-def _in_context(**more: Any) -> InContext:
-    return InContext(prompt="continue-argument", **more)
-
-
-def _mixed(parents: Any, distance: Any, in_context: float) -> MixedFeedback:
-    vary = Vary("vary-argument", distance, parents=parents)
-    return MixedFeedback(((_in_context(parents=parents), in_context), (vary, 1 - in_context)))
-
-
-def _three(parents: Any) -> MixedFeedback:
-    blanks = FillBlanks("blanks-argument", 0.5, parents=parents)
-    vary = Vary("vary-argument", 0.5, parents=parents)
-    return MixedFeedback(((blanks, 0.5), (vary, 0.25), (_in_context(parents=parents), 0.25)))
-
-
 VOTES = ParentsByVotes()
+ANSWERS = Vary("answer-argument", parents=VOTES)
+BLANKS = FillBlanks("blanks-argument", 0.5, parents=VOTES)
+EXAMPLES = InContext(prompt="continue-argument", parents=VOTES)
+VARIED = Vary("vary-argument", 0.5, parents=VOTES)
+
+
+def _mixed(*parts: tuple[Feedback, float]) -> MixedFeedback:
+    return MixedFeedback(parts)
+
+
 RULES: Mapping[str, Rule] = {
     "paper": Rule(
-        "keep the top 5%, ask by examples drawn evenly among them", {"keep": Keep(0.05), "feedback": _in_context()}
+        "keep the top 5%, ask by examples drawn evenly among them",
+        {"keep": Keep(0.05), "feedback": InContext(prompt="continue-argument")},
     ),
     "aug-pe": Rule(
         "keep the top quarter, fill in blanks of each in turn, from 60% of the words on and fewer by round",
@@ -109,41 +104,32 @@ RULES: Mapping[str, Rule] = {
     ),
     "dpsda": Rule(
         "draw parents with replacement by votes above the noise, every new text varies one, nothing stays",
-        {
-            "keep": Keep(1.0),
-            "keeper": KeepAboveNoise(1.0),
-            "carry": False,
-            "feedback": FillBlanks("blanks-argument", 0.5, parents=VOTES),
-        },
+        {"keep": Keep(1.0), "keeper": KeepAboveNoise(1.0), "carry": False, "feedback": BLANKS},
     ),
     "half": Rule(
         "keep the top quarter, parents by votes, half varied and half by examples",
-        {"keep": Keep(0.25), "feedback": _mixed(VOTES, 0.5, 0.5)},
+        {"keep": Keep(0.25), "feedback": _mixed((EXAMPLES, 0.5), (VARIED, 0.5))},
     ),
-    "examples": Rule(
-        "keep the top quarter, ask by examples drawn by votes",
-        {"keep": Keep(0.25), "feedback": _in_context(parents=VOTES)},
-    ),
-    "drawn": Rule(
-        "as half, but who stays is drawn by votes",
-        {"keep": Keep(0.25), "keeper": KeepByVotes(), "feedback": _mixed(VOTES, 0.5, 0.5)},
-    ),
-    "clusters": Rule(
-        "as half, but medoids of the votes above the noise stay",
-        {"keep": Keep(0.25), "keeper": KeepClusters(1.0), "feedback": _mixed(VOTES, 0.5, 0.5)},
-    ),
-    "neighbours": Rule(
-        "as half, but the examples of a request are neighbours",
-        {"keep": Keep(0.25), "feedback": _mixed(NeighbouringParents(), 0.5, 0.6)},
-    ),
-    "blanks": Rule(
-        "keep the top quarter, parents by votes, half blanked, the rest varied or by examples; ends by all votes",
-        {"keep": Keep(0.25), "feedback": _three(VOTES)},
+    "answers": Rule(
+        "keep the top quarter, parents by votes, each is asked on; ends by all votes",
+        {"keep": Keep(0.25), "feedback": ANSWERS},
         "all",
     ),
-    "far": Rule(
-        "keep what the projection leaves of the votes, up to half, and vary it far",
-        {"keep": Keep(0.5), "keeper": KeepProjected(), "feedback": _mixed(VOTES, 0.9, 0.5)},
+    "answers-half": Rule("as answers, but the top half stays", {"keep": Keep(0.5), "feedback": ANSWERS}, "all"),
+    "answers-drawn": Rule(
+        "as answers, but who stays is drawn by votes",
+        {"keep": Keep(0.25), "keeper": KeepByVotes(), "feedback": ANSWERS},
+        "all",
+    ),
+    "answers-blanks": Rule(
+        "as answers, but half of the new texts have blanks filled in",
+        {"keep": Keep(0.25), "feedback": _mixed((ANSWERS, 0.5), (BLANKS, 0.5))},
+        "all",
+    ),
+    "answers-three": Rule(
+        "as answers, but a quarter of the new texts has blanks filled in and a quarter follows examples",
+        {"keep": Keep(0.25), "feedback": _mixed((ANSWERS, 0.5), (BLANKS, 0.25), (EXAMPLES, 0.25))},
+        "all",
     ),
 }
 
@@ -152,7 +138,7 @@ def main(arguments: Sequence[str] | None = None, load_model: Callable[[str], Gen
     """Do one step of the study; ``load_model`` makes a generator from ``--model``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     steps = parser.add_subparsers(dest="step", required=True)
-    for name, step in (("prepare", _prepare), ("run", _run), ("table", _table)):
+    for name, step in (("prepare", _prepare), ("run", _run), ("measure", _measure), ("table", _table)):
         one = steps.add_parser(name)
         one.set_defaults(do=step)
         one.add_argument("folder", type=Path)
@@ -166,12 +152,16 @@ def main(arguments: Sequence[str] | None = None, load_model: Callable[[str], Gen
             one.add_argument("--records", type=int, default=RECORDS)
             one.add_argument("--rounds", type=int, default=ROUNDS)
         if name == "run":
-            one.add_argument("--rules", default="paper,aug-pe,dpsda,half")
+            one.add_argument("--rules", default="paper,aug-pe,dpsda,answers-blanks")
             one.add_argument("--seeds", default="1,2,3,4,5")
             one.add_argument("--seconds", type=float, default=math.inf, help="begin no run after so many seconds")
         if name == "table":
             one.add_argument("--against", default="paper,aug-pe,dpsda")
             one.add_argument("--best", default=None)
+            one.add_argument(
+                "--after", type=int, default=None, help="take the best rule's population after so many rounds"
+            )
+            one.add_argument("--seeds", default=None, help="only these, such as those that chose no rule: 1,2,3,4,5")
     parser.set_defaults(load_model=load_model)
     chosen = parser.parse_args(arguments)
     chosen.do(chosen)
@@ -250,7 +240,7 @@ class _Study:
 
 
 def _run(given: argparse.Namespace) -> None:
-    """Run this part of the grid, and measure each run at its end."""
+    """Run this part of the grid."""
     begun, (part, parts) = time.monotonic(), _part(given.part)
     study = _Study.open(given.folder)
     encoder, model = load_encoder(study.facts["encoder"]), given.load_model(study.facts["model"])
@@ -259,21 +249,21 @@ def _run(given: argparse.Namespace) -> None:
     grid = [(rule, seed) for seed in map(int, given.seeds.split(",")) for rule in given.rules.split(",")]
     for rule, seed in grid[part::parts]:
         place, before = study.place(rule, seed), time.monotonic()
-        if (place / "measured.json").exists():
+        if (place / "asked.json").exists():
             continue
         (place / "failed.json").unlink(missing_ok=True)
         if before - begun > given.seconds:
             _say(f"{rule} {seed}: no time is left; run the same command again")
             continue
         try:
-            evolution = evolve(
+            evolve(
                 study.users[0],
                 start,
                 MECHANISM,
                 encoder,
                 model,
                 study.facts["rounds"],
-                taking=Taking(similarity=NEAR, tries=TRIES),
+                taking=TAKING,
                 cap=None,
                 seed=seed,
                 insecure_seed=seed,
@@ -284,13 +274,22 @@ def _run(given: argparse.Namespace) -> None:
             write_json(place / "failed.json", {"why": str(error)})
             _say(f"{rule} {seed}: {error}")
             continue
-        made = time.monotonic()
         answers = ResponseCache(place / "responses.log").values()
-        asked = {"tokens": sum(answer.completion_tokens for answer in answers), "answers": len(answers)}
-        found = {**asked, **_worth(study, evolution, RULES[rule], seed)}
+        tokens = sum(answer.completion_tokens for answer in answers)
+        write_json(place / "asked.json", {"tokens": tokens, "answers": len(answers)})
+        _say(f"{rule} {seed}: {time.monotonic() - before:.0f} s, {tokens:,} tokens")
+
+
+def _measure(given: argparse.Namespace) -> None:
+    """Measure this part of the runs that are finished and not measured yet."""
+    study, (part, parts) = _Study.open(given.folder), _part(given.part)
+    finished = sorted((given.folder / "runs").glob("*/*/asked.json"))
+    for place in [path.parent for path in finished if not (path.parent / "measured.json").exists()][part::parts]:
+        rule, seed = place.parts[-2:]
+        found = json.loads((place / "asked.json").read_text())
+        found |= _worth(study, Evolution.load(place), RULES[rule], int(seed))
         write_json(place / "measured.json", found)
-        last = {name: round(value, 4) for name, value in found["end"].items()}
-        _say(f"{rule} {seed}: {made - before:.0f} s and {time.monotonic() - made:.0f} s to measure; {last}")
+        _say(f"{rule} {seed}: { {name: round(value, 4) for name, value in found['end'].items()} }")
 
 
 def _worth(study: _Study, evolution: Evolution, rule: Rule, seed: int) -> dict[str, Any]:
@@ -351,6 +350,8 @@ def _table(given: argparse.Namespace) -> None:
     """Print what every rule ends with, and the differences to others, paired by seed."""
     study = _Study.open(given.folder)
     runs = study.measured()
+    if given.seeds is not None:
+        runs = {place: runs[place] for place in runs if str(place[1]) in given.seeds.split(",")}
     rules = [rule for rule in RULES if any(name == rule for name, _ in runs)]
     if unknown := {*given.against.split(","), *([] if given.best is None else [given.best])} - set(RULES):
         raise SystemExit(f"There are no rules {sorted(unknown)}; there are {', '.join(RULES)}.")
@@ -378,7 +379,12 @@ def _table(given: argparse.Namespace) -> None:
         return
     print("\n| difference in MAUVE, paired by seed | seeds | mean | 95% interval | ratio of means |")
     print("|---|---|---|---|---|")
-    best = {seed: found["end"]["mauve"] for (name, seed), found in runs.items() if name == given.best}
+    named = given.best if given.after is None else f"{given.best} after {given.after} rounds"
+    best = {
+        seed: (found["end"] if given.after is None else found["populations"][given.after])["mauve"]
+        for (name, seed), found in runs.items()
+        if name == given.best
+    }
     for rule in given.against.split(","):
         other = {seed: found["end"]["mauve"] for (name, seed), found in runs.items() if name == rule}
         both = sorted(best.keys() & other.keys())
@@ -386,7 +392,7 @@ def _table(given: argparse.Namespace) -> None:
             low, high = interval([best[seed] - other[seed] for seed in both])
             mean = statistics.mean(best[seed] - other[seed] for seed in both)
             ratio = sum(best[seed] for seed in both) / sum(other[seed] for seed in both)
-            print(f"| {given.best} less {rule} | {len(both)} | {mean:.3f} | {low:.3f} to {high:.3f} | {ratio:.2f} |")
+            print(f"| {named} less {rule} | {len(both)} | {mean:.3f} | {low:.3f} to {high:.3f} | {ratio:.2f} |")
 
 
 def _part(text: str) -> tuple[int, int]:

@@ -16,7 +16,7 @@ import hashlib
 import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module, metadata
@@ -41,6 +41,7 @@ __all__ = [
     "Registry",
     "call_with",
     "is_place",
+    "nearest",
     "takes",
 ]
 
@@ -136,8 +137,8 @@ class Registry(Generic[Entry]):
     def unknown(self, name: str, words: Collection[str] = ()) -> str:
         """Say that there is no such entry, and what may have been meant."""
         known = (*words, *self.names())
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}, or give module:name."
+        close = nearest(name, known)
+        hint = f"did you mean {close!r}?" if close else f"choose one of {', '.join(known)}, or give module:name."
         return f"There is no {self.kind} {name!r}; {hint}"
 
     def _is_mistyped(self, name: str) -> bool:
@@ -365,3 +366,16 @@ REGISTRIES: Mapping[str, Registry[Any]] = MappingProxyType(
     }
 )
 """Every registry by the kind of its entries."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like a mistyped one; None where none is like it.
+
+    >>> nearest("nonse", ["ordinary", "exact", "nonce"])
+    'nonce'
+
+    Args:
+        name: What was typed.
+        known: The names that there are.
+    """
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), None)

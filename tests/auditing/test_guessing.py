@@ -283,7 +283,10 @@ def test_canaries_without_a_shift_show_nothing():
 # Forecasts and figures
 
 
-@pytest.mark.parametrize(("m", "q", "rounds"), [(128, 1.0, 1), (409, 0.5, 6), (1638, 0.1, 6)])
+@pytest.mark.parametrize(
+    ("m", "q", "rounds"),
+    [(128, 1.0, 1), (409, 0.5, 6), pytest.param(1638, 0.1, 6, marks=pytest.mark.slow)],
+)
 def test_forecasts_agree_with_whole_runs(m, q, rounds):
     setting = {"q": q, "shift": 1.0, "rounds": rounds, "alpha": ALPHA}
     x, eligible = run(np.random.default_rng(34), m, rounds, q, 1.0, runs=400)

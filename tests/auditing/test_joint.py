@@ -119,7 +119,7 @@ def largest_miss(values, delta):
     return worst
 
 
-@pytest.mark.parametrize(("n1", "n0", "delta"), [(18, 18, 0.02), (12, 24, 0.05)])
+@pytest.mark.parametrize(("n1", "n0", "delta"), [(14, 14, 0.02), (10, 18, 0.05)])
 def test_joint_covers_by_enumeration_and_the_check_catches_mutants(n1, n0, delta):
     alpha = 0.1
     miss = largest_miss(joint_table(n1, n0, delta, alpha), delta)

@@ -18,7 +18,14 @@ from canarybank.auditing import (
     shift_between,
     shift_within,
 )
-from canarybank.auditing.known_coins import declared_ways, expected_shift, noncentral_lower, ways
+from canarybank.auditing.known_coins import (
+    declared_ways,
+    expected_shift,
+    noncentral_exceeds,
+    noncentral_lower,
+    typically_exceeds,
+    ways,
+)
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, attained_epsilon, epsilon
 
@@ -68,6 +75,22 @@ def test_the_noncentrality_has_its_limits_where_scipy_has_none():
     assert noncentral_lower([-3.0, 0.0, t.isf(GAMMA, 5) - 1e-9], 5, GAMMA).tolist() == [0.0, 0.0, 0.0]
     statistics = np.geomspace(2.5, 1e5, 400)
     assert np.all(np.diff(noncentral_lower(statistics, 30, GAMMA)) > 0)
+
+
+def test_a_bound_exceeds_a_limit_as_if_it_had_been_solved_for():
+    statistic = np.array([-3.0, 0.0, 1.0, 2.5, 9.0, 70.0, 3000.0, math.inf])
+    for df in (0, 1, 7, 900):
+        degrees = np.full(len(statistic), df)
+        lower = noncentral_lower(statistic, degrees, GAMMA)
+        for limit in (
+            0.0,
+            0.3,
+            2.0,
+            50.0,
+            *(each * side for each in lower[(lower > 0) & (lower < 1e9)] for side in (0.999, 1.001)),
+        ):
+            found = noncentral_exceeds(statistic, degrees, GAMMA, np.full(len(statistic), limit))
+            assert found.tolist() == (lower > limit).tolist(), (df, limit)
 
 
 @pytest.mark.parametrize(("df", "truth"), [(3, 0.7), (40, 5.0), (400, 12.0), (1500, 30.0)])
@@ -372,6 +395,14 @@ def test_forecasts_agree_with_whole_runs(m, rounds, q, fair):
     for value, level in ((forecast.median, 0.5), (forecast.q05, 0.05), (forecast.q95, 0.95)):
         below = np.mean(np.array(found) <= value + 1e-12)
         assert abs(below - level) < 5 * math.sqrt(level * (1 - level) / 600) or value == 0
+
+
+@pytest.mark.parametrize(("q", "within"), [(0.1, 0.02), (0.1, None), (1.0, None)])
+def test_a_run_typically_exceeds_a_limit_where_the_median_of_its_forecast_does(q, within):
+    setting = {"q": q, "shift": 1.0, "rounds": 6, "between": 0.02, "within": within}
+    median = expected_shift(81, **setting).median
+    assert typically_exceeds(median * (1 - 1e-9), 81, **setting)
+    assert not typically_exceeds(median * (1 + 1e-9), 81, **setting)
 
 
 def test_a_forecast_of_epsilon_pays_for_the_samplers_share():

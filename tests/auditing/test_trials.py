@@ -11,7 +11,7 @@ from canarybank.engine import Processes, Serial, Threads
 from canarybank.errors import CanarybankError
 from canarybank.mechanism import Mechanism
 from canarybank.score import LinearScore, Moments, RoundLaw
-from canarybank.systems import BankSystem
+from canarybank.systems import BankSystem, TorchSystem
 
 
 def setting(seed, users=60, coordinates=6, mechanism=None):
@@ -25,14 +25,21 @@ def setting(seed, users=60, coordinates=6, mechanism=None):
     return csr_array(dense), canary, score, mechanism
 
 
+def source(kind, users, canary, score, mechanism):
+    if kind == "projected":
+        return Projected(RoundLaw.of(score, users, canary, mechanism))
+    system = BankSystem(users, canary, mechanism)
+    return Literal(TorchSystem.of(system, "cpu") if kind == "literal-torch" else system, score)
+
+
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("kind", ["literal", "projected"])
+@pytest.mark.parametrize("kind", ["literal", "literal-torch", "projected"])
 def test_trials_follow_the_exact_law(kind, seed):
-    # 4 populations x 2 engines x 3 thresholds x 2 hypotheses = 48 exact binomial tests at 1e-6: a false alarm in
-    # fewer than 1 of 20,000 runs, if the seed were not fixed.
+    # 4 populations x 3 engines x 3 thresholds x 2 hypotheses = 72 exact binomial tests at 1e-6: a false alarm in
+    # fewer than 1 of 10,000 runs, if the seed were not fixed.
     users, canary, score, mechanism = setting(seed)
     law = RoundLaw.of(score, users, canary, mechanism)
-    trials = Literal(BankSystem(users, canary, mechanism), score) if kind == "literal" else Projected(law)
+    trials = source(kind, users, canary, score, mechanism)
     absent, eligible = draw(trials, 60_000, seed=seed, path=(kind,))
     for threshold in (-0.5, 0.5, 2.0):
         for scores, (lower, upper) in ((absent, law.absent(threshold)), (eligible, law.eligible(threshold))):
@@ -40,11 +47,11 @@ def test_trials_follow_the_exact_law(kind, seed):
             assert binomtest(int((scores > threshold).sum()), len(scores), rate).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("kind", ["literal", "projected"])
+@pytest.mark.parametrize("kind", ["literal", "literal-torch", "projected"])
 def test_a_canary_that_surely_takes_part_follows_its_own_law(kind):
     users, canary, score, mechanism = setting(9)
     law = RoundLaw.of(score, users, canary, mechanism)
-    trials = Literal(BankSystem(users, canary, mechanism), score) if kind == "literal" else Projected(law)
+    trials = source(kind, users, canary, score, mechanism)
     _, included = draw(trials.included(), 60_000, seed=2)
     rate = float(law.included(1.0)[0])
     assert binomtest(int((included > 1.0).sum()), len(included), rate).pvalue > 1e-5

@@ -3,7 +3,10 @@ import json
 import polars as pl
 import pytest
 
+from canarybank.config import BankConfig, UsersConfig
+from canarybank.flow.bank import gather_candidates
 from canarybank.generate import CandidateBank
+from canarybank.store import StageCache
 
 WRITER = ("--generator.kind", "scripted_answers:write")
 TEXTS = [
@@ -150,6 +153,27 @@ def test_a_bank_that_is_not_there_is_plainly_named(cli, tmp_path, name):
     (tmp_path / "folder").mkdir()
     outcome = cli("bank", "show", name)
     assert outcome.code == 2
-    said = "'folder' is a folder" if name == "folder" else f"There is no bank file {name!r}"
+    said = "'folder' is a folder" if name == "folder" else f"There is no file of texts {name!r}"
     assert said in outcome.err
     assert "disk" not in outcome.err
+
+
+@pytest.mark.parametrize("name", ["bank.csv", "bank.jsonl", "bank.parquet", "bank.txt"])
+def test_show_reads_the_file_and_column_that_bank_source_reads(cli, tmp_path, name):
+    texts = ["hello there", "good day to you", "hello there"]
+    (tmp_path / "bank.csv").write_text("id,entry\n" + "".join(f"1,{text}\n" for text in texts))
+    (tmp_path / "bank.jsonl").write_text("".join(f'{{"entry": "{text}"}}\n' for text in texts))
+    pl.DataFrame({"entry": texts}).write_parquet(tmp_path / "bank.parquet")
+    (tmp_path / "bank.txt").write_text("".join(f"{text}\n" for text in texts))
+    config = BankConfig(source=str(tmp_path / name), text="entry")
+    gathered = gather_candidates(config, UsersConfig(), None, StageCache(tmp_path / "cache"))
+    shown = cli("bank", "show", name, "--bank.text", "entry", "--json").document
+    assert (shown["entries"], shown["sample"]) == (len(gathered.texts), list(gathered.texts))
+    assert shown["notes"] == list(gathered.notes)
+
+
+def test_show_names_the_flag_of_another_column_and_the_command_that_writes_a_bank(cli, tmp_path):
+    (tmp_path / "bank.csv").write_text("id,entry\n1,hello\n")
+    assert "name it by --bank.text" in " ".join(cli("bank", "show", "bank.csv").err.split())
+    assert "canarybank bank make" in cli("bank", "show", "generate").err
+    assert "did you mean 'bank.csv'?" in cli("bank", "show", "bnak.csv").err

@@ -284,7 +284,7 @@ def break_caches(own, folder, cases, count, monkeypatch):
 
 @pytest.mark.usefixtures("scripted")
 def test_broken_caches_never_change_a_result(own, tmp_path, count, monkeypatch):
-    break_caches(own, tmp_path, 20, count, monkeypatch)
+    break_caches(own, tmp_path, 12, count, monkeypatch)
 
 
 @pytest.mark.slow
@@ -360,7 +360,7 @@ def small(cli, own, tmp_path):
 
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_broken_run_is_refused_or_gives_the_same_results(cli, own, small, tmp_path, count, finished):
-    break_run(cli, own, small, tmp_path, 50, count, finished=finished)
+    break_run(cli, own, small, tmp_path, 30, count, finished=finished)
 
 
 @pytest.mark.slow
@@ -414,7 +414,7 @@ def evolving(writing):
 
 @pytest.mark.usefixtures("evolving")
 def test_a_broken_evolution_is_refused_or_gives_the_same_results(cli, own, tmp_path, count):
-    break_evolution(cli, own, tmp_path, 30, count)
+    break_evolution(cli, own, tmp_path, 20, count)
 
 
 @pytest.mark.slow

@@ -43,6 +43,9 @@ def test_without_opacus_its_figure_is_left_out(cli, monkeypatch):
     monkeypatch.setattr("canarybank.cli.epsilon.find_spec", lambda _name: None)
     assert cli("epsilon", "--json").document["opacus"] is None
     assert "Opacus" not in cli("epsilon").out
+    asked = cli("epsilon", "--opacus")
+    assert asked.code == 3
+    assert "pip install 'canarybank[opacus]'" in asked.err
 
 
 @pytest.mark.parametrize("sigma", ["0.02", "0.001", "1e-12"])

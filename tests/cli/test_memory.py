@@ -16,7 +16,7 @@ PEAK = (
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of a process")
-@pytest.mark.parametrize("encoder", ["hashing", "wordllama"])
+@pytest.mark.parametrize("encoder", ["hashing", pytest.param("wordllama", marks=pytest.mark.slow)])
 def test_the_plan_states_the_peak_within_a_third(tmp_path, encoder):
     rng = random.Random(1)  # noqa: S311, made-up texts
 

@@ -44,6 +44,10 @@ def wider(folder):
     return {path: mode for path, mode in modes(folder).items() if mode != ("700" if path.is_dir() else "600")}
 
 
+# Under a umask of 000 nothing but canarybank itself keeps a file private.
+@pytest.mark.parametrize(
+    "umask", [0o000, pytest.param(0o022, marks=pytest.mark.slow)], indirect=True, ids="{:03o}".format
+)
 @pytest.mark.usefixtures("scripted", "umask")
 def test_every_command_leaves_private_files(cli, own, world, tmp_path, monkeypatch, count):
     monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path / "cache" / "deep"))

@@ -43,6 +43,8 @@ def test_results_and_commitment_are_those_of_an_audit_in_memory(cli, own, files,
     whole = audited(cli, own, users, tmp_path / "whole", "--run.shards", "0")
     for number in ("1", "8") if suffix == "csv" else ("4",):
         assert audited(cli, own, users, tmp_path / number, "--run.shards", number) == whole
+        stages = json.loads((tmp_path / number / "manifest.json").read_text())["stages"]
+        assert 2 <= stages["made"]["pass"] <= 2 * int(number)  # one pass for all attacks, on each of two cohorts
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_kills_cost_the_shard_under_way_and_no_byte(cli, own, files, tmp_path):
         env=os.environ | {"CANARYBANK_CACHE": str(tmp_path / "cache"), "OPENBLAS_NUM_THREADS": "1"},
     )
     assert outcome.returncode == 0, outcome.stderr[-3000:]
-    assert int(outcome.stdout.split()[-1]) >= 5
+    assert int(outcome.stdout.split()[-1]) >= 3
     assert len(list(tmp_path.glob("cache/stages/pass/*"))) >= 6
     assert [(folder / name).read_bytes() for name in WRITTEN] == whole
 

@@ -1,7 +1,11 @@
+import hashlib
+import itertools
+import re
+
 import numpy as np
 import pytest
 
-from canarybank.encode import HashingEncoder
+from canarybank.encode import HashingEncoder, unit_vectors
 from canarybank.errors import InputError
 
 
@@ -21,6 +25,20 @@ def test_the_scheme_is_pinned() -> None:
 
 
 PINNED = [0, 0, 0, 4 / 26**0.5, 0, -3 / 26**0.5, 1 / 26**0.5, 0]
+
+
+def test_vectors_are_those_of_adding_every_feature_by_itself(messages: list[str]) -> None:
+    texts = ["", "!", "The cat, the CAT", "\ud800x \u00fcber", *messages]
+    for dimension in (1, 5, 64):
+        rows = np.zeros((len(texts), dimension))
+        for row, text in zip(rows, texts, strict=True):
+            for word in re.findall(r"\w+", text.lower()):
+                pairs = [f"{a}{b}/" for a, b in itertools.pairwise(word)]
+                for feature, weight in [(word, 1.0), *((pair, 0.25) for pair in pairs)]:
+                    digest = hashlib.sha256(feature.encode("utf-8", "surrogatepass")).digest()
+                    number = int.from_bytes(digest[:8], "little")
+                    row[(number >> 1) % dimension] += weight if number & 1 else -weight
+        assert HashingEncoder(dimension).encode(texts).tobytes() == unit_vectors(rows).tobytes()
 
 
 def test_shared_words_bring_texts_together() -> None:

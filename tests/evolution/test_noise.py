@@ -281,7 +281,7 @@ def test_voters_of_a_secret_share_vote_within_their_own_sets(monkeypatch: pytest
         return sets[chosen]
 
     for most in (10**9, 60):  # all at once, and one voter at a time
-        monkeypatch.setattr("canarybank.evolution.draw.MOST_SHARES", most)
+        monkeypatch.setattr("canarybank.evolution.ballots.MOST_SHARES", most)
         assert np.array_equal(voters.histogram([1, 2, 7], bank, mechanism, shares), expected)
     assert asked == [(0.4, [1, 2, 7], 60), *((0.4, [user], 60) for user in (1, 2, 7))]
     assert not expected[[3, 4]].any()

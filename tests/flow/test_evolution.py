@@ -131,6 +131,15 @@ def audited_run(audited, answering, tmp_path_factory):
         return run_evolution(resolve(flags=audited), tmp_path_factory.mktemp("audited") / "run")
 
 
+@pytest.mark.usefixtures("scripted")
+def test_an_audited_evolution_over_shards_is_the_same_bytes(audited, audited_run, tmp_path):
+    streamed = run_evolution(resolve(flags=audited | {"run.shards": 5}), tmp_path / "run")
+    assert streamed.manifest.stages["made"]["pass"] > 5
+    for path in audited_run.folder.rglob("*"):
+        if path.is_file() and path.name != "manifest.json":
+            assert (streamed.folder / path.relative_to(audited_run.folder)).read_bytes() == path.read_bytes(), path
+
+
 def test_an_audited_run_shows_every_prefix_and_what_it_cost(audited_run):
     results = audited_run.results
     facts = results.evolution

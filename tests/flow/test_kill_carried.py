@@ -24,7 +24,8 @@ SCRIPT = textwrap.dedent(
     from canarybank.config import resolve
     from canarybank.flow import run_evolution
     from canarybank.mechanism import Mechanism, epsilon
-    import polars
+    from canarybank.registry import GENERATORS
+    import opendp.prelude, polars
     base, seed, first, stride = pathlib.Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
     words = [one + two for one in ("river", "stone", "cloud") for two in ("song", "yard", "door", "cup")]
 
@@ -57,8 +58,10 @@ SCRIPT = textwrap.dedent(
     )
     base.joinpath("bank.txt").write_text("\\n".join(sentence(104_729 * i) for i in range(60)) + "\\n")
     os.fsync = lambda descriptor: None
+    # In memory from here on: the accountant's figures, and which package the script that answers is from.
     for rounds in (1, 2):
-        epsilon(Mechanism(k=3, q=1.0), rounds)  # in memory from here on
+        epsilon(Mechanism(k=3, q=1.0), rounds)
+    GENERATORS.pin("scripted_answers:write")
     # A process that has used polars must not fork, so children do all the work; the first fills the caches on disk.
     assert child(lambda: work(base / "whole")) == 0
     for moment in itertools.count(first, stride):

@@ -58,3 +58,26 @@ def test_an_audited_evolution_killed_among_its_trials_ends_with_the_same_bytes(n
     assert {path: path.read_bytes() for path in folder.rglob("release*.npy")} == releases
     assert Run.open(folder).results.commitment == committed
     assert verify(folder).ok
+
+
+@pytest.mark.slow
+def test_an_evolution_killed_among_its_shards_goes_on_there_and_ends_with_the_same_bytes(nursery, evolving, tmp_path):
+    named = {"evolve.insecure_seed": "insecure-seed"}
+    words = [str(word) for key, value in evolving.items() for word in (f"--{named.get(key, key)}", value)]
+    command = ["evolve", *words, "--users.cap", "5", "--quiet", "--run.shards"]
+    whole = finish(nursery, [*command, "0"], tmp_path / "whole", tmp_path / "another-cache")
+    folder, counts = tmp_path / "run", tmp_path / "cache" / "stages" / "pass"
+    for least in (3, 20):
+        child = nursery.start({}, folder, tmp_path / "cache", [*command, "16"])
+        while len(list(counts.glob("*.arrays"))) < least:
+            time.sleep(0.001)
+        os.kill(child, signal.SIGKILL)
+        assert nursery.wait() == -signal.SIGKILL
+        kept = {path: path.stat().st_ino for path in counts.glob("*.arrays")}
+        assert not (folder / "results.json").exists()
+    assert finish(nursery, [*command, "16"], folder, tmp_path / "cache") == whole
+    assert {path: path.stat().st_ino for path in kept} == kept
+    stages = Run.open(folder).manifest.stages
+    assert stages["found"]["pass"] >= 1
+    releases = [path.read_bytes() for path in sorted(folder.rglob("release*.npy"))]
+    assert releases == [path.read_bytes() for path in sorted((tmp_path / "whole").rglob("release*.npy"))]

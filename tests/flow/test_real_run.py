@@ -1,15 +1,19 @@
 import logging
 import os
 import sys
+import time
+import traceback
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from canarybank.config import resolve
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
+from canarybank.engine import Processes, Serial
 from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
-from canarybank.flow.real_run import encode_users, hidden, is_real, require_isolated, require_private
+from canarybank.flow.real_run import HiddenEngine, encode_users, hidden, is_real, require_isolated, require_private
 from canarybank.progress import SILENT, Lines
 from canarybank.users import Users
 
@@ -136,3 +140,25 @@ def test_warnings_and_logs_of_private_work_are_dropped(caplog):
     assert not caplog.records
     logging.getLogger("other").critical("heard again")
     assert len(caplog.records) == 1
+
+
+def look_around(name):
+    """Return where descriptors 1 and 2 of this process lead, and whether log messages pass; or fail over a name."""
+    if name:
+        time.sleep(0.2)  # until the other task's result is taken
+        raise DataError(f"line 7 of {name}")
+    nowhere = Path(os.devnull).stat()
+    return [os.path.samestat(os.fstat(each), nowhere) for each in (1, 2)], logging.getLogger().isEnabledFor(50)
+
+
+def test_workers_of_private_work_print_nothing_and_their_errors_say_nothing_of_it():
+    work = HiddenEngine(Processes(1)).run(look_around, ["", "alice"])
+    assert next(work) == (0, ([True, True], False))
+    with pytest.raises(DataError, match="The step 'counting votes' failed") as found:
+        next(work)
+    assert "line 7 of" not in "".join(traceback.format_exception(found.value))
+
+
+def test_work_in_this_process_is_left_to_whoever_hides_it():
+    with pytest.raises(DataError, match="line 7 of alice"):
+        list(HiddenEngine(Serial()).run(look_around, ["alice"]))

@@ -7,6 +7,7 @@ from canarybank.generate import Cleaning, Prompt, Request, Response, load_prompt
 from canarybank.generate.prompts import fill, tame
 
 NEEDS = {
+    "answer-argument": {"text"},
     "bank-argument": {"label"},
     "bank-argument-examples": {"label", "examples"},
     "bank-chat": {"label"},
@@ -18,13 +19,13 @@ NEEDS = {
     "bank-yelp": {"label"},
     "bank-yelp-examples": {"label", "examples"},
     "blanks": {"label", "blanked"},
-    "blanks-argument": {"label", "blanked"},
+    "blanks-argument": {"blanked"},
     "continue": {"label", "positive", "negative"},
-    "continue-argument": {"label", "positive", "negative"},
+    "continue-argument": {"positive", "negative"},
     "continue-list": {"label", "positive", "negative"},
     "paraphrase": {"record"},
     "vary": {"label", "text", "change"},
-    "vary-argument": {"label", "text", "change"},
+    "vary-argument": {"text", "change"},
 }
 
 

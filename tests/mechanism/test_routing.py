@@ -157,9 +157,9 @@ def test_ties_go_to_the_lowest_index_among_hundreds() -> None:
     assert route(np.eye(4), entries, 3).tolist() == [[i, i + 4, i + 8] for i in range(4)]
 
 
-def test_only_the_first_copies_of_an_entry_are_searched() -> None:
+def test_only_thefirst_copies_of_an_entry_are_searched() -> None:
     entries = np.array([[0.0], [1.0], [-0.0], [1.0], [0.0], [2.0], [1.0]])
-    assert routing_module._first_copies(entries, 2).tolist() == [0, 1, 2, 3, 5]
+    assert routing_module.first_copies(entries, 2).tolist() == [0, 1, 2, 3, 5]
 
 
 def test_unit_length_is_not_assumed() -> None:

@@ -23,7 +23,7 @@ from canarybank.flow import Point
 from canarybank.flow.audit import one_release
 from canarybank.mechanism import Mechanism
 from canarybank.paper import Cell, PaperValue, Span
-from canarybank.paper.runs import attack_cell, paper_notes, run_spreads
+from canarybank.paper.runs import attack_cell, kept_spreads, paper_notes
 from canarybank.run import Results
 from canarybank.score import Interval, RoundLaw
 
@@ -56,7 +56,7 @@ FAINT, PLAIN = (0.004, 0.002), (0.02, 0.004)
 def test_frozen_intervals_are_over_all_canaries_each_at_its_share_of_alpha(tmp_path):
     settings = resolve(flags=ANALYTIC)
     run = run_of("one", ("nonce", [FAINT, PLAIN]), ("exact", [FAINT]))
-    found = run_spreads(run, settings, tmp_path / "kept.json")
+    found = kept_spreads(run, settings, tmp_path / "kept.json")
     assert list(found) == ["nonce", "exact"]
     both = frozen_spread([FAINT, PLAIN], Target(40_000, 1e-6, 0.02))
     alone = frozen_spread([FAINT], Target(40_000, 1e-6, 0.04))
@@ -69,11 +69,11 @@ def test_frozen_intervals_are_over_all_canaries_each_at_its_share_of_alpha(tmp_p
 
 def test_an_interval_kept_of_another_run_is_computed_again_and_of_the_same_is_not(tmp_path):
     settings, kept = resolve(flags=ANALYTIC), tmp_path / "kept.json"
-    first = run_spreads(run_of("one", ("nonce", [PLAIN])), settings, kept)
-    assert run_spreads(run_of("one", ("nonce", [FAINT])), settings, kept) == first
-    other = run_spreads(run_of("two", ("nonce", [FAINT])), settings, kept)
+    first = kept_spreads(run_of("one", ("nonce", [PLAIN])), settings, kept)
+    assert kept_spreads(run_of("one", ("nonce", [FAINT])), settings, kept) == first
+    other = kept_spreads(run_of("two", ("nonce", [FAINT])), settings, kept)
     assert other["nonce"].upper < first["nonce"].lower
-    assert run_spreads(run_of("two", ("nonce", [PLAIN])), settings, kept) == other
+    assert kept_spreads(run_of("two", ("nonce", [PLAIN])), settings, kept) == other
 
 
 def laws(case, work):
@@ -93,7 +93,7 @@ def test_calibrated_intervals_calibrate_by_the_calibration_users_and_evaluate_by
     cohorts = {"cohorts.auxiliary": 6, "cohorts.calibration": 5, "cohorts.evaluation": 10}
     settings = resolve(flags=flags | cohorts | {"audit.alpha": 0.04, "audit.trials": 2500, "run.seed": 5})
     names, ready = ("ordinary", "nonce-norm"), one_release(settings.config)
-    found = run_spreads(run_of("one", *((name, []) for name in names)), settings, tmp_path / "kept.json")
+    found = kept_spreads(run_of("one", *((name, []) for name in names)), settings, tmp_path / "kept.json")
     target = Target(2500, 1e-5, 0.02, find_method("paper"), 2, 0.1)
     for name in names:
         twins = [laws(case, ready) for case in ready.cases if case.attack.name == name]
@@ -124,13 +124,13 @@ def test_thresholds_are_drawn_by_the_law_that_calibrates_and_rated_by_the_law_th
 def test_an_altered_interval_is_computed_again_and_a_broken_file_fails_no_run(tmp_path):
     settings, kept = resolve(flags=ANALYTIC), tmp_path / "kept.json"
     run = run_of("one", ("nonce", [PLAIN]))
-    first = run_spreads(run, settings, kept)
+    first = kept_spreads(run, settings, kept)
     whole = kept.read_text()
     digit = next(at for at, sign in enumerate(whole) if sign == "." and whole[at + 1].isdigit()) + 1
     other = whole[:digit] + str((int(whole[digit]) + 1) % 10) + whole[digit + 1 :]
     for broken in (other, whole[:-9], "", "[]", "{}", "\x00" * 50):
         kept.write_text(broken)
-        assert run_spreads(run, settings, kept) == first
+        assert kept_spreads(run, settings, kept) == first
         assert kept.read_text() == whole
 
 

@@ -15,8 +15,8 @@ from canarybank.encode import HashingEncoder, shelf
 from canarybank.errors import ConfigError, GenerationError, StoreError
 from canarybank.evolution import InContext, KeepTop, ParentsEvenly, Reference, Voters, loop
 from canarybank.flow import evolution, real_run
-from canarybank.flow import inputs as admitted
-from canarybank.flow.inputs import cap_records
+from canarybank.flow import voters as admitted
+from canarybank.flow.inputs import fitting_cap
 from canarybank.mechanism import route_within
 from canarybank.run import folder
 from canarybank.run.clouds import map_clouds, populations_of
@@ -38,15 +38,22 @@ def found(lab):
     return check
 
 
+def cut_to_fit(users, canaries):
+    """Cut everybody to the cap that an audit would choose from all of them."""
+    cap, _ = fitting_cap(users.counts, canaries)
+    return users if cap is None else users.first_records(cap)
+
+
 def test_a_cap_that_is_chosen_from_everybody_is_found(found):
     read = admitted.admit_voters
 
     def with_chosen_cap(config, cohorts, *more):
-        return cap_records(read(config, cohorts, *more), cohorts.canaries)[0]
+        return cut_to_fit(read(config, cohorts, *more), cohorts.canaries)
 
     newcomer = [("new", f"cat {i}", "a") for i in range(6)]
     assert any(
-        "depends on who does not" in each for each in found(patch(f"{SCENE}admit_voters", with_chosen_cap), newcomer)
+        "depends on who does not" in each
+        for each in found(patch.object(admitted, "admit_voters", with_chosen_cap), newcomer)
     )
 
 
@@ -80,7 +87,7 @@ def test_a_note_about_the_largest_user_is_found(found):
         return users
 
     with patch(f"{SCENE}_notes", lambda *_: notes["now"]):
-        findings = found(patch(f"{SCENE}admit_voters", noting), [("new", f"cat {i}", "a") for i in range(7)])
+        findings = found(patch.object(admitted, "admit_voters", noting), [("new", f"cat {i}", "a") for i in range(7)])
     assert any(each.startswith("In results.json") and "The largest has" in each for each in findings)
 
 
@@ -97,7 +104,7 @@ def test_users_on_the_map_of_a_real_run_are_found_and_its_page_does_not_draw_the
 
     def setting(*given):
         scene = set_scene(*given)
-        seen["users"] = Reference(scene.voters)
+        seen["users"] = Reference(scene.voters.users.users)
         return scene
 
     def noting(made):
@@ -125,9 +132,9 @@ def test_users_on_the_map_of_a_real_run_are_found_and_its_page_does_not_draw_the
 def test_how_many_texts_were_encoded_is_found(found):
     load, shown = evolution._set_real, {}
 
-    def showing(config, cache, progress, generator):
+    def showing(config, cache, progress, *more):
         shown["progress"] = progress
-        return load(config, cache, progress, generator)
+        return load(config, cache, progress, *more)
 
     build = evolution.cached_encoder
     with patch(f"{SCENE}cached_encoder", lambda config, *_, **__: build(config, shown["progress"])):
@@ -245,7 +252,7 @@ def test_secret_sets_that_depend_on_other_voters_are_found(found):
     def joined_sets(records, owners, bank, k, chosen):
         return route_within(records, owners, bank, k, np.broadcast_to(chosen.any(axis=0), chosen.shape))
 
-    findings = found(patch("canarybank.evolution.draw.route_within", joined_sets), NEWCOMER, DEFENDED)
+    findings = found(patch("canarybank.evolution.ballots.route_within", joined_sets), NEWCOMER, DEFENDED)
     assert any("longer than the clip" in each or "more than the clip" in each for each in findings)
 
 
@@ -334,12 +341,12 @@ def test_a_cap_that_is_chosen_from_many_users_is_found(lab):
 
     def with_chosen_cap(config, cohorts, *more):
         users = read(config, cohorts, *more)
-        return cap_records(users, cohorts.canaries)[0] if len(users) > 50 else users
+        return cut_to_fit(users, cohorts.canaries) if len(users) > 50 else users
 
     files = [
         lab.file("csv", lab.many_users(newcomers)) for newcomers in ((), [("new", f"dog {i}", "a") for i in range(40)])
     ]
-    with patch(f"{SCENE}admit_voters", with_chosen_cap):
+    with patch.object(admitted, "admit_voters", with_chosen_cap):
         assert any("depends on who does not" in each for each in lab.check(*files))
 
 

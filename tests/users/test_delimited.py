@@ -59,7 +59,7 @@ def test_a_delimiter_in_a_field_that_is_read_without_quoting_is_told_how_to_be_q
 ) -> None:
     path = write("a.csv", 'user,text\na,"b,c"\n')
     with pytest.raises(
-        DataError, match=r"line 2 of .* has 3 fields instead of 2; it is read without quoting.*quote='\"'"
+        DataError, match=r"line 2 of .* has 3 fields instead of 2; it is read without quoting.*--users.quote '\"'"
     ):
         _rows(path, quote=None)
 

@@ -91,7 +91,7 @@ def test_tar_and_a_tar_inside_a_zip(write: Callable[..., Path], tmp_path: Path, 
     assert _lines(tmp_path / "a.zip", member="*review*") == ["yes\n"]
     with pytest.raises(DataError, match=r"no file that matches 'x'.*d/business\.json, d/review\.json"):
         _lines(tmp_path / "a.tar", member="x")
-    with pytest.raises(DataError, match="say which member"):
+    with pytest.raises(DataError, match=r"say which to read by --users\.member"):
         _lines(tmp_path / "a.tar")
 
 

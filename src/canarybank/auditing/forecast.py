@@ -10,10 +10,10 @@ is N(0, 1) without the canary and N(1/sigma, 1) when the canary takes part; no a
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import reduce
-from typing import Any
+from functools import lru_cache, partial, reduce
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,6 +45,8 @@ __all__ = [
     "trials_needed_for",
 ]
 
+Whole: TypeAlias = NDArray[np.int64]
+
 MOST_TRIALS = 10**15
 _POINTS = 256
 _WIDE, _DEVIATIONS = 2**16, 8.0
@@ -52,6 +54,7 @@ LEVEL = 0.999
 _CELLS = 512
 _AT_ONCE = 500
 _COUNTED, _RATIO = 4096, 1.002
+_LISTED = 2**22  # trials up to which a figure of every count is kept, 32 MiB for each
 _VALUES = 4001
 
 
@@ -156,8 +159,13 @@ def bound_law(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Arr
     if target.method.pools:
         return _one(target, pairs)
     laws = [(_one(target, [pair]), times) for pair, times in Counter(pairs).items()]
-    values = np.unique(np.concatenate([law[0] for law, _ in laws]))
-    below = np.prod([chance_at_most(*law, values) ** times for law, times in laws], axis=0)
+    if len(laws) == 1:  # values are in order already, and of equal ones the last has the chance of all
+        ((found, mass), times), *_ = laws
+        last = np.append(found[1:] != found[:-1], True)
+        values, below = found[last], np.cumsum(mass)[last] ** times
+    else:
+        values = np.unique(np.concatenate([law[0] for law, _ in laws]))
+        below = np.prod([chance_at_most(*law, values) ** times for law, times in laws], axis=0)
     return values, np.diff(below / below[-1], prepend=0.0)
 
 
@@ -436,25 +444,32 @@ def _plausible(law: Law, target: Target, number: int) -> Array:
     return np.linspace(points[max(chance[0] - 1, 0)], points[min(chance[-1] + 1, len(points) - 1)], _CELLS)
 
 
-def _positives(rates: Array, number: int, replicates: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _positives(rates: Array, number: int, replicates: int, rng: np.random.Generator) -> Whole:
     """Return, for each replicate, how many of its trials exceed each of the points."""
     falling = np.minimum.accumulate(np.clip(rates, 0.0, 1.0))
     cells = np.concatenate([-np.diff(falling, prepend=1.0), falling[-1:]])
     return np.asarray(number - np.cumsum(rng.multinomial(number, cells / cells.sum(), replicates)[:, :-1], axis=1))
 
 
-def _branches(target: Target, true: NDArray[np.int64], false: NDArray[np.int64], number: int) -> tuple[Array, Array]:
+def _branches(target: Target, true: Whole, false: Whole, number: int) -> tuple[Array, Array]:
     """Return what ``target.branches`` gives at these counts, by a table where the ends are those of one rate alone."""
     if not target.method.separate or target.trials != number:
         return target.branches(true / number, false / number)
+    least, most = _log_ends(number, target.alpha / target.method.tails, target.delta)
+    return least(true) - most(false), least(number - false) - most(number - true)
+
+
+@lru_cache(maxsize=8)
+def _log_ends(number: int, gamma: float, delta: float) -> tuple[Callable[[Whole], Array], Callable[[Whole], Array]]:
+    """Return the logarithms of a rate's lower end less delta, and of its upper end, as functions of a whole count."""
     above = np.geomspace(_COUNTED, max(number, _COUNTED), 2 + int(np.log(max(number / _COUNTED, 1)) / np.log(_RATIO)))
     counts = np.unique(np.minimum(np.concatenate([np.arange(_COUNTED, dtype=np.float64), above]), number))
-    lower, upper = ends(counts, number, target.alpha / target.method.tails)
-    least, most = np.log(np.maximum(lower - target.delta, 1e-300)), np.log(upper)
-    return (
-        np.interp(true, counts, least) - np.interp(false, counts, most),
-        np.interp(number - false, counts, least) - np.interp(number - true, counts, most),
-    )
+    lower, upper = ends(counts, number, gamma)
+    least, most = np.log(np.maximum(lower - delta, 1e-300)), np.log(upper)
+    if number > _LISTED:
+        return partial(np.interp, xp=counts, fp=least), partial(np.interp, xp=counts, fp=most)
+    every = np.arange(number + 1)
+    return np.interp(every, counts, least).take, np.interp(every, counts, most).take
 
 
 Mixture = list[tuple[float, tuple[Array, Array]]]

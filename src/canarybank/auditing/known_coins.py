@@ -34,10 +34,12 @@ __all__ = [
     "expected_known_coins",
     "expected_shift",
     "family_epsilon",
+    "noncentral_exceeds",
     "noncentral_lower",
     "rate_lower",
     "shift_between",
     "shift_within",
+    "typically_exceeds",
     "ways",
 ]
 
@@ -234,6 +236,18 @@ def expected_shift(
     return _quantiles(_simulated(canaries, q, shift, rounds, between, within)[0])
 
 
+def typically_exceeds(
+    limit: float, canaries: int, *, q: float, shift: float, rounds: int, between: float, within: float | None = None
+) -> bool:
+    """Return whether the median of ``expected_shift`` is above a limit, without solving for any bound.
+
+    A bound is above the limit if and only if the chance of its statistic is below gamma there.
+    """
+    drawn = _draw(canaries, q, shift, rounds, between, within)
+    above = np.any([each.exceeds(limit * drawn.scale) for each in drawn.ways], axis=0)
+    return int(np.count_nonzero(above)) > RUNS // 2
+
+
 def expected_known_coins(
     canaries: int,
     *,
@@ -285,6 +299,16 @@ def noncentral_lower(statistic: ArrayLike, degrees: ArrayLike, gamma: float) -> 
     if np.any(some):
         found[some] = _solved(t[some], df[some], float(ndtri(gamma)))
     return found.reshape(shape)
+
+
+def noncentral_exceeds(statistic: Array, degrees: Array, gamma: float, limit: Array) -> Labels:
+    """Return whether ``noncentral_lower`` is above a limit of at least 0, at the cost of a single step of it."""
+    finite = np.isfinite(statistic) & (degrees >= 1)
+    some = finite & (statistic > stdtrit(np.where(finite, degrees, 1.0), 1 - gamma))
+    found: Labels = (statistic == np.inf) & (limit < np.inf)
+    if np.any(some):
+        found[some] = _chance_above(statistic[some], degrees[some], limit[some])[0] < gamma
+    return found
 
 
 def _solved(t: Array, df: Array, aim: float) -> Array:
@@ -400,15 +424,47 @@ def _quantiles(values: Array) -> Expected:
     return Expected(*(float(each) for each in np.quantile(values, [0.5, 0.05, 0.95], method="lower")))
 
 
+@dataclass(frozen=True, slots=True)
+class _DrawnWay:
+    """The t statistics of simulated runs, one way of comparing: a bound on the shift is one of theirs over ``root``."""
+
+    statistic: Array
+    degrees: Counts
+    root: Array
+    gamma: float
+
+    def lower(self) -> Array:
+        return noncentral_lower(self.statistic, self.degrees, self.gamma) / self.root
+
+    def exceeds(self, limit: float) -> Labels:
+        return noncentral_exceeds(self.statistic, self.degrees, self.gamma, limit * self.root)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draws:
+    """Simulated runs: statistics, what divides a bound for the shift of one round, coins with a canary, all coins."""
+
+    ways: tuple[_DrawnWay, ...]
+    scale: float
+    inside: Counts
+    coins: Counts
+
+
 @lru_cache(maxsize=64)
 def _simulated(
     canaries: int, q: float, shift: float, rounds: int, between: float, within: float | None
 ) -> tuple[Array, Counts, Counts]:
-    """Return, for each simulated run, the larger bound on the shift, the coins that fell so, and all coins.
+    """Return, for each simulated run, the larger bound on the shift, the coins that fell so, and all coins."""
+    drawn = _draw(canaries, q, shift, rounds, between, within)
+    lower = np.max([each.lower() for each in drawn.ways], axis=0)
+    return lower / drawn.scale, drawn.inside, drawn.coins
 
-    What the bounds are computed from is drawn from its own law, every variable from strata of equal probability. All
-    rounds count as one group for the comparison between canaries, which changes little; given the coins, the difference
-    within canaries is then that between them and something independent.
+
+def _draw(canaries: int, q: float, shift: float, rounds: int, between: float, within: float | None) -> _Draws:
+    """Draw what the bounds are computed from by its own law, every variable from strata of equal probability.
+
+    All rounds count as one group for the comparison between canaries, which changes little; given the coins, the
+    difference within canaries is then that between them and something independent.
     """
     m, count = whole("canaries", canaries), whole("rounds", rounds)
     rng = stream(0, "known-coins")
@@ -427,19 +483,21 @@ def _simulated(
     within1, within0 = squares(own1), squares(own0)
     all1, all0 = within1 + squares(n1 - 1 - own1), within0 + squares(n0 - 1 - own0)
     difference = effect + ndtri(strata.pop()) / np.sqrt(np.where(size > 0, size, 1.0))
-    lower = _drawn_lower(difference, size, (all1, n1 - 1), (all0, n0 - 1), between)
+    drawn = [_drawn_way(difference, size, (all1, n1 - 1), (all0, n0 - 1), between)]
     if within is not None and per > 1:
         with np.errstate(divide="ignore", invalid="ignore"):
             apart = np.where(paired > 0, np.sqrt(np.maximum(1 / paired - 1 / size, 0.0)), 0.0)
         own = difference + apart * ndtri(strata.pop())
-        lower = np.maximum(lower, _drawn_lower(own, paired, (within1, own1), (within0, own0), within))
-    return (lower / math.sqrt(count), n1 * count, n1 * count) if q == 1 else (lower, n1, n1 + n0)
+        drawn.append(_drawn_way(own, paired, (within1, own1), (within0, own0), within))
+    if q == 1:
+        return _Draws(tuple(drawn), math.sqrt(count), n1 * count, n1 * count)
+    return _Draws(tuple(drawn), 1.0, n1, n1 + n0)
 
 
-def _drawn_lower(
+def _drawn_way(
     difference: Array, size: Array, inside: tuple[Array, Counts], out: tuple[Array, Counts], gamma: float
-) -> Array:
-    """Return the bounds on the shift of drawn differences, sums of squares and their degrees of freedom."""
+) -> _DrawnWay:
+    """Return the statistics of drawn differences, sums of squares and their degrees of freedom."""
     probability("gamma", gamma)
     (squares1, df1), (squares0, df0) = inside, out
     ok = (size > 0) & (df0 > 0)
@@ -447,4 +505,4 @@ def _drawn_lower(
     guarded = (df1 > 0) & (variance1 > variance0 * fdtri(np.maximum(df1, 1), np.maximum(df0, 1), GUARD))
     variance = np.where(guarded, variance1, variance0)
     statistic = np.maximum(difference, 0.0) * np.sqrt(size / np.where(ok, variance, 1.0))
-    return noncentral_lower(np.where(ok, statistic, 0.0), df0, gamma) / np.sqrt(np.where(ok, size, 1.0))
+    return _DrawnWay(np.where(ok, statistic, 0.0), df0, np.sqrt(np.where(ok, size, 1.0)), gamma)

@@ -38,11 +38,11 @@ from canarybank.auditing.known_coins import (
     Way,
     declared_ways,
     expected_known_coins,
-    expected_shift,
     family_epsilon,
     rate_lower,
     shift_between,
     shift_within,
+    typically_exceeds,
 )
 from canarybank.auditing.settings import AlphaLedger
 from canarybank.auditing.system import Verdict
@@ -511,7 +511,8 @@ def _least_noise(declared: RunDeclaration, kind: RunEvidence) -> float | None:
     def shows(factor: float) -> bool:
         if kind is not RunEvidence.KNOWN_COINS:
             return declared.expected(kind, factor).median > claim.epsilon
-        found = expected_shift(
+        return typically_exceeds(
+            declared.limit,
             declared.canaries,
             q=claim.q,
             shift=factor * declared.shift,
@@ -519,7 +520,6 @@ def _least_noise(declared: RunDeclaration, kind: RunEvidence) -> float | None:
             between=shares[_of("between")],
             within=shares.get(_of("within")),
         )
-        return found.median > declared.limit
 
     return least_factor(shows, MOST)
 

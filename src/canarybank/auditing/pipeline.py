@@ -48,6 +48,7 @@ from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw
 from canarybank.store import hash_array, stage_key
 from canarybank.systems.mechanism import BankSystem, ReleaseSystem, SystemFactory
 from canarybank.systems.share import ShareSystem
+from canarybank.systems.torch_mechanism import TorchSystem
 from canarybank.users import Evaluation
 
 __all__ = ["Auditor", "cases_by_attack", "claim_names", "transcript_scores"]
@@ -374,9 +375,10 @@ class Auditor:
         rounds: list[Trials] = []
         for system, score in zip(systems, case.scores, strict=False):
             # Only our own system is its law. Another one is played as it releases, whatever law it states.
-            projected = type(system) is BankSystem and self.settings.engine is TrialEngine.PROJECTED
-            law = _law_of(system, score) if projected else None
-            source = Literal(system, score) if law is None else Projected(law)
+            engine = self.settings.engine if type(system) is BankSystem else TrialEngine.LITERAL
+            law = _law_of(system, score) if engine is TrialEngine.PROJECTED else None
+            played = TorchSystem.of(system) if engine is TrialEngine.LITERAL_TORCH else system
+            source = Literal(played, score) if law is None else Projected(law)
             rounds.append(source.included() if counted and self.settings.method.included else source)
         return Summed(rounds, self.mechanism.q) if case.summed else rounds[0]
 

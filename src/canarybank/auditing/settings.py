@@ -55,6 +55,8 @@ class TrialEngine(StrEnum):
     """How trials on our own system are played."""
 
     LITERAL = "literal"
+    LITERAL_TORCH = "literal-torch"
+    """Literally, with the coins, sums and noise of all trials drawn on a GPU where there is one."""
     PROJECTED = "projected"
 
 
@@ -259,9 +261,14 @@ def calibrated(
     With ``branch`` it is the best for that branch of the bound alone.
     The candidates are the scores at log-spaced ranks of both hypotheses together, from both ends.
     """
-    absent, eligible = (
-        np.sort(scores)
-        for scores in draw(trials, number, seed=seed, path=(*path, "calibration"), engine=engine, progress=progress)
+    absent, eligible = draw(
+        trials,
+        number,
+        seed=seed,
+        path=(*path, "calibration"),
+        ascending=True,
+        engine=engine,
+        progress=progress,
     )
     ranks = np.unique(np.geomspace(1, number, 1024).astype(np.int64)) - 1
     candidates = np.unique(np.concatenate([scores[at] for scores in (absent, eligible) for at in (ranks, -1 - ranks)]))

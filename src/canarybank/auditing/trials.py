@@ -290,18 +290,25 @@ def draw(
     *,
     seed: int,
     path: Sequence[str | int] = (),
+    ascending: bool = False,
     engine: Engine | None = None,
     progress: Progress = SILENT,
 ) -> tuple[Scores, Scores]:
-    """Return the scores themselves, absent then eligible, for calibration and for figures."""
-    work = partial(_draw_shard, trials, seed, tuple(path))
+    """Return the scores themselves, absent then eligible, for calibration and for figures: as drawn, or in order."""
+    work = partial(_draw_shard, trials, seed, tuple(path), ascending)
     scores = dict(_over_shards(work, number, engine, progress))
-    absent, eligible = ([scores[each] for each in sorted(scores) if each.eligible is side] for side in (False, True))
-    return np.concatenate(absent), np.concatenate(eligible)
+    absent, eligible = (
+        np.concatenate([scores[each] for each in sorted(scores) if each.eligible is side]) for side in (False, True)
+    )
+    if ascending:  # each shard is in order already, and a stable sort merges them
+        absent.sort(kind="stable")
+        eligible.sort(kind="stable")
+    return absent, eligible
 
 
-def _draw_shard(trials: Trials, seed: int, path: Sequence[str | int], shard: Shard) -> Scores:
-    return trials.scores(shard.eligible, shard.size, shard.stream(seed, path))
+def _draw_shard(trials: Trials, seed: int, path: Sequence[str | int], ascending: bool, shard: Shard) -> Scores:  # noqa: FBT001, bound in its place
+    scores = trials.scores(shard.eligible, shard.size, shard.stream(seed, path))
+    return np.sort(scores) if ascending else scores
 
 
 def _over_shards(

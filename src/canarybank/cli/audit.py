@@ -31,7 +31,7 @@ Folder = Annotated[
 Show = Annotated[bool, Parameter(name="--open", negative="", show_default=False, help="Open the page.")]
 
 
-@configured(shown=COMMON_KEYS)
+@configured(shown=COMMON_KEYS, users=True)
 def command(
     given: Given,
     *,
@@ -47,6 +47,8 @@ def command(
     """
     from canarybank.cli.runner import audit_into
 
+    if given.assumed:
+        output.note(given.assumed)
     audit_into("audit", given, folder or default_folder(given.file), output, show=show)
 
 

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, facts, paragraph
-from canarybank.errors import ConfigError, DataError
+from canarybank.errors import ConfigError
 
 if TYPE_CHECKING:
     from canarybank.generate import CandidateBank
@@ -75,21 +75,21 @@ def make(
 @command.command(name="show")
 def show(
     bank: Annotated[
-        str, Parameter(help="A file that `canarybank bank` wrote, or another one of texts, or embedded.")
+        str,
+        Parameter(help="What bank.source takes: embedded, or a file of texts (parquet, csv, jsonl or txt)."),
     ] = "embedded",
     /,
     *,
+    text: Annotated[
+        str, Parameter(name=["--text", "--bank.text"], help="The column that holds the texts.", metavar="TEXT")
+    ] = "text",
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """Show what a bank holds: its size, hash, labels, lengths, variety, a sample, and how it came to be."""
-    from canarybank.flow.bank import embedded_bank, read_bank
+    from canarybank.config import BankConfig
+    from canarybank.flow.bank import open_bank
 
-    if bank != "embedded" and not Path(bank).exists():
-        raise DataError(
-            f"There is no bank file {bank!r}; check the path, make one by `canarybank bank`, or say embedded for the "
-            "one that is built in."
-        )
-    made, notes = (embedded_bank(), ()) if bank == "embedded" else read_bank(Path(bank))
+    made, notes = open_bank(BankConfig(source=bank, text=text))
     _show(made, bank, "bank show", output, notes)
 
 

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, facts, paragraph
+from canarybank.errors import MissingError
 
 if TYPE_CHECKING:
     from canarybank.mechanism import Mechanism
@@ -30,8 +31,8 @@ def command(
     *,
     rounds: Annotated[int, Parameter(help="The releases that are composed.", metavar="N")] = 1,
     opacus: Annotated[
-        bool, Parameter(show_default=False, help="Whether to ask Opacus too, where it is installed.")
-    ] = True,
+        bool | None, Parameter(help="Whether to ask Opacus too; left out, where it is installed.")
+    ] = None,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:
     """State the exact epsilon of a mechanism over one or more releases, with the method behind it.
@@ -43,6 +44,8 @@ def command(
     from canarybank.mechanism.accounting import LEAST_SIGMA
 
     mechanism = mechanism_of(given.config)
+    if opacus and find_spec("opacus") is None:
+        raise MissingError("--opacus asks Opacus, which is not installed; run: pip install 'canarybank[opacus]'")
     exact = epsilon(mechanism, rounds)
     finite = exact < inf
     document: dict[str, Any] = {
@@ -54,7 +57,7 @@ def command(
         "mechanism": {"sigma": mechanism.sigma, "q": mechanism.q, "delta": mechanism.delta},
         "rounds": rounds,
         "closed_form": exact if finite and rounds == 1 else None,
-        "opacus": _opacus(mechanism, rounds, exact) if opacus and finite else None,
+        "opacus": _opacus(mechanism, rounds, exact) if opacus is not False and finite else None,
     }
     output.result("epsilon", document, paragraph(_headline(document), "bold"), facts(_facts(document)))
 

@@ -13,7 +13,6 @@
 ===  =====================================================================
 """
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from cyclopts import exceptions as usage
 
 from canarybank.cli.commands import COMMANDS
 from canarybank.errors import CanarybankError
+from canarybank.registry import nearest
 
 __all__ = ["exit_code", "sentence"]
 
@@ -80,8 +80,8 @@ def _unknown_command(error: usage.UnknownCommandError | usage.UnusedCliTokensErr
     known = [name for members in COMMANDS.values() for name, _ in members]
     if chain and error.app is not None:
         known = [name for name in error.app if not name.startswith("-")]
-    close = difflib.get_close_matches(token, known, n=1, cutoff=0.6)
-    hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}."
+    close = nearest(token, known)
+    hint = f"did you mean {close!r}?" if close else f"choose one of {', '.join(known)}."
     return f"There is no command {f'{chain} {token}'.strip()!r}; {hint}"
 
 
@@ -89,8 +89,7 @@ def _unknown_option(error: usage.UnknownOptionError) -> str:
     name = error.token.keyword or error.token.value
     known = [name for argument in error.argument_collection if argument.parse for name in argument.names]
     tails = {option.rpartition(".")[2]: option for option in known if "." in option}
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    hint = tails.get(name.lstrip("-")) or (close[0] if close else None)
+    hint = tails.get(name.lstrip("-")) or nearest(name, known)
     if hint is None:
         return f"There is no option {name}; {_help(error)}"
     about = " It takes the name of the environment variable that holds the key." if hint.endswith("api_key_env") else ""
@@ -111,8 +110,8 @@ def _coercion(error: usage.CoercionError) -> str | None:
         return None
     start = f"The value {token.value!r} of {token.keyword or argument.name} cannot be used"
     if choices := argument.get_choices():
-        close = difflib.get_close_matches(token.value, choices, n=1, cutoff=0.6)
-        return f"{start}; did you mean {close[0]!r}?" if close else f"{start}; choose one of {', '.join(choices)}."
+        close = nearest(token.value, choices)
+        return f"{start}; did you mean {close!r}?" if close else f"{start}; choose one of {', '.join(choices)}."
     kinds: Mapping[Any, str] = {int: "a whole number", float: "a number"}
     return f"{start}; give {kinds.get(error.target_type, 'another')}."
 

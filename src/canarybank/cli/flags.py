@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_origin
 from cyclopts import Group, Parameter
 from pydantic.fields import FieldInfo
 
-from canarybank.config import PRESETS, Config, Resolved, fields, resolve
+from canarybank.config import PRESETS, Config, Resolved, assumptions, fields, is_users_file, resolve, resolve_users
 from canarybank.config.loading import kind_of, read_value, registered
 from canarybank.errors import ConfigError
 
@@ -25,10 +25,14 @@ _SOME = Group("Settings", sort_key=10, help="Every key of `canarybank config sho
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The configuration that a command was given: the file, and all values with their origins."""
+    """The configuration that a command was given: the file, and all values with their origins.
+
+    ``assumed`` says what was taken for granted where the file is one of users.
+    """
 
     resolved: Resolved
     file: Path | None
+    assumed: str = ""
 
     @property
     def config(self) -> Config:
@@ -44,6 +48,7 @@ def configured(
     short: Mapping[str, str] = MappingProxyType({}),
     sweeping: bool = False,
     beside: Iterable[str] = (),
+    users: bool = False,
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     """Give a command a configuration as its first argument, and the flags of its keys.
 
@@ -54,6 +59,7 @@ def configured(
         short: Further names of flags, by key.
         sweeping: Whether the command has a use for the grid that a file may ask for.
         beside: The commands that can be typed in the place of the file, where there are some.
+        users: Whether a file of users may stand in the place of the configuration.
     """
     known, taken, few = fields(), list(only if only is not None else fields()), only is not None
     names = {key: f"--{key.partition('.')[2]}" for key in taken} if few else short
@@ -65,18 +71,21 @@ def configured(
             chosen = preset or given.pop("preset", None)
             values = {key: read_value(key, value) for key, value in flags.items() if value is not None}
             _check_word(config, beside)
-            resolved = resolve(config, values, chosen)
+            if config is not None and is_users_file(config):
+                resolved, assumed = _of_users(config, values, chosen, allowed=users)
+            else:
+                resolved, assumed = resolve(config, values, chosen), ""
             if resolved.sweep and not sweeping:
                 raise ConfigError(
                     f"The section [sweep] of {str(config)!r} asks for a grid, and this command makes one run; run "
                     "`canarybank sweep` with this file, or take the section out."
                 )
-            return function(Given(resolved, config), **given)
+            return function(Given(resolved, config, assumed), **given)
 
         own = list(inspect.signature(function).parameters.values())[1:]
         group = _SETTINGS if few else _SOME
         generated = [_flag(key, known[key], names.get(key), group, show=key in visible) for key in taken]
-        front = [_file()] if preset is None else []
+        front = [_file(users=users)] if preset is None else []
         choice = [_preset(group)] if preset is None else []
         command.__signature__ = inspect.Signature([*front, *own, *choice, *generated])  # type: ignore[attr-defined]
         command.__annotations__.clear()  # they would hide those of the signature
@@ -96,8 +105,20 @@ def _check_word(config: Path | None, commands: Iterable[str]) -> None:
     )
 
 
-def _file() -> inspect.Parameter:
-    about = Parameter(help="A TOML file; see `canarybank config init`. Left out, the defaults.")
+def _of_users(file: Path, flags: Mapping[str, Any], preset: str | None, *, allowed: bool) -> tuple[Resolved, str]:
+    """Return the configuration of an audit of a users' file, and what it takes for granted."""
+    if not allowed:
+        raise ConfigError(
+            f"{str(file)!r} is named as a file of users, and this command takes a configuration. Name the file by "
+            "--users.source, or write a configuration by `canarybank config init`."
+        )
+    resolved = resolve_users(file, flags, preset)
+    return resolved, assumptions(resolved)
+
+
+def _file(*, users: bool) -> inspect.Parameter:
+    other = " Or a file of users, by .csv, .tsv, .jsonl or .parquet." if users else ""
+    about = Parameter(help=f"A TOML file; see `canarybank config init`. Left out, the defaults.{other}")
     kind = inspect.Parameter.POSITIONAL_ONLY
     return inspect.Parameter("config", kind, default=None, annotation=_ANNOTATED[Path | None, about])
 

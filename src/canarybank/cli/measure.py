@@ -31,7 +31,9 @@ def command(
     encoder: Annotated[
         str | None, Parameter(help="The encoder; left out, that of the file, or wordllama.", metavar="NAME")
     ] = None,
-    column: Annotated[str, Parameter(help="The column with the texts of the files.", metavar="NAME")] = "text",
+    column: Annotated[
+        str, Parameter(name=["--column", "--bank.text"], help="The column with the texts of the files.", metavar="NAME")
+    ] = "text",
     rounds: Annotated[
         Literal["last", "all"], Parameter(help="Of an evolution's folder: its last population, or all.")
     ] = "last",

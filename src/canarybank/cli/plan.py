@@ -17,6 +17,7 @@ from canarybank.cli.tune import (
     rounds_text,
     survival_text,
 )
+from canarybank.errors import ConfigError
 
 if TYPE_CHECKING:
     from canarybank.config import Config
@@ -31,7 +32,7 @@ __all__ = ["command"]
 MINUTE = 60.0
 
 
-@configured(shown=COMMON_KEYS)
+@configured(shown=COMMON_KEYS, users=True)
 def command(
     given: Given,
     *,
@@ -59,6 +60,12 @@ def command(
     if evolve:
         from canarybank.flow.tune import outlook
 
+        if given.assumed:
+            raise ConfigError(
+                f"{str(given.file)!r} is a file of users, and --evolve does not open users; give a configuration, and "
+                "say how many people vote by --evolve.population."
+            )
+
         expected = outlook(
             given.resolved, stand_ins=stand_ins, tokens_per_second=tokens_per_second, progress=output.progress
         )
@@ -72,6 +79,8 @@ def command(
         return
     from canarybank.flow import plan
 
+    if given.assumed:
+        output.note(given.assumed)
     place = folder or default_folder(given.file)
     made = plan(given.resolved, place, progress=output.progress)
     rows = [[stage.stage, "cached" if stage.cached else "new", stage.detail] for stage in made.stages]

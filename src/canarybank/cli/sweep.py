@@ -14,7 +14,7 @@ __all__ = ["command"]
 POINTS = "points"
 
 
-@configured(shown=COMMON_KEYS, sweeping=True)
+@configured(shown=COMMON_KEYS, sweeping=True, users=True)
 def command(
     given: Given,
     *,
@@ -50,6 +50,8 @@ def command(
     from canarybank.paper import sweep_piece, write_piece
     from canarybank.report import write_pieces
 
+    if given.assumed:
+        output.note(given.assumed)
     place = folder or Path("runs") / f"sweep-{given.file.stem if given.file is not None else 'audit'}"
     typed_axes = [read_axis(text) for text in over]
     swept = {axis.key for axis in typed_axes}

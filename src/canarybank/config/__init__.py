@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         UsersConfig,
     )
     from canarybank.config.presets import PRESETS
+    from canarybank.config.users_file import assumptions, is_users_file, resolve_users
 
 __all__ = [
     "PRESETS",
@@ -55,15 +56,18 @@ __all__ = [
     "RunConfig",
     "SystemConfig",
     "UsersConfig",
+    "assumptions",
     "decisive",
     "differences",
     "fields",
     "filled",
     "flatten",
     "is_default",
+    "is_users_file",
     "read_value",
     "refuse_unknown",
     "resolve",
+    "resolve_users",
     "starter",
     "varied",
 ]
@@ -101,5 +105,6 @@ __getattr__, __dir__ = exporter(
             "UsersConfig",
         ),
         "presets": ("PRESETS",),
+        "users_file": ("assumptions", "is_users_file", "resolve_users"),
     },
 )

@@ -4,7 +4,6 @@ Here is also what is read off one: its plug-ins, what decides about a run, and a
 """
 
 import contextlib
-import difflib
 import json
 import os
 import tomllib
@@ -20,7 +19,7 @@ from pydantic.fields import FieldInfo
 from canarybank.config.model import FREE, Config, Registered
 from canarybank.config.presets import PRESETS
 from canarybank.errors import ConfigError, DataError
-from canarybank.registry import ATTACKS, ENCODERS, REGISTRIES, Plugin
+from canarybank.registry import ATTACKS, ENCODERS, REGISTRIES, Plugin, nearest
 
 __all__ = [
     "Resolved",
@@ -246,7 +245,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], kind: str = "aud
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from canarybank.store import require_file  # it loads numpy, which the help of a command can do without
+    from canarybank.store import path_hint, require_file  # it loads numpy, which the help of a command can do without
 
     try:
         if path.exists():
@@ -256,7 +255,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(str(error)) from None
     except OSError as error:
         raise ConfigError(
-            f"The configuration {str(path)!r} cannot be read ({error.strerror}); check the path."
+            f"The configuration {str(path)!r} cannot be read ({error.strerror}); {path_hint(path)}"
         ) from None
     except UnicodeDecodeError:
         raise ConfigError(f"The configuration {str(path)!r} is not UTF-8; save it as UTF-8.") from None
@@ -304,8 +303,7 @@ def refuse_unknown(key: str, origin: str) -> None:
     if key in known:
         return
     names = {name.partition(".")[2]: name for name in known}
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-    hint = close[0] if close else names.get(key.rpartition(".")[2])
+    hint = nearest(key, known) or names.get(key.rpartition(".")[2])
     raise ConfigError(
         f"There is no key {key!r} (from {origin}); "
         + (f"did you mean {hint!r}?{_KEY_HINT.get(hint, '')}" if hint else "`canarybank config show` lists them all.")

@@ -47,6 +47,11 @@ class EncoderRecipe:
             return self
         return replace(self, host=host_on(engine, self.load))
 
+    @property
+    def dimension(self) -> int:
+        """Return the length of a vector."""
+        return self.load().dimension
+
     def provide(self, encoder: Encoder) -> None:
         """Use an encoder that is loaded already wherever this process follows the recipe."""
         with _LOCK:

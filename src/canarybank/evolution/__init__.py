@@ -8,6 +8,7 @@ from canarybank.evolution.advice import (
     predict_setting,
     predict_survival,
 )
+from canarybank.evolution.ballots import Ballot, HeldUsers, SeededShares, VotingUsers
 from canarybank.evolution.draw import (
     NOISES,
     Canaries,
@@ -70,6 +71,7 @@ from canarybank.evolution.population import (
 )
 from canarybank.evolution.sampling import Rounds, sample, vote_shares
 from canarybank.evolution.schedules import Schedule
+from canarybank.evolution.streamed import StreamedUsers
 from canarybank.evolution.utility import (
     NOT_PRIVATE,
     AuditCost,
@@ -78,6 +80,7 @@ from canarybank.evolution.utility import (
     Utility,
     audit_cost,
     hold_out,
+    hold_out_indices,
     require_apart,
     utility,
 )
@@ -90,6 +93,7 @@ __all__ = [
     "Archive",
     "Ask",
     "AuditCost",
+    "Ballot",
     "Canaries",
     "Candidate",
     "Choice",
@@ -104,6 +108,7 @@ __all__ = [
     "FillBlanks",
     "FolderArchive",
     "Fresh",
+    "HeldUsers",
     "InContext",
     "Keep",
     "KeepAboveNoise",
@@ -133,15 +138,18 @@ __all__ = [
     "Round",
     "Rounds",
     "Schedule",
+    "SeededShares",
     "Setting",
     "Spent",
     "StandIns",
+    "StreamedUsers",
     "SystemEntropy",
     "Taking",
     "Utility",
     "Vary",
     "Voted",
     "Voters",
+    "VotingUsers",
     "apply_keeper",
     "audit_cost",
     "best_settings",
@@ -149,6 +157,7 @@ __all__ = [
     "evolve",
     "find_noise",
     "hold_out",
+    "hold_out_indices",
     "lay_out",
     "offspring",
     "predict_setting",

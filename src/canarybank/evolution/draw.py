@@ -49,7 +49,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,8 +58,8 @@ from scipy.sparse import csr_array, vstack
 from scipy.special import ndtri
 
 from canarybank.errors import InputError, MissingError
-from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route, route_within, whole_contributions
-from canarybank.mechanism.mechanism import whole
+from canarybank.evolution.ballots import Ballot, HeldUsers, SeededShares, Shares, VotingUsers, cut_records
+from canarybank.mechanism import Bank, Grid, Mechanism
 from canarybank.store import hash_json
 from canarybank.users import Users
 
@@ -68,14 +68,9 @@ __all__ = ["NOISES", "Canaries", "Drawn", "Noise", "SystemEntropy", "Voters", "f
 CELL_BITS = 12
 """Float noise and simulated releases end on cells of between 2^-13 and 2^-12 standard deviations."""
 
-MOST_SHARES = 1 << 23
-"""Secret sets are drawn for as many voters at a time as have this many entries together."""
-
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
-Shares = Callable[[float, Whole, int], Bools]
-"""Share, voters and bank size to which entries each of the voters may vote for."""
 
 
 class SystemEntropy:
@@ -233,32 +228,36 @@ class Drawn:
 class Voters:
     """The private users of a run, each cut to their first ``cap`` records; all that leaves here is a release.
 
-    ``canaries`` vote beside them. Participants are indices: into the users first, then into the canaries that are in.
+    They are in memory with vectors, or lie in shards and are encoded when they vote. ``canaries`` vote beside them.
+    Participants are indices: into the users first, then into the canaries that are in.
     """
 
-    users: Users
+    users: Users | VotingUsers
     cap: int | None = None
     canaries: Canaries | None = None
 
     def __post_init__(self) -> None:
         # Texts and labels stay behind: votes need vectors only, and every record votes over the whole bank.
-        object.__setattr__(self, "users", _cut(self.users, self.cap))
+        given = self.users
+        cut = cut_records(given, self.cap) if isinstance(given, Users) else given.cut(self.cap)
+        object.__setattr__(self, "users", cut)
 
     @cached_property
-    def _all(self) -> Users:
-        """Return everybody who votes."""
+    def _people(self) -> VotingUsers:
+        return HeldUsers(self.users) if isinstance(self.users, Users) else self.users
+
+    @cached_property
+    def _joined(self) -> HeldUsers | None:
+        """Return the canaries that vote, if any."""
         if self.canaries is None or not len(self.canaries.voting):
-            return self.users
-        joined = _cut(self.canaries.users.take(self.canaries.voting), self.cap)
-        vectors = (self.users.require_vectors(), joined.require_vectors())
-        if len({each.shape[1] for each in vectors}) > 1:
+            return None
+        joined = HeldUsers(cut_records(self.canaries.users.take(self.canaries.voting), self.cap), len(self.users))
+        if joined.dimension != self._people.dimension:
             raise InputError("Users and canaries have vectors of different dimensions; encode both with one encoder.")
-        return Users(
-            # A canary may have the id of a user; nobody's id counts here.
-            tuple(map(str, range(len(self.users) + len(joined)))),
-            np.concatenate([self.users.owners, len(self.users) + joined.owners]),
-            vectors=np.concatenate(vectors),
-        )
+        return joined
+
+    def __len__(self) -> int:
+        return len(self.users) + (0 if self._joined is None else len(self._joined))
 
     def release(self, bank: Bank, mechanism: Mechanism, noise: str = "discrete") -> Drawn:
         """Draw a real release: sum over voters of I_u c_u + Z over the whole bank, on ``Grid.of(mechanism)``.
@@ -269,19 +268,16 @@ class Voters:
         voters with I_u = 1 are routed, and only the canaries' I_u are returned.
         """
         grid, sampler, entropy = Grid.of(mechanism), find_noise(noise), SystemEntropy()
-        coins = entropy.coins(mechanism.q, len(self._all))
+        coins = entropy.coins(mechanism.q, len(self))
         votes = self.histogram(np.flatnonzero(coins), bank, mechanism, entropy.shares)
         return Drawn(grid.values(sampler.add(votes, grid.scale)), self._took(coins))
 
     def simulate(self, bank: Bank, mechanism: Mechanism, rng: np.random.Generator) -> Drawn:
         """Draw a simulated release: the same law in float64, from randomness that can be repeated, rounded."""
-        coins = rng.random(len(self._all)) < mechanism.q
-
-        def shares(share: float, voters: Whole, entries: int) -> Bools:
-            return rng.random((len(voters), entries)) < share
-
-        contribute = partial(contributions, clip=mechanism.clip, entry_cap=mechanism.entry_cap)
-        votes = self._sum(np.flatnonzero(coins), bank, mechanism, contribute, shares)
+        coins = rng.random(len(self)) < mechanism.q
+        chosen = np.flatnonzero(coins)
+        shares = SystemEntropy().shares if mechanism.share == 1 else SeededShares.draw(rng, chosen, bank.size)
+        votes = self._sum(chosen, Ballot(bank, mechanism, shares))
         noisy = votes + mechanism.noise * rng.standard_normal(bank.size)
         return Drawn(snapped(noisy, mechanism.noise), self._took(coins))
 
@@ -294,32 +290,22 @@ class Voters:
         else takes part; the sum is exact. ``shares`` draws the secret sets of a mechanism that has them, left out from
         the operating system.
         """
-        contribute = partial(whole_contributions, grid=Grid.of(mechanism), entry_cap=mechanism.entry_cap)
         drawn = SystemEntropy().shares if shares is None else shares
-        return np.asarray(self._sum(participants, bank, mechanism, contribute, drawn), dtype=np.int64)
+        ballot = Ballot(bank, mechanism, drawn, Grid.of(mechanism))
+        return np.asarray(self._sum(participants, ballot), dtype=np.int64)
 
     def background(self, bank: Bank, mechanism: Mechanism) -> csr_array:
         """Return what everybody would contribute to the bank's probes, voters by bank size: users, then all canaries.
 
         It is made of users' records, without noise: for a simulation alone.
         """
-        canaries = () if self.canaries is None else (_cut(self.canaries.users, self.cap),)
-        tables = []
-        for users in (self.users, *canaries):
-            routes = route(users.require_vectors(), bank, mechanism.k)
-            tables.append(
-                contributions(
-                    routes, users.owners, len(users), bank.size, mechanism.clip, entry_cap=mechanism.entry_cap
-                )
-            )
-        on_probes = np.isin(np.arange(bank.size), bank.reserved).astype(np.float64)
-        found = csr_array(vstack(tables, format="csr") * on_probes)
-        found.eliminate_zeros()
-        return found
+        canaries = () if self.canaries is None else (HeldUsers(cut_records(self.canaries.users, self.cap)),)
+        tables = [each.probe_contributions(bank, mechanism) for each in (self._people, *canaries)]
+        return csr_array(vstack(tables, format="csr"))
 
     def check(self, bank: Bank) -> None:
         """Refuse a bank that these records cannot vote on."""
-        dimension = self._all.require_vectors().shape[1]
+        dimension = (self._joined or self._people).dimension
         if dimension != bank.dimension:
             raise InputError(
                 f"Records have dimension {dimension} and the bank {bank.dimension}; encode both with one encoder."
@@ -333,37 +319,12 @@ class Voters:
         took[self.canaries.voting] = coins[len(self.users) :]
         return took
 
-    def _sum(
-        self,
-        participants: ArrayLike,
-        bank: Bank,
-        mechanism: Mechanism,
-        contribute: Callable[..., csr_array],
-        shares: Shares,
-    ) -> NDArray[np.float64 | np.int64]:
+    def _sum(self, participants: ArrayLike, ballot: Ballot) -> NDArray[np.float64 | np.int64]:
         """Return the sum of the participants' contributions."""
-        self.check(bank)
+        self.check(ballot.bank)
         chosen = np.asarray(participants, dtype=np.int64)
-        if len(chosen) == 0:
-            return np.zeros(bank.size)
-        if mechanism.share == 1:
-            present = self._all.take(chosen)
-            routes = route(present.require_vectors(), bank, mechanism.k)
-            return np.asarray(contribute(routes, present.owners, len(present), bank.size).sum(axis=0))
-        parts = []
-        for voters in np.array_split(chosen, math.ceil(len(chosen) * bank.size / MOST_SHARES)):
-            present = self._all.take(voters)
-            sets = shares(mechanism.share, voters, bank.size)
-            routes = route_within(present.require_vectors(), present.owners, bank, mechanism.k, sets)
-            parts.append(contribute(routes, present.owners, len(present), bank.size).sum(axis=0))
-        return np.asarray(np.sum(parts, axis=0))
-
-
-def _cut(users: Users, cap: int | None) -> Users:
-    """Return users with their vectors alone, each cut to their first ``cap`` records."""
-    vectors, owners = users.require_vectors(), users.owners
-    if cap is not None:
-        place = np.arange(len(owners)) - np.searchsorted(owners, owners)
-        within = place < whole("The cap on records", cap)
-        vectors, owners = vectors[within], owners[within]
-    return Users(users.ids, owners, vectors=vectors)
+        is_user = chosen < len(self.users)
+        counted = self._people.count_votes(ballot, chosen[is_user])
+        if self._joined is not None:
+            counted = counted + self._joined.count_votes(ballot, chosen[~is_user] - len(self.users))
+        return ballot.sum(counted)

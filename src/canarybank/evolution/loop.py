@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 from canarybank.defend import Vetting
 from canarybank.encode import Encoder
 from canarybank.errors import BudgetError, ConfigError, IncompleteError, InputError, StoreError
+from canarybank.evolution.ballots import VotingUsers
 from canarybank.evolution.draw import Canaries, Drawn, Voters
 from canarybank.evolution.feedback import Feedback
 from canarybank.evolution.keeping import Keeper, Kept
@@ -249,7 +250,7 @@ class Evolution:
 
 
 def evolve(
-    users: Users,
+    users: Users | VotingUsers,
     start: Start,
     mechanism: Mechanism,
     encoder: Encoder,
@@ -277,9 +278,10 @@ def evolve(
 ) -> Evolution:
     """Run Private Evolution for ``rounds`` releases and return all that it made.
 
-    ``users`` come with vectors from the same encoder. ``start`` is the first population: texts with labels or
-    without, a bank (what stands at its reserved positions are the probes), or a population with lineage. ``canaries``
-    are synthetic users who vote beside them; ``Round.took`` says which of them took part.
+    ``users`` come with vectors from the same encoder, or lie in shards and are encoded by it when they vote
+    (``StreamedUsers``): the releases of a seed are the same bytes either way. ``start`` is the first population: texts
+    with labels or without, a bank (what stands at its reserved positions are the probes), or a population with lineage.
+    ``canaries`` are synthetic users who vote beside them; ``Round.took`` says which of them took part.
     ``EvolutionPlan`` says what the further choices mean.
     With a folder every step is durable before the next begins, and the same call resumes a run that ended early;
     a resume never repeats a release. Together the releases are (epsilon, delta + slack)-private for adding or removing
@@ -329,7 +331,7 @@ class EvolutionLoop:
 
     def __init__(
         self,
-        users: Users,
+        users: Users | VotingUsers,
         start: Start,
         plan: EvolutionPlan,
         encoder: Encoder,

@@ -5,8 +5,12 @@ a run without them.
 """
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from canarybank.errors import CohortError, InputError
 from canarybank.evolution.loop import Evolution
@@ -26,7 +30,7 @@ from canarybank.measure import (
     variety,
 )
 from canarybank.progress import SILENT, Progress
-from canarybank.users import Cohort, Cohorts, Users
+from canarybank.users import Cohort, Members, Users
 
 __all__ = [
     "NOT_PRIVATE",
@@ -36,6 +40,7 @@ __all__ = [
     "Utility",
     "audit_cost",
     "hold_out",
+    "hold_out_indices",
     "require_apart",
     "utility",
 ]
@@ -57,29 +62,58 @@ class Reference(Cohort):
 
 def hold_out(users: Users, size: int, *, seed: int) -> tuple[Users, Reference]:
     """Set ``size`` users aside as the reference, by seed and id alone, and return the others first, in their order."""
-    if not 1 <= size < len(users):
+    others, held = hold_out_indices(users.ids, size, seed=seed)
+    return users.take(others), Reference(users.take(held))
+
+
+def hold_out_indices(ids: Sequence[str], size: int, *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return whom ``hold_out`` leaves, in their order, and whom it sets aside, from ids alone."""
+    if not 1 <= size < len(ids):
         raise CohortError(
-            f"{size} of {len(users)} users cannot be the reference; hold out at least one and leave at least one."
+            f"{size} of {len(ids)} users cannot be the reference; hold out at least one and leave at least one."
         )
-    ranks = [hashlib.sha256(f"{seed}\0reference\0{name}".encode()).digest() for name in users.ids]
-    order = sorted(range(len(users)), key=ranks.__getitem__)
-    return users.take(sorted(order[size:])), Reference(users.take(order[:size]))
+    ranks = [hashlib.sha256(f"{seed}\0reference\0{name}".encode()).digest() for name in ids]
+    order = np.array(sorted(range(len(ids)), key=ranks.__getitem__), dtype=np.int64)
+    return np.sort(order[size:]), order[:size]
 
 
-def require_apart(reference: Reference, others: Users | Cohorts) -> Reference:
+class Roles(Protocol):
+    """Who plays which role, in memory or in shards."""
+
+    @property
+    def auxiliary(self) -> Cohort | Members:
+        """Return the auxiliary users."""
+
+    @property
+    def calibration(self) -> Cohort | Members:
+        """Return the calibration users."""
+
+    @property
+    def evaluation(self) -> Cohort | Members:
+        """Return the evaluation users."""
+
+    @property
+    def canaries(self) -> Mapping[str, Users]:
+        """Return the real canaries of each attack."""
+
+
+def require_apart(reference: Reference, others: Users | Members | Roles) -> Reference:
     """Return the reference where none of its users plays another role, or refuse it."""
     if not isinstance(reference, Reference):
         raise CohortError(
             f"Utility is measured against a Reference, not a {type(reference).__name__}: a cohort never plays "
             "another's role."
         )
-    if isinstance(others, Users):
-        roles = {"users of the run": others}
+    playing: dict[str, Users | Members] = {}
+    if isinstance(others, Users | Members):
+        playing["users of the run"] = others
     else:
-        roles = {f"cohort {name}": getattr(others, name).users for name in ("auxiliary", "calibration", "evaluation")}
-        roles |= {f"canaries of {attack}": users for attack, users in others.canaries.items()}
-    for role, users in roles.items():
-        if common := sorted(set(reference.users.ids) & set(users.ids)):
+        for name in ("auxiliary", "calibration", "evaluation"):
+            cohort = getattr(others, name)
+            playing[f"cohort {name}"] = cohort.users if isinstance(cohort, Cohort) else cohort
+        playing |= {f"canaries of {attack}": users for attack, users in others.canaries.items()}
+    for role, users in playing.items():
+        if common := sorted(set(reference.users.ids).intersection(users.ids)):
             raise CohortError(
                 f"The reference and the {role} share {len(common)} users, {common[0]!r} among them; hold the reference "
                 "out before the other cohorts are drawn."

@@ -82,6 +82,7 @@ def run_audit(
     progress: Progress = SILENT,
     command: str = "",
     committed: Told | None = None,
+    make_work: Callable[[], "AuditWork"] | None = None,
 ) -> Run:
     """Run an audit in a folder, or go on with the one that stands there; a finished one is returned as it is.
 
@@ -92,6 +93,8 @@ def run_audit(
         progress: Where progress is shown.
         command: The command to name in the manifest.
         committed: Called with the commitment's hash once the commitment is on disk, before the first evaluation trial.
+        make_work: Returns the work of this very configuration, where the caller goes on with it; it is called only if
+            something is left to do.
     """
     config = resolved.config
     with Run.held(resolved, Path(folder), command, "audit") as run:
@@ -99,7 +102,7 @@ def run_audit(
         if run.is_finished and not lost:
             refuse_unverified(run, rewritten=True)
             return run
-        work = one_release(config, engine, progress)
+        work = one_release(config, engine, progress) if make_work is None else make_work()
         with sending_recorded(run, config, work.inputs.generator):
             _ = work.cases
         run.require_folder()

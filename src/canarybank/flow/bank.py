@@ -30,6 +30,7 @@ from canarybank.generate import CandidateBank, Generator, Prompt, load_prompt, m
 from canarybank.generate.harvest import even_shares
 from canarybank.generate.table import label_column, read_table, text_column
 from canarybank.progress import SILENT, Progress
+from canarybank.registry import nearest
 from canarybank.store import StageCache, hash_bytes, hash_text, parse_json, require_file, stage_key
 from canarybank.users.delimited import csv_column
 from canarybank.users.files import lines, opened
@@ -51,6 +52,7 @@ __all__ = [
     "embedded_pool",
     "gather_candidates",
     "make_pool",
+    "open_bank",
     "read_bank",
     "read_entries",
     "read_labels",
@@ -106,17 +108,32 @@ def gather_candidates(
                 "bank.source."
             )
         return _generated(config, users, generator, cache, progress)
-    if config.source != "embedded":
-        bank, notes = read_bank(Path(config.source), config.text)
-        where, labels = config.source, bank.labels[: config.size]
-    else:
-        bank, notes = embedded_bank(config.labels), () if users.source == "chitchat" else (_STAND_IN,)
-        where, labels = "the embedded bank", ()
+    bank, notes = open_bank(config)
+    where, labels = config.source, bank.labels[: config.size]
+    if config.source == "embedded":
+        where, labels, notes = "the embedded bank", (), () if users.source == "chitchat" else (_STAND_IN,)
     if config.size is not None and config.size > len(bank):
         raise ConfigError(
             f"bank.size is {config.size}, but {where} has {len(bank)} different texts; ask for at most that many."
         )
     return Candidates(bank.texts[: config.size], notes, labels if any(labels) else None, counters_of(bank.provenance))
+
+
+def open_bank(config: BankConfig) -> tuple[CandidateBank, tuple[str, ...]]:
+    """Return the bank that a configuration names, with notes on entries that were skipped; nothing is generated.
+
+    Args:
+        config: The section ``bank``: ``source`` is embedded or a file, ``text`` the column of the file, and ``labels``
+            are those to take of the embedded bank.
+    """
+    if config.source == "generate":
+        raise ConfigError(
+            "A bank that is still to be generated cannot be opened; write it by `canarybank bank make`, and name its "
+            "file."
+        )
+    if config.source == "embedded":
+        return embedded_bank(config.labels), ()
+    return read_bank(Path(config.source), config.text)
 
 
 def bank_prompt(config: BankConfig) -> tuple[Prompt, tuple[str, ...] | None]:
@@ -224,7 +241,9 @@ def _read_rows(path: Path, column: str) -> tuple[list[str], Sequence[str]]:
             try:
                 texts = csv_column(_lines(path), str(path), column)
             except ColumnError as error:
-                raise DataError(f"{error.what} Set bank.text.") from None
+                raise DataError(
+                    f"{error.what} Rename the one that holds the texts, or name it by --bank.text."
+                ) from None
             with suppress(ColumnError):
                 return texts, csv_column(_lines(path), str(path), LABEL)
             return texts, ()
@@ -241,7 +260,7 @@ def _jsonl(path: Path, column: str) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(_lines(path), start=1):
         row = parse_json(line, f"{path}, line {number}", given=True) if line.strip() else {column: ""}
         if not isinstance(row, dict) or not isinstance(row.get(column), str):
-            raise DataError(f"Line {number} of {path} holds no text under {column!r}; set bank.text.")
+            raise DataError(f"Line {number} of {path} holds no text under {column!r}; name the key by --bank.text.")
         label = row.get(LABEL, "")
         yield row[column], "" if label is None else str(label)
 
@@ -352,9 +371,9 @@ def embedded_bank(labels: Sequence[str] = (), *, folder: Path = EMBEDDED) -> Can
     known = [entry.get("label", "") for entry in entries]
     for label in labels:
         if label not in known:
-            raise ConfigError(
-                f"The embedded bank has no label {label!r}; `canarybank bank show` lists those that it has."
-            )
+            close = nearest(label, set(known))
+            hint = f"did you mean {close!r}?" if close else "`canarybank bank show` lists those that it has."
+            raise ConfigError(f"The embedded bank has no label {label!r}; {hint}")
     texts = {entry["text"]: label for entry, label in zip(entries, known, strict=True) if label in (labels or known)}
     made = {**embedded_facts(folder=folder).get("bank", {}), "embedded": digest}
     return CandidateBank(tuple(texts), tuple(texts.values()), provenance=made)

@@ -32,6 +32,7 @@ from canarybank.evolution import (
     Taking,
     Utility,
     Voters,
+    VotingUsers,
     audit_cost,
     find_noise,
     split,
@@ -41,9 +42,20 @@ from canarybank.flow.audit import AuditWork, Designs, Told, hold_to, mechanism_o
 from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates
 from canarybank.flow.carried import Carried, carry_canaries, refuse_unfit_audit
 from canarybank.flow.generators import evolution_generator, sending_recorded
-from canarybank.flow.inputs import admit_voters, build_engine, cached_encoder, evolved_attacks, gather, users_source
-from canarybank.flow.real_run import encode_users, hidden, is_real, require_isolated, require_private
+from canarybank.flow.inputs import (
+    build_engine,
+    cached_encoder,
+    evolved_attacks,
+    gather,
+    users_source,
+)
+from canarybank.flow.real_run import (
+    is_real,
+    require_isolated,
+    require_private,
+)
 from canarybank.flow.sample import write_sample
+from canarybank.flow.voters import real_voters
 from canarybank.generate import Generator
 from canarybank.measure import Mauve
 from canarybank.mechanism import Account, Bank, Mechanism, affordable_rounds, q_for_users, sigma_for_epsilon
@@ -157,7 +169,7 @@ class Scene:
     (``carried``), but its voters are all users, and the canaries beside them.
     """
 
-    voters: Users
+    voters: Users | VotingUsers
     reference: Reference | None
     start: Population
     plan: EvolutionPlan
@@ -182,15 +194,16 @@ class Scene:
 def set_scene(config: Config, cache: StageCache, progress: Progress, generator: Generator, engine: Engine) -> Scene:
     """Read and admit users, hold the reference out, and draw cohorts where there is an audit."""
     if is_real(config):
-        return _set_real(config, cache, progress, generator)
+        return _set_real(config, cache, progress, generator, engine)
     inputs = gather(config, cache, generator, progress, evolving=True)
-    mechanism = spending_mechanism(config, len(inputs.voters))
+    voters = inputs.voters(engine)
+    mechanism = spending_mechanism(config, len(voters))
     plan, carried = plan_of(config.evolve, mechanism, config.bank), None
     if config.evolve.audit_one_run:
         carried = carry_canaries(config, inputs.bank, mechanism, inputs.encoder)
         plan.check(Published.of(*split(carried.planted)))  # before the commitment to these canaries
     return Scene(
-        voters=inputs.voters,
+        voters=voters,
         reference=inputs.reference,
         start=split(inputs.bank, inputs.candidates.labels)[0],
         plan=plan,
@@ -202,7 +215,7 @@ def set_scene(config: Config, cache: StageCache, progress: Progress, generator: 
     )
 
 
-def _set_real(config: Config, cache: StageCache, progress: Progress, generator: Generator) -> Scene:
+def _set_real(config: Config, cache: StageCache, progress: Progress, generator: Generator, engine: Engine) -> Scene:
     """Set a real run up: every value in the scene but the voters is a function of public inputs.
 
     The bank comes first, so that an encoder or generator that does not work fails on public texts, with its own words.
@@ -225,9 +238,7 @@ def _set_real(config: Config, cache: StageCache, progress: Progress, generator: 
         with progress.step("making canaries"):
             carried = carry_canaries(config, bank, mechanism, encoder)
         plan.check(Published.of(*split(carried.planted)))
-    users = admit_voters(config.users, config.cohorts, cache, progress)
-    with hidden("encoding users' records", progress):
-        voters = encode_users(users, encoder)
+    voters = real_voters(config, encoder, cache, progress, engine)
     reading = (_ONE_LINE,) if isinstance(users_source(config.users).format, Delimited) else ()
     return Scene(
         voters=voters,

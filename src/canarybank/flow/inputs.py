@@ -1,14 +1,11 @@
 """Gather what a run starts from: users and their roles, attacks and canaries, vectors, the bank and pools.
 
 There is one ``Inputs`` for audits, audited evolutions and plans. Each part is made when it is first asked for, and kept
-in the stage cache where that takes long. A real evolution reads its voters alone: see ``admit_voters``.
+in the stage cache where that takes long. A real evolution reads its voters alone: see ``canarybank.flow.voters``.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,46 +23,44 @@ from canarybank.attack import (
     nonce_canary,
 )
 from canarybank.auditing import find_method
-from canarybank.config.model import NO_GENERATOR, CohortsConfig, Config, EncoderConfig, RunConfig, UsersConfig
+from canarybank.config.model import NO_GENERATOR, CohortsConfig, Config, EncoderConfig, RunConfig
 from canarybank.encode import CachedEncoder, EncoderRecipe, VectorCache, load_encoder
 from canarybank.encode.load import is_vector_file
 from canarybank.engine import Engine
-from canarybank.errors import CohortError, ColumnError, ConfigError, InputError
-from canarybank.evolution import Reference, hold_out, require_apart
+from canarybank.errors import CohortError, ConfigError, InputError
+from canarybank.evolution import Reference, StreamedUsers, hold_out, hold_out_indices, require_apart
+from canarybank.flow.admitting import (
+    People,
+    ShardedPeople,
+    admission,
+    admit_shards,
+    admit_users,
+    fitting_cap,
+    named_columns,
+    users_key,
+    users_source,
+)
 from canarybank.flow.bank import Candidates, bank_labels, embedded_canaries, gather_candidates, make_pool
 from canarybank.flow.generators import EMBEDDED, may_send_records, refuse_sending, skipped_note
-from canarybank.flow.real_run import hidden
 from canarybank.flow.sharding import Roles, roles_of, shards_for
 from canarybank.generate import Generator
 from canarybank.mechanism import Bank
 from canarybank.progress import SILENT, Progress
 from canarybank.registry import ENGINES, call_with, takes
 from canarybank.seeds import stream
-from canarybank.store import StageCache, hash_file, require_file, stage_key
+from canarybank.store import StageCache
 from canarybank.users import (
-    ADMISSIONS,
-    Admission,
-    Admitted,
     Auxiliary,
     Calibration,
-    Chitchat,
     Cohorts,
     CohortSizes,
-    Columns,
     DrawnIndices,
     Evaluation,
+    Members,
     Shards,
-    Source,
     Users,
-    admit,
     draw_indices,
-    pack_users,
-    shard_users,
-    source,
-    unpack_users,
 )
-from canarybank.users.admission import require_label_column
-from canarybank.users.files import require_encoding
 
 __all__ = [
     "Inputs",
@@ -74,7 +69,6 @@ __all__ = [
     "admission",
     "admit_shards",
     "admit_users",
-    "admit_voters",
     "build_engine",
     "cached_encoder",
     "canaries_of",
@@ -85,34 +79,11 @@ __all__ = [
     "evolved_attacks",
     "fitting_cap",
     "gather",
+    "named_columns",
     "outside_examples",
     "users_key",
     "users_source",
 ]
-
-_CANARY_CHOICE = 4
-"""Where the cap is ours to choose, at least this many users for each canary have as many records as it."""
-
-READING = "types apart"
-"""How files are read; changed whenever the same file gives other users than before, so that no older cache is taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class People:
-    """The admitted users, the count of all that was read, and what a reader should know of how they were admitted."""
-
-    users: Users
-    report: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ShardedPeople:
-    """The admitted users in shards, with what ``People`` says of them."""
-
-    users: Shards
-    report: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,9 +104,7 @@ class Inputs:
     def people(self) -> People | ShardedPeople:
         """Return the admitted users: in memory, or in shards where they are many."""
         config, obstacle = self.config, None
-        if self.evolving:
-            obstacle = "this run needs all users in memory"
-        elif config.mechanism.share < 1:
+        if config.mechanism.share < 1 and (self.attacks or not self.evolving):
             obstacle = "mechanism.share is below 1, and secret shares are drawn from users in memory"
         number = shards_for(users_source(config.users), config.run.shards, obstacle)
         if number is None:
@@ -143,20 +112,24 @@ class Inputs:
         return admit_shards(config.users, config.cohorts, number, self.cache, self.progress)
 
     @cached_property
-    def _apart(self) -> tuple[Users, Reference | None]:
-        held = self.config.evolve.reference if self.evolving else 0
-        if isinstance(self.people, ShardedPeople):
-            raise _in_shards()
+    def _apart(self) -> tuple[Users | Members, Reference | None]:
+        """Return the users without those who are held out for figures of utility, and these, in memory."""
+        held, seed = self.config.evolve.reference if self.evolving else 0, self.config.evolve.seed
         users = self.people.users
-        return hold_out(users, held, seed=self.config.evolve.seed) if held else (users, None)
+        if not isinstance(users, Shards):
+            return hold_out(users, held, seed=seed) if held else (users, None)
+        if not held:
+            return users.everybody, None
+        others, chosen = hold_out_indices(users.ids, held, seed=seed)
+        return Members(users, others), Reference(Members(users, chosen).load())
 
     @cached_property
     def roles(self) -> Cohorts | Roles:
         """Return who plays which role in an audit, without vectors."""
-        users = self.people.users
-        if isinstance(users, Shards):
-            return draw_members(self.config.cohorts, users, self.attacks)
-        return draw_roles(self.config.cohorts, self._apart[0], self.attacks)
+        config, users = self.config.cohorts, self._apart[0]
+        if isinstance(users, Members):
+            return draw_members(config, users, self.attacks)
+        return draw_roles(config, users, self.attacks)
 
     @cached_property
     def encoder(self) -> CachedEncoder:
@@ -192,10 +165,15 @@ class Inputs:
         recipe.provide(encoder)
         return recipe
 
-    @cached_property
-    def voters(self) -> Users:
-        """Return the users of an evolution, with vectors: the evaluation cohort where it is audited."""
-        return self.cohorts.evaluation.users if self.attacks else self._encoded(self._apart[0])
+    def voters(self, engine: Engine) -> Users | StreamedUsers:
+        """Return the users of an evolution: the evaluation cohort where it is audited.
+
+        They have vectors, or lie in shards and are encoded on this engine when they vote.
+        """
+        users = self.roles.evaluation if self.attacks else self._apart[0]
+        if isinstance(users, Members):
+            return StreamedUsers(users, self.recipe, engine, self.cache, self.progress)
+        return self._encoded(users) if isinstance(users, Users) else self.cohorts.evaluation.users
 
     @cached_property
     def reference(self) -> Reference | None:
@@ -203,7 +181,8 @@ class Inputs:
         held = self._apart[1]
         if held is None:
             return None
-        return require_apart(Reference(self._encoded(held.users)), self.cohorts if self.attacks else self.voters)
+        others = self.roles if self.attacks else self._apart[0]
+        return require_apart(Reference(self._encoded(held.users)), others)
 
     def _encoded(self, users: Users) -> Users:
         return users.with_vectors(self.encoder.encode(users.require_texts()))
@@ -299,142 +278,6 @@ def build_engine(config: RunConfig) -> Engine:
             "canarybank.testing.check_engine."
         )
     return made
-
-
-def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, progress: Progress = SILENT) -> People:
-    """Read and admit the users, or take them from the cache where the same file was admitted in the same way before."""
-    given, rule = users_source(config), admission(config, cohorts)
-    key = users_key(given, rule)
-
-    @lru_cache(1)
-    def admitted() -> Admitted:
-        return _admit(given, rule, progress)
-
-    users = cache.packed("users", key, lambda: admitted().users, pack_users, unpack_users)
-    report = cache.document("users", key, lambda: admitted().report.as_dict())  # noqa: PLW0108, only if it lacks
-    cap, notes = _lowered_cap(config, cohorts, given, rule, users.counts)
-    # Records stand in the order of their rank, so the first of them are those that a lower cap keeps.
-    return People(users.first_records(cap) if cap else users, report, notes)
-
-
-def admit_shards(
-    config: UsersConfig, cohorts: CohortsConfig, number: int, cache: StageCache, progress: Progress = SILENT
-) -> ShardedPeople:
-    """Read and admit the users into shards: the same users, report and notes as ``admit_users`` gives."""
-    given, rule = users_source(config), admission(config, cohorts)
-    key = users_key(given, rule)
-    with _named_columns():
-        shards = shard_users(given, rule, number, cache.folder, key=key, progress=progress)
-    cap, notes = _lowered_cap(config, cohorts, given, rule, shards.counts)
-    return ShardedPeople(shards.capped(cap) if cap else shards, shards.report.as_dict(), notes)
-
-
-def _lowered_cap(
-    config: UsersConfig, cohorts: CohortsConfig, given: Source, rule: Admission, counts: NDArray[np.int64]
-) -> tuple[int | None, tuple[str, ...]]:
-    """Return the cap to cut users to, if it is lower than the admission's, and what a reader should know of it."""
-    if config.cap is None and given.format.name not in ADMISSIONS:
-        return fitting_cap(counts, cohorts.canaries)
-    if (most := int(counts.max())) == rule.cap:
-        return None, ()
-    drawn = "" if cohorts.fixed else f", and canaries have {most}"
-    note = f"No user has {rule.cap} records, the number that users.cap keeps of each; the largest has {most}{drawn}."
-    return None, (note,)
-
-
-def fitting_cap(given: NDArray[np.int64], canaries: int) -> tuple[int | None, tuple[str, ...]]:
-    """Lower the cap until enough users have exactly as many records as it, for canaries come from those."""
-    counts = np.sort(given)[::-1]
-    wanted = min(_CANARY_CHOICE * canaries, max(canaries, len(counts) // _CANARY_CHOICE), len(counts))
-    cap = int(counts[wanted - 1])
-    if cap == counts[0]:
-        return None, ()
-    note = (
-        f"Every user was cut to {cap} records, for canaries are drawn from users with as many records as the cap, and "
-        f"fewer than {wanted} users have more; set users.cap to choose."
-    )
-    return cap, (note,)
-
-
-def admit_voters(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, progress: Progress = SILENT) -> Users:
-    """Read and admit the users of a real evolution, so that nothing in one user's rows decides about another.
-
-    Whether a user is admitted, and with which records, follows from that user's rows and the configuration alone. There
-    may be no users. Nothing is counted, and an error says nothing about rows.
-    """
-    given, rule = users_source(config, isolated=True), admission(config, cohorts)
-    require_label_column(given, rule)
-    if isinstance(encoding := getattr(given.format, "encoding", None), str):
-        require_encoding(encoding)
-    key = users_key(given, rule)
-    with hidden("reading users", progress):
-        return cache.packed("users", key, lambda: _admit(given, rule, SILENT).users, pack_users, unpack_users)
-
-
-def _admit(given: Source, rule: Admission, progress: Progress) -> Admitted:
-    with _named_columns():
-        return admit(given, rule, progress=progress)
-
-
-@contextmanager
-def _named_columns() -> Iterator[None]:
-    """Where a column is missing, name the keys that say which columns to read."""
-    try:
-        yield
-    except ColumnError as error:
-        raise ColumnError(
-            error.what,
-            "Set users.user and users.text to the columns that hold the user's id and the text (as flags: --users.user "
-            "and --users.text), and users.label where labels are read.",
-        ) from error
-
-
-def users_source(config: UsersConfig, *, isolated: bool = False) -> Source:
-    """Return the source of users that a configuration names, isolated for a real evolution."""
-    built_in, columns = Chitchat().name, None
-    if config.source == built_in and config.format not in {None, built_in}:
-        raise ConfigError(
-            f"The format {config.format} needs a file of users; name it by users.source, which is {built_in!r}."
-        )
-    if {config.user, config.text, config.label} != {None}:
-        own = source(config.source, config.format).format.columns
-        columns = Columns(config.user or own.user, config.text or own.text, config.label or own.label)
-    return source(
-        config.source,
-        config.format,
-        columns=columns,
-        encoding=config.encoding,
-        member=config.member,
-        quote=config.quote,
-        strict=config.strict is not False,
-        isolated=isolated,
-    )
-
-
-def admission(config: UsersConfig, cohorts: CohortsConfig) -> Admission:
-    """Return the admission that a configuration asks for: the format's own, with every given value in its place."""
-    own = ADMISSIONS.get(users_source(config).format.name, Admission())
-    asked = {
-        "minimum": config.minimum,
-        "maximum": config.maximum,
-        "cap": config.cap,
-        "minimum_words": config.minimum_words,
-        "labels": frozenset(config.labels) or None,
-        "users": config.limit,
-    }
-    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    return replace(own, **given, seed=cohorts.seed)
-
-
-def users_key(given: Source, rule: Admission, reading: str = READING) -> str:
-    """Return the content address of the admitted users: the file's bytes, how it is read, and who is admitted."""
-    chosen = asdict(rule) | {"labels": sorted(rule.labels) if rule.labels else None}
-    shape = {name: str(value) for name, value in asdict(cast("Any", given.format)).items()}
-    if not given.built_in:
-        require_file(given.path, "file of users")
-    content = "chitchat-dataset 0.9.0" if given.built_in else hash_file(given.path)
-    how = "isolated" if given.isolated else given.strict
-    return stage_key("users", reading=reading, content=content, format=shape, strict=how, admission=chosen)
 
 
 def chosen_attacks(config: Config) -> tuple[tuple[Attack, ...], tuple[str, ...]]:
@@ -564,10 +407,10 @@ def draw_roles(config: CohortsConfig, users: Users, attacks: tuple[Attack, ...])
     )
 
 
-def draw_members(config: CohortsConfig, shards: Shards, attacks: tuple[Attack, ...]) -> Roles:
+def draw_members(config: CohortsConfig, users: Members, attacks: tuple[Attack, ...]) -> Roles:
     """Draw the same roles as ``draw_roles``, from users in shards."""
-    drawn = _drawn_roles(config, shards.ids, shards.counts, attacks)
-    return roles_of(shards, drawn, int(shards.counts.max()))
+    drawn = _drawn_roles(config, tuple(users.ids), users.counts, attacks)
+    return roles_of(users, drawn, int(users.counts.max()))
 
 
 def _drawn_roles(

@@ -46,7 +46,7 @@ from canarybank.run.trials_log import Played
 from canarybank.score import LinearScore, Moments, RoundLaw
 from canarybank.seeds import stream
 from canarybank.store import StageCache
-from canarybank.systems import BankSystem, ShareSystem
+from canarybank.systems import BankSystem, ShareSystem, TorchSystem
 from canarybank.users import Cohorts, Users
 
 __all__ = ["GeneratorPlan", "Plan", "StagePlan", "encode_rate", "plan", "share_trial_rate", "trial_rate"]
@@ -366,4 +366,5 @@ def _sample(mechanism: Mechanism, eligible: int, coordinates: int, engine: Trial
     users = csr_array(random_array((eligible, coordinates), density=0.05, rng=rng))
     users.data *= mechanism.clip
     score = LinearScore(canary, Moments(np.zeros(coordinates), mechanism.noise**2 * np.eye(coordinates)))
-    return LiteralTrials(BankSystem(users, canary, mechanism.whole_bank), score)
+    system = BankSystem(users, canary, mechanism.whole_bank)
+    return LiteralTrials(TorchSystem.of(system) if engine is TrialEngine.LITERAL_TORCH else system, score)

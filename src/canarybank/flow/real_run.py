@@ -8,25 +8,47 @@ here before anything is read; and work on users' records shows no count, no dura
 import contextlib
 import logging
 import os
+import secrets
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from canarybank.config.model import Config
-from canarybank.encode import CachedEncoder, Encoder, is_isolated
+from canarybank.encode import CachedEncoder, Encoder, EncoderRecipe, is_isolated
 from canarybank.encode.load import is_vector_file
+from canarybank.engine import Engine, Host, host_on
 from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
-from canarybank.progress import Progress
+from canarybank.evolution import Ballot, VotingUsers
+from canarybank.mechanism import Bank, Mechanism
+from canarybank.progress import SILENT, Progress
 from canarybank.users import Users
 
-__all__ = ["encode_users", "hidden", "is_real", "require_isolated", "require_private"]
+__all__ = [
+    "HiddenEngine",
+    "HiddenVoters",
+    "encode_users",
+    "hidden",
+    "is_real",
+    "require_isolated",
+    "require_private",
+]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 _STOPS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 """What ends the process, or a generator, and says nothing about users; signals raise a ``KeyboardInterrupt``."""
+_VOTE = "counting votes"
+_PROCESS = secrets.token_hex(8)
+"""Tells this process from others: those on other machines may have its number."""
 _INSTEAD = "Or add --insecure-seed 0 for a simulation, which stamps every output and is not private."
 
 
@@ -104,7 +126,7 @@ def require_isolated(encoder: Encoder) -> None:
         )
 
 
-def encode_users(users: Users, encoder: CachedEncoder) -> Users:
+def encode_users(users: Users, encoder: CachedEncoder | EncoderRecipe) -> Users:
     """Return users with vectors. A record that cannot be encoded casts no vote, and neither does who has no other.
 
     The encoder must be isolated: then a record's vector, or that it has none, follows from its own text alone.
@@ -151,6 +173,86 @@ def hidden(name: str, progress: Progress) -> Iterator[None]:
                 f"The step '{name}' failed. A real run does not say why, because the reason may tell what a record "
                 "holds. Run the same command with --insecure-seed 0 to see it; keep what that prints to yourself."
             ) from None
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenVoters:
+    """The users of a real run: their votes are counted in private, wherever they lie.
+
+    Users in memory and users in shards look the same from outside, because how large the file is decides which it is.
+    """
+
+    users: VotingUsers
+    progress: Progress = SILENT
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Return the users' ids."""
+        return self.users.ids
+
+    @property
+    def dimension(self) -> int:
+        """Return the length of a record's vector."""
+        return self.users.dimension
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def cut(self, cap: int | None) -> "HiddenVoters":
+        """Return these users with their first ``cap`` records each, or with all of them."""
+        return HiddenVoters(self.users.cut(cap), self.progress)
+
+    def count_votes(self, ballot: Ballot, participants: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the count of the votes of these users."""
+        with hidden(_VOTE, self.progress):
+            return self.users.count_votes(ballot, participants)
+
+    def probe_contributions(self, bank: Bank, mechanism: Mechanism) -> csr_array:
+        """Refuse: what users would contribute without noise is for a simulation alone."""
+        del bank, mechanism
+        raise ConfigError(f"A real run does not show what its users would contribute. {_INSTEAD}")
+
+
+@dataclass(frozen=True)
+class HiddenEngine:
+    """Run private work on another engine: what its workers print is dropped, and their errors say nothing of it.
+
+    Work in this process is hidden by whoever asks for it.
+    """
+
+    engine: Engine
+
+    def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield the index of each task with its result, in the order in which they finish."""
+        return self.engine.run(_HiddenWork(function, (_PROCESS, os.getpid())), tasks)
+
+    def host(self, make: Callable[[], Any]) -> Host | None:
+        """Return what holds an object elsewhere, where the engine has such a place; its work is hidden too."""
+        found = host_on(self.engine, make)
+        return None if found is None else HiddenHost(found)
+
+
+@dataclass(frozen=True)
+class HiddenHost:
+    """Run private work on objects that are held elsewhere."""
+
+    host: Host
+
+    def run(self, function: Callable[[Any, Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield the index of each task with what the function gives for a held object and the task, as they finish."""
+        return self.host.run(_HiddenWork(function, (_PROCESS, os.getpid())), tasks)
+
+
+@dataclass(frozen=True)
+class _HiddenWork(Generic[Result]):
+    function: Callable[..., Result]
+    process: tuple[str, int]
+
+    def __call__(self, *given: Any) -> Result:
+        if (_PROCESS, os.getpid()) == self.process:
+            return self.function(*given)
+        with hidden(_VOTE, SILENT):
+            return self.function(*given)
 
 
 @contextmanager

@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from canarybank.errors import ConfigError
-from canarybank.users import STREAM_BYTES, DrawnIndices, Members, Shards, Source, Users, shard_count
+from canarybank.users import STREAM_BYTES, DrawnIndices, Members, Source, Users, shard_count
 
 __all__ = ["Roles", "roles_of", "shards_for"]
 
@@ -57,12 +60,16 @@ class Roles:
         return int(self.calibration.counts.sum() + self.evaluation.counts.sum())
 
 
-def roles_of(shards: Shards, drawn: DrawnIndices, records: int) -> Roles:
-    """Return the roles that were drawn."""
+def roles_of(users: Members, drawn: DrawnIndices, records: int) -> Roles:
+    """Return the roles that were drawn from these users."""
+
+    def members(chosen: NDArray[np.int64]) -> Members:
+        return Members(users.shards, users.places[chosen])
+
     return Roles(
-        Members(shards, drawn.auxiliary),
-        Members(shards, drawn.calibration),
-        Members(shards, drawn.evaluation),
-        {attack: Members(shards, chosen).load() for attack, chosen in drawn.canaries.items()},
+        members(drawn.auxiliary),
+        members(drawn.calibration),
+        members(drawn.evaluation),
+        {attack: members(chosen).load() for attack, chosen in drawn.canaries.items()},
         records,
     )

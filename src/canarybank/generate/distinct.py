@@ -11,9 +11,14 @@ from canarybank.errors import InputError
 
 __all__ = ["Distinct", "fold", "jaccard", "shingles", "words"]
 
+_ASCII = {code: None if chr(code) == "'" else " " for code in range(128) if not chr(code).isalnum()}
+"""What becomes of the characters that no word keeps, where nothing has to be unified first."""
+
 
 def words(text: str) -> list[str]:
     """Split a text into folded words: compatibility forms unified, case folded, punctuation dropped."""
+    if text.isascii():
+        return text.lower().translate(_ASCII).split()
     folded = unicodedata.normalize("NFKC", text).casefold()
     kept = (c if unicodedata.category(c)[0] in "LMN" else "" if c in "'’" else " " for c in folded)
     return "".join(kept).split()

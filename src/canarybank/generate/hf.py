@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from canarybank.errors import ConfigError, GenerationError, InputError, MissingError
 from canarybank.generate.decoding import Decoder, is_known
 from canarybank.generate.protocol import Request, Response
+from canarybank.seeds import GOLDEN, mixed
 from canarybank.store import hash_file, hash_json
 
 if TYPE_CHECKING:
@@ -193,14 +194,8 @@ def _gumbel(seeds: "torch.Tensor", step: "torch.Tensor", count: int) -> "torch.T
     """Return Gumbel noise for the ranks of a step: of each row from its own seed alone, alike on every device."""
     import torch
 
-    def mixed(words: "torch.Tensor") -> "torch.Tensor":  # the finaliser of SplitMix64, in wrapping arithmetic
-        words = (words ^ ((words >> 30) & (2**34 - 1))) * -0x40A7B892E31B1A47
-        words = (words ^ ((words >> 27) & (2**37 - 1))) * -0x6B2FB644ECCEEE15
-        return words ^ ((words >> 31) & (2**33 - 1))
-
-    golden = -0x61C8864680B583EB
-    streams = mixed(mixed(seeds * golden + golden) + step)[:, None]
-    words = mixed(streams + golden * torch.arange(1, count + 1, device=seeds.device))
+    streams = mixed(mixed(seeds * GOLDEN + GOLDEN) + step)[:, None]
+    words = mixed(streams + GOLDEN * torch.arange(1, count + 1, device=seeds.device))
     uniform = (((words >> 11) & (2**53 - 1)).double() + 0.5) * 2.0**-53
     return -torch.log(-torch.log(uniform)).float()
 

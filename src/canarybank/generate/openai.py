@@ -190,8 +190,8 @@ class OpenAIGenerator:
                 await self._settle(reserved, spent, settled)
             if wait is None:
                 raise GenerationError(
-                    f"The server did not answer a request after {attempt} of {self._retry.attempts} attempts: "
-                    f"{reason}. What was answered is kept; run the same command to resume."
+                    f"The server {self._server.url} did not answer a request after {attempt} of {self._retry.attempts} "
+                    f"attempts: {reason}. What was answered is kept; run the same command to resume."
                 )
             await asyncio.sleep(wait)
 
@@ -235,7 +235,10 @@ class OpenAIGenerator:
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
             sent = type(cause).__name__ not in _NEVER_SENT
-            fault = _Fault(f"the connection failed ({self._key.hide(str(cause))[:_SHOWN]})", charged=sent)
+            said = self._key.hide(str(cause))[:_SHOWN]
+            fault = _Fault(
+                f"the connection failed ({said}); see that it runs there, or set --generator.base-url", charged=sent
+            )
         else:
             return self._read(body, request)
         # Raised out here, so that no error of the client, which holds the request's headers, hangs on to it.

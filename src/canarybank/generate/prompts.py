@@ -11,6 +11,7 @@ from typing import Any
 
 from canarybank.errors import ConfigError, InputError
 from canarybank.generate.protocol import Request, Response
+from canarybank.registry import nearest
 from canarybank.seeds import stream
 from canarybank.store import hash_json
 
@@ -143,9 +144,9 @@ def load_prompt(name: str | Path | Prompt) -> Prompt:
         return _parse(text, str(name), str(name))
     path = Path(name)
     if not path.is_file():
-        raise ConfigError(
-            f"There is no prompt {str(name)!r}: it is none of {', '.join(prompt_names())}, and there is no such file."
-        )
+        close = nearest(str(name), prompt_names())
+        hint = f"did you mean {close!r}?" if close else f"choose one of {', '.join(prompt_names())}."
+        raise ConfigError(f"There is no prompt {str(name)!r}, and no such file; {hint}")
     try:
         return _parse(path.read_text(encoding="utf-8-sig"), path.stem, str(path))
     except UnicodeDecodeError:

@@ -33,13 +33,13 @@ def text_column(frame: "pl.DataFrame", column: str, path: Path | str, *, gaps: b
         existing = ", ".join(repr(name) for name in frame.columns) or "none"
         raise DataError(
             f"{str(path)!r} has no column {column!r}; it has {existing}. Rename the one that holds the texts, or name "
-            "it by bank.text."
+            "it by --bank.text."
         )
     values, kinds = frame[column], (pl.String, pl.Categorical, pl.Enum)
     if not any(values.dtype == kind for kind in kinds):
         raise DataError(
             f"The column {column!r} of {str(path)!r} holds {values.dtype}, not text; write the texts as strings, or "
-            "name another column by bank.text."
+            "name another column by --bank.text."
         )
     if not gaps and values.null_count():
         row = int(values.is_null().arg_max() or 0) + 1

@@ -12,34 +12,47 @@ from canarybank.mechanism.scan import Floats, Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
 from canarybank.progress import SILENT, Progress, Stage
 
-__all__ = ["first_of_each", "nearest", "rank", "route"]
+__all__ = ["equal_rows", "first_copies", "first_of_each", "nearest", "rank", "route"]
 
 FOLD = 32
 CROWD = 4
 
 
-def route(records: ArrayLike, bank: ArrayLike | Bank, k: int) -> NDArray[np.int64]:
+def route(records: ArrayLike, bank: ArrayLike | Bank, k: int, *, device: str | None = None) -> NDArray[np.int64]:
     """Return the k nearest bank entries of each record, nearest first, ties to the lowest index, shape (n, k).
 
     Nearest is by Euclidean distance as float64 has it: the sum of squared differences of the values as they were
     given (float64 values stay so, all others are taken as float32). The result is a function of these values alone:
     the fast float32 search settles only what its error margin settles, and the rest is ranked by that definition,
-    so neither chunks nor threads nor the BLAS can change it. Entries that a bank bars are left out.
+    so neither chunks nor threads nor the BLAS nor the device can change it. Entries that a bank bars are left out.
+
+    Args:
+        records: The records' vectors, one a row.
+        bank: A bank, or its entries' vectors.
+        k: How many entries to find for each record.
+        device: A torch device to search on, such as "cuda"; left out, numpy searches on the CPU.
     """
     vectors = check_vectors(records, "record")
     if isinstance(bank, Bank) and bank.barred:
-        return bank.open[nearest(vectors, bank.vectors[bank.open], k)]
-    return nearest(vectors, bank.vectors if isinstance(bank, Bank) else check_vectors(bank, "bank entry"), k)
+        return bank.open[nearest(vectors, bank.vectors[bank.open], k, device=device)]
+    entries = bank.vectors if isinstance(bank, Bank) else check_vectors(bank, "bank entry")
+    return nearest(vectors, entries, k, device=device)
 
 
-def nearest(records: Vectors, entries: Vectors, k: int, progress: Progress = SILENT) -> NDArray[np.int64]:
+def nearest(
+    records: Vectors, entries: Vectors, k: int, progress: Progress = SILENT, *, device: str | None = None
+) -> NDArray[np.int64]:
     """Return the k nearest entries of each record, nearest first, ties to the lowest index, shape (n, k)."""
     check_dimensions(records, entries)
     if whole("k", k) > len(entries):
         raise InputError(
             f"k is {k}, but the bank has only {len(entries)} entries to choose from; lower k or enlarge the bank."
         )
-    kept = _first_copies(entries, k)
+    if device is not None:
+        from canarybank.mechanism.device_routing import nearest_on
+
+        return nearest_on(device, records, entries, k, progress)
+    kept = first_copies(entries, k)
     few = entries if len(kept) == len(entries) else entries[kept]
     lengths = norms(records)
     with progress.stage("route", len(records), "records") as stage:
@@ -58,15 +71,24 @@ def first_of_each(rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     return starts[:, None] + np.arange(k)
 
 
-def _first_copies(entries: Vectors, k: int) -> NDArray[np.int64]:
-    # Of equal entries only the first k can ever be among the k nearest: without the others, hosts of ties are few.
-    plain = np.ascontiguousarray(entries + 0.0)  # -0.0 and 0.0 are equal but differ in bytes
-    rows = plain.view(np.dtype((np.void, plain.itemsize * plain.shape[1]))).ravel()
-    group = np.unique(rows, return_inverse=True)[1]
+def first_copies(entries: Vectors, k: int) -> NDArray[np.int64]:
+    """Return the positions of the entries of which fewer than k copies stand before.
+
+    The others are never among the k nearest. Without them, hosts of ties are few.
+    """
+    group = equal_rows(entries)
     order = np.argsort(group, kind="stable")
     sizes = np.bincount(group)
     copy = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return np.sort(order[copy < k])
+
+
+def equal_rows(entries: Vectors) -> NDArray[np.int64]:
+    """Return a number for each row, the same for equal rows and no others."""
+    plain = np.ascontiguousarray(entries + 0.0)  # -0.0 and 0.0 are equal but differ in bytes
+    rows = plain.view(np.dtype((np.void, plain.itemsize * plain.shape[1]))).ravel()
+    numbers: NDArray[np.int64] = np.unique(rows, return_inverse=True)[1]
+    return numbers
 
 
 def _search(

@@ -7,16 +7,17 @@ the margin makes whatever is concluded from them independent of that order.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.mechanism.vectors import Vectors, norms
 
-__all__ = ["Floats", "Scan", "parts", "precision"]
+__all__ = ["Floats", "Scan", "parts", "precision", "score_margin"]
 
 Floats = NDArray[np.floating[Any]]
+Lengths = TypeVar("Lengths", bound=Any)
 
 CHUNK_VALUES = 1 << 23
 LARGEST_SINGLE_NORM = 1e18
@@ -49,22 +50,46 @@ class Scan:
         return result
 
     def margin(self, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bound, for records of these norms, how far any score is from the defined squared distance less |x|².
-
-        With unit roundoffs u here and v in float64, dimension d, and B the largest entry norm: casting, the product
-        in any order, fused or not, and adding |b|² change a score by at most (d+4)u(2|x|B + B²) to first order; the
-        definition's own rounding and that of |x|² add (2d+4)v(|x|+B)²; underflow, flushed to zero or not, adds the
-        smallest normal number at most for each operation and casting. Each term is taken with a quarter to spare:
-        that covers higher orders and the rounding of a threshold.
-        """
-        terms = self.doubled.shape[1] + 8
+        """Bound, for records of these norms, how far any score is from the defined squared distance less |x|²."""
         kind = np.finfo(self.doubled.dtype)
-        reach = lengths + self.largest
-        rounding = terms * float(kind.eps) / 2 * (2 * lengths + self.largest) * self.largest
-        defined = terms * float(np.finfo(np.float64).eps) * np.square(reach)
-        underflow = 4 * terms * float(kind.tiny) * (1 + reach)
-        bound: NDArray[np.float64] = 1.25 * (rounding + defined + underflow)
-        return bound
+        dimension = self.doubled.shape[1]
+        return score_margin(lengths, self.largest, dimension, float(kind.eps) / 2, float(kind.tiny))
+
+
+def score_margin(
+    lengths: Lengths,
+    largest: float,
+    dimension: int,
+    roundoff: float,
+    tiny: float,
+    *,
+    terms: int | None = None,
+    dropped: float = 0.0,
+) -> Lengths:
+    """Bound how far a score by matrix product is from the defined squared distance less |x|².
+
+    With unit roundoffs u of the product and v of float64, dimension d, n terms summed (d, where a product of parts does
+    not sum more), and B the largest entry norm: casting, the product in any order, fused or not, and adding |b|² change
+    a score by at most (n+4)u(2|x|B + B²) to first order; terms left out of the product change it by at most their share
+    of 2|x|B; the definition's own rounding and that of |x|² add (2d+4)v(|x|+B)²; underflow, flushed to zero or not,
+    adds the smallest normal number at most for each operation and casting. Each term is taken with a quarter to spare:
+    that covers higher orders and the rounding of a threshold.
+
+    Args:
+        lengths: The norms |x| of the records, as an array or a tensor in float64.
+        largest: The largest norm B of an entry.
+        dimension: The length d of a vector.
+        roundoff: The unit roundoff u in which products are summed.
+        tiny: The smallest normal number of that format.
+        terms: How many products are summed for a score; left out, d.
+        dropped: The products that are left out, as a share of |x|B.
+    """
+    count = (dimension if terms is None else terms) + 8
+    reach = lengths + largest
+    rounding = count * roundoff * (2 * lengths + largest) * largest + 2 * dropped * lengths * largest
+    defined = (dimension + 8) * float(np.finfo(np.float64).eps) * reach * reach
+    underflow = 4 * count * tiny * (1 + reach)
+    return 1.25 * (rounding + defined + underflow)
 
 
 def precision(lengths: NDArray[np.float64], entries: Vectors) -> type[np.floating[Any]]:

@@ -35,8 +35,10 @@ class RouteTable:
             column.setflags(write=False)
 
     @classmethod
-    def build(cls, records: ArrayLike, bank: Bank, k: int, progress: Progress = SILENT) -> "RouteTable":
-        """Search the base of a bank once for each record's k nearest entries."""
+    def build(
+        cls, records: ArrayLike, bank: Bank, k: int, progress: Progress = SILENT, *, device: str | None = None
+    ) -> "RouteTable":
+        """Search the base of a bank once for each record's k nearest entries, on a torch device where one is given."""
         vectors = check_vectors(records, "record")
         entries = _open_base(bank)
         if not 1 <= k <= len(entries):
@@ -47,7 +49,7 @@ class RouteTable:
                 else f"k is {k}, but the bank has {len(entries)} entries that are not reserved; "
                 "k must lie between 1 and that."
             )
-        positions = entries[nearest(vectors, bank.vectors[entries], k, progress)]
+        positions = entries[nearest(vectors, bank.vectors[entries], k, progress, device=device)]
         rows = np.repeat(np.arange(len(vectors)), k)
         distances = squared_distances(vectors, bank.vectors, rows, positions.ravel())
         return cls(vectors, bank, positions, distances.reshape(positions.shape))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain, count
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from canarybank.auditing import AttackResult, Target, find_method, frozen_spread
 from canarybank.config import PRESETS, CohortsConfig, Resolved, filled, is_default, varied
 from canarybank.errors import CohortError, ConfigError, MissingError
 from canarybank.flow import Axis, Point, grid, run_audit, run_evolution, run_sweep
+from canarybank.flow.audit import one_release
 from canarybank.flow.bank import bank_prompt
 from canarybank.flow.generators import may_send_records, skipped_note
 from canarybank.flow.inputs import admit_users
@@ -39,6 +40,7 @@ from canarybank.paper.runs import (
     preset_values,
     run_cells,
     run_notes,
+    run_spreads,
     setup_facts,
     trials_note,
     true_notes,
@@ -167,9 +169,12 @@ def published_name(short: str) -> str:
 
 
 def _audited(order: Order, place: str, resolved: Resolved) -> Point:
-    """Run one setting in its place in the order's folder, or resume it."""
-    run = run_audit(resolved, order.folder / place, progress=order.progress, command=order.command)
-    return Point(place, resolved, run=run)
+    """Run one setting in its place in the order's folder, or resume it, and put its intervals beside it."""
+    make_work = cache(partial(one_release, resolved.config, progress=order.progress))
+    run = run_audit(resolved, order.folder / place, progress=order.progress, command=order.command, make_work=make_work)
+    point = Point(place, resolved, run=run)
+    run_spreads(order, point, make_work)  # while what the audit has made is in memory
+    return point
 
 
 def _table(

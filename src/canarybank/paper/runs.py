@@ -48,6 +48,7 @@ __all__ = [
     "bank_note",
     "dataset_of",
     "encoder_note",
+    "kept_spreads",
     "paper_notes",
     "preset_values",
     "run_cells",
@@ -242,15 +243,32 @@ def run_cells(
     paper: Callable[[str], tuple[PaperValue, ...]] = lambda _: (),
 ) -> list[Cell]:
     """Return a cell for each attack of a run, with the paper's values and where sampling alone puts its bound."""
-    kept = order.folder / "spreads" / f"{finished.place.replace('/', '-')}.json"
-    spreads = run_spreads(finished.require_run(), finished.resolved, kept, progress=order.progress)
+    spreads = run_spreads(order, finished)
     return [
         attack_cell(record, finished.results, at, paper=paper(record.attack), explained=spreads[record.attack])
         for record in finished.results.attacks
     ]
 
 
-def run_spreads(run: Run, resolved: Resolved, kept: Path, *, progress: Progress = SILENT) -> Mapping[str, Interval]:
+def run_spreads(
+    order: Order, finished: Point, make_work: Callable[[], AuditWork] | None = None
+) -> Mapping[str, Interval]:
+    """Return where sampling alone puts the bound of each attack of a run; it is computed once, and kept in a file.
+
+    ``make_work`` returns the work of the run's configuration, where it is in memory.
+    """
+    kept = order.folder / "spreads" / f"{finished.place.replace('/', '-')}.json"
+    return kept_spreads(finished.require_run(), finished.resolved, kept, progress=order.progress, make_work=make_work)
+
+
+def kept_spreads(
+    run: Run,
+    resolved: Resolved,
+    kept: Path,
+    *,
+    progress: Progress = SILENT,
+    make_work: Callable[[], AuditWork] | None = None,
+) -> Mapping[str, Interval]:
     """Return each attack's interval, reading it from the file ``kept`` where that is of the same run.
 
     For thresholds from a law they are the run's own, and the interval is exact. Thresholds by trials would fall
@@ -263,7 +281,9 @@ def run_spreads(run: Run, resolved: Resolved, kept: Path, *, progress: Progress 
             document = read_checked(kept)
             if all(document.get(name) == value for name, value in facts.items()):
                 return {record.attack: Interval(*document["attacks"][record.attack]) for record in run.results.attacks}
-    found = _computed(run.results, resolved, progress)
+    found = _computed(
+        run.results, resolved, progress, make_work or partial(one_release, resolved.config, progress=progress)
+    )
     write_checked(kept, {**facts, "attacks": {name: [each.lower, each.upper] for name, each in found.items()}})
     return found
 
@@ -276,7 +296,9 @@ def true_rates(rule: CanaryResult) -> tuple[float, float]:
     return tpr, fpr
 
 
-def _computed(results: Results, resolved: Resolved, progress: Progress) -> dict[str, Interval]:
+def _computed(
+    results: Results, resolved: Resolved, progress: Progress, make_work: Callable[[], AuditWork]
+) -> dict[str, Interval]:
     mechanism, settings = mechanism_of(resolved.config), settings_of(resolved.config)
     if settings.threshold is ThresholdMode.ANALYTIC:
         return {
@@ -285,7 +307,7 @@ def _computed(results: Results, resolved: Resolved, progress: Progress) -> dict[
             )
             for record in results.attacks
         }
-    work, found = one_release(resolved.config, progress=progress), {}
+    work, found = make_work(), {}
     groups = cases_by_attack(work.cases)
     with progress.stage("sampling", total=len(groups), unit="attacks") as stage:
         for index, interval in build_engine(resolved.config.run).run(partial(_calibrated, work), groups):

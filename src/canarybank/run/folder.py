@@ -41,6 +41,7 @@ from canarybank.store import (
     hash_file,
     hash_folder,
     lock_folder,
+    path_hint,
     read_json,
     sweep_temporaries,
     write_atomic,
@@ -215,7 +216,8 @@ class Run:
                 raise StoreError(
                     f"The run in {str(path)!r} has its {left[0]} but no {MANIFEST}: it was altered, so restore it."
                 )
-            raise InputError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; check the path.")
+            hint = "check the path." if path.exists() else path_hint(path)
+            raise InputError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; {hint}")
         return cls(path, read_document(path / MANIFEST, Manifest).kind)
 
     @classmethod

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from canarybank.errors import DataError, StoreError
+from canarybank.registry import nearest
 
 __all__ = [
     "BY_UMASK",
@@ -104,7 +105,22 @@ def require_file(path: Path | str, what: str = "file") -> None:
     if kind := _other_kind(path):
         raise DataError(f"{os.fspath(path)!r} is {kind}, not a regular file; name a file, or save it to one first.")
     if not Path(path).exists():
-        raise DataError(f"There is no {what} {os.fspath(path)!r}; check the path.")
+        raise DataError(f"There is no {what} {os.fspath(path)!r}; {path_hint(path)}")
+
+
+def path_hint(path: Path | str) -> str:
+    """Say what may have been meant by a path that leads nowhere: the name beside it that is most like it.
+
+    Args:
+        path: A path at which nothing is.
+    """
+    place = Path(path)
+    try:
+        beside = [each.name for each in place.parent.iterdir()]
+    except OSError:
+        return f"there is no folder {str(place.parent)!r} either; check the path."
+    close = nearest(place.name, beside)
+    return f"did you mean {str(place.parent / close)!r}?" if close else "check the path."
 
 
 def _other_kind(path: Path | str) -> str | None:

@@ -7,6 +7,7 @@ used, and what does not fit is made again. Where the cache cannot be written, a 
 
 import contextlib
 import os
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from canarybank.errors import StoreError
 from canarybank.store.documents import read_checked, write_checked
-from canarybank.store.files import discard, go_on_without, private_folder
+from canarybank.store.files import discard, go_on_without, private_folder, write_atomic
 from canarybank.store.hashes import hash_json
 from canarybank.store.locations import cache_root
 from canarybank.store.pruning import prune_files, stored_files, sweep_folders
@@ -53,6 +54,18 @@ class StageCache:
         self.folder = Path(folder) if folder is not None else cache_root() / "stages"
         self.made: dict[str, int] = {}
         self.found: dict[str, int] = {}
+
+    @property
+    def is_writable(self) -> bool:
+        """Say whether something can be written here now."""
+        probe = self.folder / f"probe-{secrets.token_hex(4)}"
+        try:
+            private_folder(self.folder)
+            write_atomic(probe, b"probe", durable=False)
+        except StoreError:
+            return False
+        discard(probe)
+        return True
 
     def has(self, stage: str, key: str) -> bool:
         """Say whether something stands under a key."""

@@ -5,6 +5,7 @@ from canarybank.systems.command import CommandSystem, read_schedule, schedule_te
 from canarybank.systems.mechanism import BankSystem, CallableSystem, ReleaseSystem, SystemFactory, checked_releases
 from canarybank.systems.recorded import RecordedSystem
 from canarybank.systems.share import ShareSystem
+from canarybank.systems.torch_mechanism import TorchSystem
 from canarybank.systems.trials import (
     Hypothesis,
     Leak,
@@ -34,6 +35,7 @@ __all__ = [
     "Split",
     "System",
     "SystemFactory",
+    "TorchSystem",
     "Trial",
     "ZooSystem",
     "checked_releases",

@@ -14,6 +14,7 @@ from canarybank.users.cohorts import (
     draw_indices,
 )
 from canarybank.users.delimited import Delimited
+from canarybank.users.guess import guess_columns
 from canarybank.users.jsonlines import JsonLines
 from canarybank.users.keep import pack_users, unpack_users
 from canarybank.users.parquet import Parquet
@@ -56,6 +57,7 @@ __all__ = [
     "admit",
     "draw_cohorts",
     "draw_indices",
+    "guess_columns",
     "infer_format",
     "pack_users",
     "read",

@@ -15,10 +15,12 @@ from canarybank.users.rows import PLAIN, Columns, Fault, Row, Skip, as_row, malf
 
 __all__ = ["Delimited", "csv_column"]
 
-_AS_ANY_OTHER = 'or take quotes as any other character by quote="".'
+_AS_ANY_OTHER = 'or take quotes as any other character by --users.quote "" (in Python, quote="").'
 _DOUBLED = "or, where it is part of the text, quote the whole field and write the quote twice."
-_RIGHT_DELIMITER = "quote fields that hold the delimiter, or name the right delimiter."
-_UNQUOTED = "it is read without quoting: where its fields are quoted, say by which character: quote='\"'."
+_RIGHT_DELIMITER = (
+    "quote fields that hold the delimiter; a file with tabs between fields is read by --users.format tsv."
+)
+_UNQUOTED = "it is read without quoting: where its fields are quoted, say by which character: --users.quote '\"'."
 _QUOTE_COMMAS = "quote fields that hold a comma."
 
 

@@ -109,7 +109,9 @@ def _unpack(
     if seekable and name.lower().endswith(PACKED):
         raise DataError(f"{name} is named as an archive but is none; it may be cut short or misnamed.")
     if member.asked and name == plain:
-        raise DataError(f"{name} is no archive of files, so there is no {member.asked!r} in it; leave the member out.")
+        raise DataError(
+            f"{name} is no archive of files, so there is no {member.asked!r} in it; leave --users.member out."
+        )
     return stream, name
 
 
@@ -219,8 +221,8 @@ def lines(file: Opened, encoding: str, *, strict: bool = True, isolated: bool = 
     except UnicodeDecodeError as error:
         raise DataError(
             f"Line {number} of {file.name} is not valid {encoding}: byte 0x{error.object[error.start]:02x} at place "
-            f'{error.start + 1} of the line. If the file was written so, read it with encoding="latin-1"; '
-            f"else convert it to UTF-8."
+            f"{error.start + 1} of the line. If the file was written so, read it with --users.encoding latin-1 "
+            '(in Python, encoding="latin-1"); else convert it to UTF-8.'
         ) from error
     except _DAMAGE as error:
         raise _damaged(file.name, f" after line {number}", error) from error
@@ -253,7 +255,10 @@ def _checked_encoding(encoding: str) -> str:
     try:
         known = codecs.lookup(encoding).name
     except (LookupError, ValueError) as error:
-        raise InputError(f"There is no encoding {encoding!r}; use utf-8 or latin-1, for example.") from error
+        raise InputError(
+            f"There is no encoding {encoding!r}; set --users.encoding (in Python, encoding=) to utf-8 or latin-1, for "
+            "example."
+        ) from error
     try:
         is_ascii = _PROBE.encode(known) == _PROBE.encode() and _PROBE.encode().decode(known) == _PROBE
     except (LookupError, ValueError, TypeError):  # base64, rot13, undefined: codecs of something other than text

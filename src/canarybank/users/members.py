@@ -63,13 +63,13 @@ class Member:
             return DataError(f"{archive} is an archive without files; it must hold the file to read.")
         pattern = self.asked or self.usual
         which = "more than one file" if pattern is None else f"no file that matches {pattern!r}"
-        return DataError(f"{archive} holds {which}; say which member to read, of: {_listed(names)}.")
+        return DataError(f"{archive} holds {which}; say which to read by --users.member, of: {_listed(names)}.")
 
     def several(self, archive: str, matching: list[str]) -> DataError:
         """Return the error to raise when what was asked for is there more than once."""
         return DataError(
-            f"{archive} holds {len(matching)} files that match {self.asked!r}; say which member to read, of: "
-            f"{_listed(matching)}."
+            f"{archive} holds {len(matching)} files that match {self.asked!r}; say which to read by --users.member, "
+            f"of: {_listed(matching)}."
         )
 
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +13,7 @@ from canarybank.errors import InputError
 __all__ = ["Users", "combined_digest"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Users:
     """Users and their records, the records of one user standing together in the order of ``ids``.
 
@@ -73,7 +74,7 @@ class Users:
         """Return the number of records of each user."""
         return np.bincount(self.owners, minlength=len(self.ids))
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Return the sha256 of all that is held here: ids, owners and every column that is present.
 

@@ -68,6 +68,12 @@ _NAMES = (
     ("*.parquet", "parquet"),
     ("*.pq", "parquet"),
 )
+_FLAGS = {
+    "columns": "--users.user, --users.text and --users.label",
+    "encoding": "--users.encoding",
+    "member": "--users.member",
+    "quote": "--users.quote",
+}
 _PACKING = (".gz", ".zip", ".tgz", ".tar")
 
 
@@ -130,9 +136,9 @@ def source(
     given = {key: value for key, value in changes.items() if value is not None}
     for key in given:
         if isinstance(chosen, Chitchat) or getattr(chosen, key, ...) is ...:
-            raise InputError(f"The format {chosen.name} has no choice of {key}; leave it out.")
+            raise InputError(f"The format {chosen.name} has no choice of {key}; leave {_FLAGS[key]} out.")
     if encoding is not None and isinstance(chosen, Parquet):
-        raise InputError("Parquet files say their own encoding; leave it out.")
+        raise InputError("Parquet files say their own encoding; leave --users.encoding out.")
     return Source(_place(path), replace(chosen, **given) if given else chosen, strict, isolated)  # type: ignore[type-var]
 
 
@@ -160,7 +166,9 @@ def infer_format(path: str | Path) -> str:
     for name in member_names(path) if path.suffix.lower() == ".zip" else ():
         if known := _told(name):
             return known
-    raise DataError(f"The name of {path} does not tell its format; say which it is, of: {', '.join(sorted(FORMATS))}.")
+    raise DataError(
+        f"The name of {path} does not tell its format; say it by --users.format: {', '.join(sorted(FORMATS))}."
+    )
 
 
 def _told(name: str) -> str | None:
