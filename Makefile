@@ -6,10 +6,10 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-docs bench lint docs clean
+.PHONY: help demo test test-slow test-wheel test-versions test-docs bench lint docs clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "canarybank needs Python 3.11 or newer: make PYTHON=python3.12 ..."'
@@ -46,6 +46,16 @@ test: lint  ## lint, types and all tests
 test-slow: $(VENV)/.test  ## the tests that take minutes each
 	$(BIN)/python -m pytest -m slow -o timeout=3600 -o faulthandler_timeout=3900
 
+$(VENV)/.wheel: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) build twine
+	@touch $@
+
+test-wheel: $(VENV)/.wheel  ## build the wheel, install it into an empty environment, run it (needs a network)
+	$(BIN)/python tools/check_wheel.py
+
+test-versions: $(BIN)/python  ## the light core on Python 3.11 to 3.13, and with the lowest versions (needs a network)
+	$(BIN)/python tools/check_versions.py $(VERSIONS)
+
 bench: $(VENV)/.test  ## the literal way and ours in one process, as ratios
 	$(BIN)/python bench/run.py
 
@@ -62,5 +72,5 @@ test-docs: $(VENV)/.test $(VENV)/.docs  ## the tests that build the site and run
 	$(BIN)/python -m pytest -m docs -n 0 -o timeout=1800 -o faulthandler_timeout=2100
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
+	rm -rf $(VENV) .versions build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

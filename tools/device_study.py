@@ -36,11 +36,13 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from canarybank.encode.fixed_shapes import BertLayers, FixedShapes, SplitLayers, TokenBatch, Tokens, plain_products
+from canarybank.encode.fixed_shapes import BertLayers, FixedShapes, SplitLayers, Tokens, plain_products
 from canarybank.encode.protocol import Precision
+from canarybank.encode.sentence import SentenceEncoder
+from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.device_routing import DeviceRouter, Product
 from canarybank.mechanism.routing import route
-from canarybank.mechanism.text_routing import route_texts
+from canarybank.mechanism.text_routing import encode_and_route, route_texts
 
 __all__ = ["Study", "pack", "run"]
 
@@ -300,6 +302,8 @@ def votes(study: Study) -> None:
         flops = 2 * count * bank * DIMENSION
         study.note(**{f"{product}: seconds": taken, f"{product}: useful TFLOP/s": flops / taken / 1e12})
 
+        profile(study, product.value, lambda router=router: router.route(records[: 1 << 20]))
+
         def by_user(routes: list[Any] = routes) -> Any:
             return torch.unique(owners[:, None] * bank + routes[0], return_counts=True)
 
@@ -355,24 +359,36 @@ def encode(study: Study) -> None:
     expected = np.empty((count, K), dtype=np.int64)
     for batch, vectors in exact.vectors(texts):
         expected[batch.positions] = router.route(vectors).cpu().numpy()
-    for name in [name for name in made if name != "float32"]:
+    for name, number in (("split", count), ("float16", study.size(100_000, 24))):
+        if name not in made:
+            continue
         results: list[Any] = []
-        taken = study.seconds(
-            lambda name=name, results=results: results.append(route_texts(texts, made[name], exact, router)),
-            2,
-            warm=False,
-        )
-        equal = int((results[-1].routes == expected).all(axis=1).sum())
+        work = partial(route_texts, texts[:number], made[name], exact, router)
+        taken = study.seconds(lambda work=work, results=results: results.append(work()), 1, warm=False)
+        equal = int((results[-1].routes == expected[:number]).all(axis=1).sum())
         study.note(
             **{
-                f"{name} first: texts to routes, texts/s": count / taken,
-                f"{name} first: routes equal to float32's of {count:,}": equal,
+                f"{name} first: texts to routes, texts/s": number / taken,
+                f"{name} first: routes equal to float32's of {number:,}": equal,
                 f"{name} first: texts encoded again": results[-1].encoded_again,
                 f"{name} first: bound on the drift": results[-1].drift,
                 f"{name} first: largest drift seen": results[-1].largest,
             }
         )
     neighbours(study, made, fresh[: study.size(20_000, 6)])
+    as_used(study, entries, fresh[: study.size(40_000, 6)])
+
+
+def as_used(study: Study, entries: NDArray[np.float32], texts: Sequence[str]) -> None:
+    """Encode and route as the library's users do, and compare with encoding first and routing then."""
+    encoder = SentenceEncoder(str(study.folder / "minilm"), device=study.device)
+    bank = Bank(entries)
+    study.note(**{"SentenceEncoder encodes in fixed shapes": str(encoder.shapes is not None)})
+    found: list[Any] = []
+    taken = study.seconds(lambda: found.append(encode_and_route(encoder, texts, bank, K)), 1)
+    study.note(**{"encode_and_route, texts/s": len(texts) / taken})
+    expected = route(encoder.encode(texts), bank, K, device="cpu")
+    study.note(**{f"its routes equal of {len(texts):,}": int((found[-1] == expected).all(axis=1).sum())})
 
 
 def kernels(study: Study, made: dict[str, FixedShapes], texts: Sequence[str]) -> None:
@@ -393,26 +409,28 @@ def kernels(study: Study, made: dict[str, FixedShapes], texts: Sequence[str]) ->
                 f"{name}: share of the card's {limit} limit": factor * flops / taken / study.limits.get(limit, np.inf),
             }
         )
-    if study.on_gpu:
-        profile(study, made, batches[: max(1, len(batches) // 4)])
+    for name, shapes in made.items():
+        part = batches[: max(1, len(batches) // 4)]
+        profile(study, name, lambda shapes=shapes, part=part: [shapes.forward(batch) for batch in part])
 
 
-def profile(study: Study, made: dict[str, FixedShapes], batches: Sequence[TokenBatch]) -> None:
-    """Print the kernels that take the time."""
+def profile(study: Study, name: str, work: Callable[[], object]) -> None:
+    """Print the kernels that take the time of some work."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as watch
 
-    for name, shapes in made.items():
-        with watch(activities=[ProfilerActivity.CUDA]) as seen:
-            for batch in batches:
-                shapes.forward(batch)
-            study.settle()
-        rows = sorted(seen.key_averages(), key=lambda row: -row.self_device_time_total)
-        total = sum(row.self_device_time_total for row in rows) or 1.0
-        for row in rows[:9]:
-            print(f"    {name:8} {row.self_device_time_total / total:6.1%} {row.count:6} {row.key[:90]}", flush=True)
-        found = {row.key[:120]: round(row.self_device_time_total / total, 4) for row in rows[:9]}
-        study.found[study.found["step"]][f"{name}: kernels by share of time"] = found
+    if not study.on_gpu:
+        return
+    with watch(activities=[ProfilerActivity.CUDA]) as seen:
+        work()
+        study.settle()
+    rows = sorted(seen.key_averages(), key=lambda row: -row.self_device_time_total)
+    total = sum(row.self_device_time_total for row in rows) or 1.0
+    for row in rows[:10]:
+        print(f"    {name:10} {row.self_device_time_total / total:6.1%} {row.count:6} {row.key[:100]}", flush=True)
+    found = {row.key[:160]: round(row.self_device_time_total / total, 4) for row in rows[:10]}
+    study.found[study.found["step"]][f"{name}: kernels by share of time"] = found
+    study.note(**{f"{name}: time of kernels, s": total / 1e6})
 
 
 def tokenising(study: Study, tokens: Tokens, texts: Sequence[str]) -> None:
@@ -549,7 +567,7 @@ STEPS: dict[str, tuple[Callable[[Study], None], int]] = {
     "machine": (machine, 40),
     "ties": (ties, 100),
     "votes": (votes, 60),
-    "encode": (encode, 200),
+    "encode": (encode, 240),
     "dpsda": (dpsda, 60),
     "literal": (literal, 45),
 }

@@ -129,9 +129,10 @@ def measure(users: int, folder: Path | None = None, engine: str = "threads", wor
     with tempfile.TemporaryDirectory(dir=folder) as place:
         words = [sys.executable, __file__, "--users", str(users), "--within", place, "--engine", engine]
         words += [] if workers is None else ["--workers", str(workers)]
+        alone = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a worker has a core to itself
         subprocess.run([*words, "--step", "write"], check=True)  # noqa: S603, this file itself
         done = subprocess.run(  # noqa: S603
-            [*words, "--step", "audit"], check=True, stdout=subprocess.PIPE, text=True
+            [*words, "--step", "audit"], check=True, stdout=subprocess.PIPE, text=True, env=alone
         )
     return Cost(**json.loads(done.stdout.splitlines()[-1]))
 

@@ -125,7 +125,7 @@ def test_a_release_with_a_canary_shifts_its_own_score_by_its_shift_and_no_other(
         assert found.scores(release) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("name", ["wordllama", pytest.param("minilm", marks=pytest.mark.models)])
+@pytest.mark.parametrize("name", ["wordllama", pytest.param("minilm", marks=[pytest.mark.models, pytest.mark.slow])])
 def test_with_a_real_encoder_too(name, bank):
     try:
         encoder = load_encoder(name)

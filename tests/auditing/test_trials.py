@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from scipy.stats import binomtest
 
 from canarybank.auditing import Counts, Literal, Projected, Shard, count, draw, plan
-from canarybank.auditing.trials import Crowd
+from canarybank.auditing.trials import SHARD, Crowd
 from canarybank.engine import Processes, Serial, Threads
 from canarybank.errors import CanarybankError
 from canarybank.mechanism import Mechanism
@@ -102,6 +102,14 @@ def test_other_addresses_and_seeds_give_other_counts():
     trials = Projected(RoundLaw.of(score, users, canary, mechanism))
     draws = [(1, ("a", 0)), (1, ("a", 1)), (2, ("a", 0)), (1, ("b", 0))]
     assert len({count(trials, 0.0, 50_000, seed=seed, path=path) for seed, path in draws}) == 4
+
+
+def test_scores_in_ascending_order_are_those_that_were_drawn():
+    source, number = Projected(RoundLaw(np.array([0.5, -1.0]), 1.0, 1.0, 0.5, 0.3)), SHARD + 1000
+    drawn, ordered = draw(source, number, seed=3), draw(source, number, seed=3, ascending=True)
+    for each, sorted_each in zip(drawn, ordered, strict=True):
+        assert np.array_equal(np.sort(each), sorted_each)
+        assert not np.array_equal(each, sorted_each)
 
 
 def test_the_hypotheses_share_no_randomness():

@@ -143,7 +143,7 @@ def test_an_evolution_whose_audit_exceeds_what_was_claimed_is_red_in_the_list(cl
     (entry,) = cli("runs", "list", "--json").document["runs"]
     assert (entry["claimed"], entry["ok"]) == (1e-4, False)
     assert entry["reason"].startswith("Violation: the bound")
-    assert "0.0001000: FAILS" in cli("runs", "list").out
+    assert "0.0001000  REFUTED" in cli("runs", "list").out
 
 
 def test_a_budget_stops_the_run_prints_what_was_done_and_fails(cli, own):

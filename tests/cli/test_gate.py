@@ -269,10 +269,10 @@ def test_a_claim_that_the_run_itself_makes_and_that_is_too_small_is_red_in_every
     page = (tmp_path / "runs/own/report.html").read_text()
     for text in (summary, page):
         assert "No violation detected" not in text
-    assert "tone-claim" in page or "tone-violation" in page
+    assert 'class="verdict tone-refuted"' in page
     (entry,) = cli("runs", "list", "--json").document["runs"]
     assert (entry["claimed"], entry["ok"]) == (2.0, False)
-    assert "FAILS" in cli("runs", "list").out
+    assert "REFUTED" in cli("runs", "list").out
     swept = cli(
         "sweep", own, "--over", "mechanism.sigma=0.5,4", "--audit.accounted", "2", "--audit.trials", "200", "--json"
     ).document

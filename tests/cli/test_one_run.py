@@ -128,7 +128,7 @@ def test_a_scored_plant_and_one_that_is_not_are_listed(cli, scored, known):
     later, plant = cli("runs", "list", scored, "--json").document["runs"]
     assert (plant["state"], plant["ok"]) == ("finished", True)
     assert plant["largest"]["method"] == "known-coins"
-    assert (later["state"], later["ok"]) == ("started", None)
+    assert (later["state"], later["ok"]) == ("waiting", None)
     assert "run the system once, then: canarybank score" in later["reason"]
     assert "--coins TOOK" in later["reason"]
     assert cli("runs", "list", scored).code == 0

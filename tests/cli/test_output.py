@@ -46,3 +46,19 @@ def test_progress_is_plain_where_there_is_no_terminal_and_silent_when_quiet(monk
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert isinstance(Output().progress, Lines)
     assert Output(quiet=True).progress is SILENT
+
+
+def test_a_hash_stays_whole_at_80_columns_whatever_stands_beside_it(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = printed(capsys, facts({"a rather long name": "x", "commitment": "f" * 64, "page": "y z"})).splitlines()
+    assert any(line.strip() == "f" * 64 for line in lines)
+    assert lines[-1].split("  ")[-1] == "y z"
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_headings_begin_as_sentences_do(capsys):
+    assert printed(capsys, table(["true rate", "mu_eff"], [[1, 2]])).split("\n")[1].split() == [
+        "True",
+        "rate",
+        "mu_eff",
+    ]

@@ -51,3 +51,15 @@ def test_a_plan_of_one_run_names_both_protocols_and_what_they_would_show(cli, ow
         assert said in out
     assert "fair coins, chosen" in out
     assert "known coins " in out
+
+
+def test_a_plan_sets_a_cluster_and_its_price_beside_this_machine(cli, own, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    words = ("plan", own, "--quiet", "--nodes", 4, "--price", 2.5, "--run.workers", 1)
+    machines = cli(*words, "--json").document["machines"]
+    assert [(each["nodes"], each["workers"]) for each in machines] == [(1, 1), (4, 4)]
+    assert machines[1]["cost"] == pytest.approx(2.5 * 4 * machines[1]["seconds"] / 3600)
+    out = cli(*words).out
+    for said in ("this machine", "4 nodes like it", "measured", "assumed", "nodes are like this machine"):
+        assert said in out
+    assert cli("plan", own, "--nodes", 0).code == 2

@@ -50,7 +50,7 @@ def record(folder, path, *, noise=1.0, restart=False):
 
 def test_a_plant_that_is_not_scored_says_so_in_every_command(cli, folder):
     (run,) = cli("runs", "list", "--json").document["runs"]
-    assert (run["state"], run["ok"], run["largest"], run["trials"]) == ("started", None, None, RUNS)
+    assert (run["state"], run["ok"], run["largest"], run["trials"]) == ("waiting", None, None, RUNS)
     assert run["reason"].startswith("Not judged yet: it is designed, and none of its 200 runs is scored")
     assert "not judged" in cli("runs", "list").out
     for words in (("verify", folder), ("report", folder), ("gate", folder, "--claimed-eps", "1")):

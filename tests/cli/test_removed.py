@@ -57,7 +57,7 @@ def test_a_manifest_removed_while_its_audit_goes_on_is_put_back(cli, running):
     assert (folder / "manifest.json").read_text() == before
     process.send_signal(signal.SIGKILL)
     process.wait(LIMIT)
-    assert cli("runs", "list", folder.parent, "--json").document["runs"][0]["state"] == "started"
+    assert cli("runs", "list", folder.parent, "--json").document["runs"][0]["state"] == "stopped"
 
 
 def test_parts_of_a_run_without_its_manifest_are_refused_with_the_way_out(cli, own, copied):

@@ -1,3 +1,6 @@
+import json
+
+
 def test_a_report_is_written_again_to_the_byte(cli, copied):
     before = (copied / "report.html").read_bytes()
     (copied / "report.html").unlink()
@@ -26,3 +29,19 @@ def test_no_run_is_2(cli):
     outcome = cli("report", "nowhere")
     assert outcome.code == 2
     assert "There is no run in 'nowhere'" in outcome.err
+
+
+def test_the_table_of_attacks_fits_80_columns_with_every_number_whole(cli, finished, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    out = cli("report", finished, "--out", "again").out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    rows = {
+        line.split()[0]: line.split()[1:] for line in out.splitlines() if line.startswith((" ordinary", " nonce-norm"))
+    }
+    assert set(rows) == {"ordinary", "nonce-norm"}
+    for row in rows.values():
+        assert len(row) == 7  # exact, rule, low to high, observed, at its share
+        assert all(float(cell) >= 0 for cell in row if cell != "to")
+    (joint,) = (line.split() for line in out.splitlines() if line.startswith(" all 2 together"))
+    assert joint[-1] == max((row[-1] for row in rows.values()), key=float)
+    assert json.loads((finished / "manifest.json").read_text())["files"]["commitment.json"] in out.split()

@@ -1,7 +1,11 @@
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
+
+from canarybank.store import lock_folder
 
 
 @pytest.fixture
@@ -24,7 +28,7 @@ def test_runs_are_listed_with_their_state_and_largest_bound(cli, copied, golden,
 def test_a_run_that_is_not_finished_shows_no_bound(cli, unfinished):
     (run,) = cli("runs", "list", unfinished.parent, "--json").document["runs"]
     assert run["largest"] is None
-    assert "started" in cli("runs", "list").out
+    assert "stopped" in cli("runs", "list").out
 
 
 def test_a_folder_without_runs_says_how_to_start(cli):
@@ -110,3 +114,69 @@ def test_a_damaged_run_is_listed_with_its_reason_and_hides_no_other(cli, copied,
     assert "damaged" in table
     assert bad["reason"].split(";")[0][:40] in table
     assert leading in table
+
+
+def test_a_run_at_work_is_told_apart_from_one_whose_process_is_gone(cli, unfinished):
+    with lock_folder(unfinished, "running canarybank audit"):
+        (busy,) = cli("runs", "list", "--json").document["runs"]
+    (idle,) = cli("runs", "list", "--json").document["runs"]
+    assert (busy["state"], idle["state"]) == ("running", "stopped")
+    assert busy["reason"].startswith(f"At work: process {os.getpid()} on ")
+    assert idle["reason"].startswith("No process is at work; run the same command again")
+
+
+def test_the_list_fits_80_columns(cli, copied, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = cli("runs", "list", copied.parent.relative_to(Path.cwd())).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    (row,) = (line.split() for line in lines if line.startswith(" runs/own"))
+    assert row[1] == "finished"
+    assert row[-2:] == ["not", "tested"]
+
+
+@pytest.fixture
+def other(cli, own, copied):
+    """Return a second run beside the first, with less noise and one attack."""
+    folder = copied.parent / "other"
+    words = ("--attack.names", "ordinary", "--mechanism.sigma", "0.4", "--audit.trials", "500", "--quiet")
+    assert cli("audit", own, "--folder", folder, *words).code == 0
+    return folder
+
+
+def test_one_page_links_every_run_and_has_its_colour(cli, copied, other):
+    half_results(shutil.copytree(copied, copied.parent / "a <b> run"))
+    outcome = cli("runs", "page", "runs", "--json")
+    html = Path(outcome.document["page"]).read_text()
+    assert Path(outcome.document["page"]).stat().st_mode & 0o077 == 0
+    assert all(f'<a href="{name}/report.html">' in html for name in (copied.name, other.name))
+    assert "a <b> run" not in html
+    assert html.count('class="verdict tone-untested"') == 2
+    assert html.count('class="verdict tone-none"') == 1
+    assert "damaged" in html
+
+
+def test_two_runs_stand_side_by_side_with_the_settings_that_differ(cli, copied, other, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    document = cli("runs", "compare", copied, other, "--json").document
+    settings = {row["key"]: (row["one"], row["other"]) for row in document["settings"]}
+    assert settings.keys() == {"attack.names", "audit.trials", "mechanism.sigma"}
+    assert settings["mechanism.sigma"] == ("0.5", "0.4")
+    figures = {row["what"]: (row["one"], row["other"]) for row in document["figures"]}
+    claimed = [json.loads((run / "results.json").read_text())["epsilon"] for run in (copied, other)]
+    assert [float(value) for value in figures["budget claimed"]] == pytest.approx(claimed, abs=5e-4)
+    assert figures["nonce-norm, exact"][1] == "—"
+    out = cli("runs", "compare", "runs/own", "runs/other").out
+    assert "In runs/own" in out
+    assert "mechanism.sigma" in out
+    assert "same settings" in cli("runs", "compare", copied, copied).out
+
+
+def test_a_run_that_is_not_finished_or_was_altered_is_not_compared(cli, copied):
+    whole = shutil.copytree(copied, copied.parent / "whole")
+    no_commitment(copied)
+    assert cli("runs", "compare", whole, copied).code == 4
+    manifest = json.loads((whole / "manifest.json").read_text())
+    (whole / "manifest.json").write_text(json.dumps(manifest | {"state": "started", "finished": None, "files": {}}))
+    outcome = cli("runs", "compare", whole, whole)
+    assert outcome.code == 4
+    assert "is not finished, so there is nothing to compare" in outcome.err

@@ -13,8 +13,21 @@ from numpy.typing import NDArray
 
 from canarybank.encode import EncoderRecipe, HashingEncoder
 from canarybank.engine import Serial, Threads
-from canarybank.evolution import Ballot, Canaries, HeldUsers, SeededShares, StreamedUsers, Voters, snapped
+from canarybank.evolution import (
+    Ballot,
+    Canaries,
+    HeldUsers,
+    Keep,
+    SeededShares,
+    StreamedUsers,
+    SystemEntropy,
+    Taking,
+    Voters,
+    evolve,
+    snapped,
+)
 from canarybank.evolution.streamed import encode_all
+from canarybank.generate import Request, ScriptedGenerator
 from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route
 from canarybank.store import StageCache
 from canarybank.users import Admission, Members, Source, Users, admit, shard_users, source
@@ -199,7 +212,7 @@ def test_what_was_counted_before_a_stop_is_not_counted_again(
     assert sorted(first.seen + second.seen) == sorted(people.members.shards.contents)
     assert third.seen == []
     # Other users, another bank or another mechanism is another count.
-    for given in ({"bank": bank.bar([2])}, {"mechanism": replace(mechanism, clip=0.2)}, {"seed": 6}, {"cap": 2}):
+    for given in ({"bank": bank.bar([2])}, {"mechanism": replace(mechanism, clip=0.13)}, {"seed": 6}, {"cap": 2}):
         voters = Voters(replace(people, engine=Counting([])), given.get("cap"))
         held = Voters(users, given.get("cap"))
         args = (given.get("bank", bank), given.get("mechanism", mechanism))
@@ -215,9 +228,39 @@ def test_shards_in_which_nobody_takes_part_are_not_read(lain: Lain, bank: Bank) 
     assert sorted(engine.seen) == sorted({shards.contents[i] for i in shards.homes[people.members.places[[2, 11]]]})
 
 
-def test_a_count_in_whole_steps_is_what_the_users_count_alone_together(users: Users, bank: Bank) -> None:
-    mechanism = MECHANISMS["plain"]
-    ballot = Ballot(bank, mechanism, None, Grid.of(mechanism))
+@pytest.mark.parametrize("is_real", [True, False])
+def test_a_count_is_what_the_users_count_alone_together(users: Users, bank: Bank, is_real: bool) -> None:
+    mechanism = Mechanism(k=3, clip=0.0731)
+    ballot = Ballot(bank, mechanism, SystemEntropy().shares, Grid.of(mechanism) if is_real else None)
     held = HeldUsers(users)
     alone = [held.count_votes(ballot, np.array([i])) for i in range(40)]
-    assert np.array_equal(held.count_votes(ballot, np.arange(40)), np.sum(alone, axis=0))
+    together = held.count_votes(ballot, np.arange(40))
+    assert together.dtype == np.int64
+    assert np.array_equal(together, np.sum(alone, axis=0))
+    rest = held.count_votes(ballot, np.arange(5, 40)) + held.count_votes(ballot, np.arange(5))
+    assert ballot.sum(rest).tobytes() == ballot.sum(together).tobytes()
+
+
+def test_an_evolution_from_python_over_shards_is_the_one_over_users_in_memory(lain: Lain, users: Users) -> None:
+    def answer(request: Request) -> str:
+        return " ".join(np.random.default_rng(request.seed).choice(WORDS, size=6))
+
+    rng = np.random.default_rng(2)
+    start = tuple(dict.fromkeys(" ".join(rng.choice(WORDS, size=5)) for _ in range(30)))
+    held, streamed = (
+        evolve(
+            people,
+            start,
+            Mechanism(k=3, q=0.5),
+            ENCODER,
+            ScriptedGenerator(answer),
+            2,
+            keep=Keep(0.5),
+            taking=Taking(similarity=1.0),
+            cap=4,
+            insecure_seed=1,
+        )
+        for people in (users, lain.streamed(3))
+    )
+    assert [each.release.tobytes() for each in streamed.rounds] == [each.release.tobytes() for each in held.rounds]
+    assert streamed.population.texts == held.population.texts

@@ -225,6 +225,17 @@ def real(evolving):
     return {key: value for key, value in evolving.items() if key != "evolve.insecure_seed"}
 
 
+@pytest.mark.usefixtures("scripted")
+def test_a_real_run_says_what_is_wrong_with_an_engine_before_it_reads_users(real, tmp_path):
+    class Unreachable(Serial):
+        def connect(self):
+            raise ConfigError("There is no cluster at 10.0.0.1.")
+
+    with pytest.raises(ConfigError, match="no cluster at"):
+        run_evolution(resolve(flags=real | {"run.shards": 2}), tmp_path / "run", engine=Unreachable())
+    assert not (tmp_path / "run" / "evolution").exists()
+
+
 @pytest.fixture
 def account(tmp_path):
     """Open an account that pays three releases."""

@@ -324,7 +324,7 @@ def test_the_headline_of_an_exceeded_prefix_is_about_that_prefix(done):
     copy = Run(done.folder, "evolution")
     copy.__dict__["results"] = with_first(done.results, Counts(40_000, 0, 40_000, 40_000))
     found = verdict(copy)
-    assert found.tone is Tone.VIOLATION
+    assert found.tone is Tone.REFUTED
     assert found.sentence.startswith("Violation detected: after 1 round the trials of nonce-norm show at least")
 
 

@@ -162,3 +162,34 @@ def test_workers_of_private_work_print_nothing_and_their_errors_say_nothing_of_i
 def test_work_in_this_process_is_left_to_whoever_hides_it():
     with pytest.raises(DataError, match="line 7 of alice"):
         list(HiddenEngine(Serial()).run(look_around, ["alice"]))
+
+
+class Elsewhere:
+    """An engine and a host whose work runs as if in another process."""
+
+    def __init__(self, monkeypatch):
+        self._monkeypatch = monkeypatch
+
+    def run(self, function, tasks):
+        with self._monkeypatch.context() as patched:
+            patched.setattr("canarybank.flow.real_run._PROCESS", "another")
+            yield from ((index, function(*task)) for index, task in enumerate(tasks))
+
+    def host(self, make):
+        return self if make is not None else None
+
+
+def test_work_on_objects_that_are_held_elsewhere_is_hidden_too(monkeypatch, capfd):
+    engine = HiddenEngine(Elsewhere(monkeypatch))
+
+    def work(held, name):
+        os.write(2, name.encode())
+        return look_around(held and name)
+
+    for place in (engine, engine.host(look_around)):
+        assert list(place.run(work, [("", "alice")])) == [(0, ([True, True], False))]
+        with pytest.raises(DataError, match="The step 'counting votes' failed"):
+            list(place.run(work, [("a model", "alice")]))
+    assert capfd.readouterr() == ("", "")
+    assert engine.host(None) is None
+    assert HiddenEngine(Serial()).host(look_around) is None

@@ -61,7 +61,7 @@ def tarred(name, data):
     return made.getvalue()
 
 
-@pytest.mark.parametrize("seeds", blocks(8, 110))
+@pytest.mark.parametrize("seeds", blocks(5, 110))
 def test_users(fuzz, mutated, seeds):
     def make(world, rng):
         rows = rows_of(world)
@@ -98,7 +98,7 @@ def test_users(fuzz, mutated, seeds):
     fuzz("users", make, seeds)
 
 
-@pytest.mark.parametrize("seeds", blocks(6, 90))
+@pytest.mark.parametrize("seeds", blocks(4, 90))
 def test_banks(fuzz, mutated, seeds):
     def make(world, rng):
         texts = (world.folder / "bank.txt").read_text().splitlines()

@@ -146,6 +146,19 @@ def test_each_step_settles_what_it_can() -> None:
     assert tied.seen["by the definition"] > 30
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_one_minimum_after_another_finds_what_a_sort_finds(
+    case: Any, naive_route: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MINIMA_ON", {"cpu"})
+    monkeypatch.setattr(torch.Tensor, "topk", None)
+    for n, p, d, k in SIZES[1:3]:
+        records, entries = case(np.random.default_rng(k), n, p, d)
+        monkeypatch.setattr(module, "MOST_MINIMA", 1 << 30)
+        found = DeviceRouter(entries, k, "cpu").route(torch.from_numpy(records))
+        assert np.array_equal(found.numpy(), naive_route(records, entries, k))
+
+
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, naive_route: Any) -> None:
     records, entries = copies(np.random.default_rng(8), 90, 400, 16)
     expected = naive_route(records, entries, 4)
@@ -161,6 +174,23 @@ def test_route_and_the_table_take_a_device() -> None:
     here, there = RouteTable.build(records, bank, 4), RouteTable.build(records, bank, 4, device="cpu")
     assert np.array_equal(here.positions, there.positions)
     assert np.array_equal(here.distances, there.distances)
+
+
+def test_much_work_is_done_where_the_encoder_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    records, entries = copies(np.random.default_rng(9), 60, 300, 16)
+    asked = []
+
+    def counted(device: str, *given: Any) -> Any:
+        asked.append(device)
+        return nearest_on(device, *given)
+
+    monkeypatch.setattr(module, "nearest_on", counted)
+    monkeypatch.setattr("canarybank.mechanism.routing.device_in_use", lambda: "cpu")
+    expected = route(records, entries, 4)
+    assert asked == [], "little work stays with numpy"
+    monkeypatch.setattr("canarybank.mechanism.routing.LEAST_PAIRS", 60 * 300)
+    assert np.array_equal(route(records, entries, 4), expected)
+    assert asked == ["cpu"]
 
 
 def test_float64_vectors_keep_their_digits() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -114,8 +115,40 @@ def test_what_a_pass_gave_is_kept_by_shard_and_by_what_was_asked(
     assert cache.made["pass"] == made + 1  # the shard that lost a member
     for changed in (asks[:2], asks[::-1]):
         streamed(shards, members, Serial(), cache=cache).restricted(changed, MECHANISM)
+    others = [Ask(asks[0].bank.with_probes(ENCODER.encode(["night", "bird"])), asks[0].columns), *asks[1:]]
+    same(
+        streamed(shards, members, Serial(), cache=cache).restricted(others, MECHANISM), in_memory(path, members, others)
+    )
+    looking = [Ask(asks[0].bank, asks[0].columns[::-1]), *asks[1:]]
+    same(
+        streamed(shards, members, Serial(), cache=cache).restricted(looking, MECHANISM),
+        in_memory(path, members, looking),
+    )
     streamed(shards, members, Serial(), cache=cache).restricted(asks, Mechanism(k=2, clip=0.2))
-    assert cache.made["pass"] == 4 * made + 1
+    assert cache.made["pass"] == 6 * made + 1
+
+
+def test_vectors_are_never_all_in_memory(tmp_path: Path) -> None:
+    encoder, users, records = HashingEncoder(512), 800, 8
+    recipe = EncoderRecipe("hashing", encoder.fingerprint)
+    recipe.provide(encoder)
+    path = tmp_path / "users.jsonl"
+    rows = ({"user": f"u{i}", "text": f"{WORDS[i % 11]} {WORDS[j]}"} for i in range(users) for j in range(records))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    bank = Bank(encoder.encode([f"{one} {two}" for one in WORDS for two in WORDS])).reserve(4, 1)
+    asks = [Ask(bank, np.array(bank.reserved))]
+
+    def peak(number: int) -> int:
+        shards = shards_of(path, number)
+        cohort = StreamedCohort(Evaluation, Members(shards, np.arange(users)), recipe, Serial())
+        tracemalloc.start()
+        cohort.restricted(asks, MECHANISM)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    everything = 4 * 512 * users * records
+    assert peak(128) < 0.5 * everything < everything < peak(1)
 
 
 def test_the_function_of_a_pass_holds_each_base_once(asks: list[Ask]) -> None:

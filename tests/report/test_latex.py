@@ -36,7 +36,7 @@ def test_the_tables_hold_every_attack_and_canary(summary, hostile):
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 2
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]
     attacks = len(summary["attacks"])
-    assert len(rows) == 2 + attacks + sum(len(attack["canaries"]) for attack in summary["attacks"])
-    assert {KNOWN.sub("", row).count("&") for row in rows} == {6, 7}
+    assert len(rows) == 2 + attacks + 1 + sum(len(attack["canaries"]) for attack in summary["attacks"])
+    assert {KNOWN.sub("", row).count("&") for row in rows} == {7}
     assert hostile not in text
     assert "95\\% confidence" in text

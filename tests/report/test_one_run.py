@@ -72,10 +72,14 @@ def written(declared, run, found):
 @pytest.mark.parametrize(
     ("name", "tone", "begins"),
     [
-        ("several", "quiet", "No violation detected at this power: one run of 6 releases with 409 canaries shows"),
-        ("halved", "violation", "Violation detected: one run of 6 releases with 409 canaries shows"),
-        ("broken", "violation", "Violation detected: one run of 1 release with 1,638 canaries shows"),
-        ("nothing", "quiet", "No violation detected at this power: one run of 1 release with 81 canaries shows"),
+        ("several", "stands", "No violation detected at this power: one run of 6 releases with 409 canaries shows"),
+        ("halved", "refuted", "Violation detected: one run of 6 releases with 409 canaries shows"),
+        ("broken", "refuted", "Violation detected: one run of 1 release with 1,638 canaries shows"),
+        (
+            "nothing",
+            "untested",
+            "The claim could not be tested at this power: so few canaries typically show nothing; one",
+        ),
     ],
 )
 def test_the_verdict_comes_first_with_its_bound_and_its_confidence(name, tone, begins):
@@ -98,7 +102,7 @@ def test_a_sampler_that_takes_too_many_refutes_without_a_larger_epsilon():
     verdict = summarise_certificate(declared, run, lower, PLANTED)["verdict"]
     assert found.refuted
     assert verdict["sentence"].startswith("The claim is refuted: one run of 6 releases")
-    assert verdict["tone"] == "violation"
+    assert verdict["tone"] == "refuted"
     assert "and 0.1 is claimed" in " ".join(verdict["beside"])
 
 

@@ -179,3 +179,8 @@ def test_text_and_marks_stand_out_in_every_theme(index):
 def test_both_ways_to_dark_are_the_same():
     _, system, chosen, _ = themes()
     assert system == chosen
+
+
+def test_a_run_that_is_called_as_what_it_is_is_named_once(summary):
+    assert '<span class="run">audit</span>' in render_summary(summary | {"name": "audit"})
+    assert '<span class="run">audit <bdi>mine</bdi></span>' in render_summary(summary | {"name": "mine"})

@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 
 from canarybank.report import summarise_run
+from canarybank.report.summary import SMALL_COHORT, small_cohorts
 from canarybank.store import hash_file
 
 
@@ -52,3 +53,28 @@ def test_every_setting_stands_with_its_origin(run, summary):
 def test_an_attack_without_evidence_has_none(changed, run):
     bare = tuple(replace(attack, evidence={}) for attack in run.results.attacks)
     assert all(attack["evidence"] == {} for attack in summarise_run(changed(attacks=bare))["attacks"])
+
+
+def test_users_in_no_cohort_are_accounted_for(run, summary):
+    setup = run.results.setup
+    drawn = {each.canary for attack in run.results.attacks if attack.on_people for each in attack.canaries}
+    placed = setup.auxiliary + setup.calibration + setup.evaluation + len(drawn)
+    said = dict(summary["facts"])["Set aside"]
+    assert said.endswith(f"{40 - placed} in no cohort, of 40 admitted users")
+    assert f"{len(drawn)} drawn as canaries" in said
+
+
+def test_small_cohorts_are_warned_about_by_their_sizes(run, changed):
+    def warned(**sizes):
+        whole = {"auxiliary": SMALL_COHORT, "calibration": SMALL_COHORT, "evaluation": SMALL_COHORT}
+        return list(small_cohorts(changed(setup=run.results.setup.model_copy(update=whole | sizes)).results))
+
+    assert warned() == []
+    (note,) = warned(evaluation=2, auxiliary=1)
+    assert note.startswith("Small cohorts: 2 evaluation users, 1 auxiliary user. With fewer than 20")
+    assert (
+        note
+        in summarise_run(
+            changed(setup=run.results.setup.model_copy(update={"evaluation": 2, "auxiliary": 1, "calibration": 50}))
+        )["notes"]
+    )

@@ -34,15 +34,15 @@ def test_a_report_has_page_summary_and_tables_the_same_to_the_byte(systems, tmp_
 @pytest.mark.parametrize(
     ("name", "tone", "begins"),
     [
-        ("violated", "violation", "Violation detected: "),
-        ("other", "violation", "The claim is refuted: "),
-        ("stands", "quiet", "No violation detected at this power: "),
-        ("several", "quiet", "No violation detected at this power: "),
-        ("rounds", "quiet", "No violation detected at this power: "),
-        ("replace", "quiet", "No violation detected at this power: "),
-        ("early", "violation", "Violation detected: "),
-        ("false", "claim", "The claim is too small: "),
-        ("dependent", "claim", "No bound is stated: "),
+        ("violated", "refuted", "Violation detected: "),
+        ("other", "refuted", "The claim is refuted: "),
+        ("stands", "stands", "No violation detected at this power: "),
+        ("several", "stands", "No violation detected at this power: "),
+        ("rounds", "stands", "No violation detected at this power: "),
+        ("replace", "stands", "No violation detected at this power: "),
+        ("early", "refuted", "Violation detected: "),
+        ("false", "refuted", "The claim is too small: "),
+        ("dependent", "untested", "No bound is stated: "),
     ],
 )
 def test_the_verdict_comes_first_and_names_the_claim(systems, name, tone, begins):

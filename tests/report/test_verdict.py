@@ -6,6 +6,7 @@ import pytest
 from canarybank.cli.runner import attack_rows
 from canarybank.mechanism import Claim
 from canarybank.report import Tone, latex_tables, render_summary, summarise_run, summary_markdown, verdict
+from canarybank.report.tables import joint_rows, joint_sentence
 from canarybank.report.text import epsilon
 from canarybank.report.verdicts import strongest
 from canarybank.run import compare, gate
@@ -16,7 +17,7 @@ CLAIMS = ("is private", "is safe", "passed the audit", "guarantees privacy", "pa
 def test_no_violation_comes_with_its_power(run):
     found = verdict(run)
     outcome = gate(run, 1.695)
-    assert found.tone is Tone.QUIET
+    assert found.tone is Tone.STANDS
     assert found.sentence.startswith("No violation detected at this power: ")
     assert f"{epsilon(outcome.epsilon)} ({outcome.attack})" in found.sentence
     assert "over 3 attacks" in found.sentence
@@ -27,19 +28,19 @@ def test_no_violation_comes_with_its_power(run):
 
 def test_a_bound_above_the_claim_is_a_violation(counted):
     found = verdict(counted(18_000, 100))
-    assert found.tone is Tone.VIOLATION
+    assert found.tone is Tone.REFUTED
     assert found.sentence.startswith("Violation detected: the attack ordinary shows an epsilon of at least ")
 
 
 def test_a_claim_below_the_exact_epsilon_is_too_small(changed, run):
     found = verdict(changed(audit=run.results.audit.model_copy(update={"accounted": 1.0})))
-    assert found.tone is Tone.CLAIM
+    assert found.tone is Tone.REFUTED
     assert "exact epsilon of this mechanism is 1.685, above the accounted 1.000" in found.sentence
 
 
 def test_without_an_accountant_the_exact_epsilon_is_the_claim(changed, run):
     found = verdict(changed(audit=run.results.audit.model_copy(update={"accounted": None})))
-    assert found.tone is Tone.QUIET
+    assert found.tone is Tone.STANDS
     assert "against the exact 1.685" in found.sentence
 
 
@@ -81,7 +82,7 @@ def test_no_attack_is_shown_above_its_mechanism(run, changed):
     assert "| at least 1.250 | at least 1.250 |" in summary_markdown(summary)
     for attack in summary["attacks"]:
         assert [attack["rungs"][name]["high"] for name in ("attack", "rule")] == [run.results.epsilon] * 2
-    assert attack_rows(other.results)[0][1:3] == ["at least 1.250"] * 2
+    assert attack_rows(other.results, verdict(other).outcome)[0][1:3] == ["at least 1.250"] * 2
 
 
 def test_an_interval_with_two_ends_is_shown_by_its_middle_and_never_above_the_mechanism(run):
@@ -121,3 +122,58 @@ def test_page_summary_and_tables_speak_of_the_claim_in_its_own_words(run):
     assert f"The claim is {claim}." in summary_markdown(summary)
     assert f"The claim: {claim}." in compare(run, 1.695).statement
     assert f"The claim: {claim.replace('1.695', '0.1')}." in compare(run, 0.1).statement
+
+
+def test_the_verdict_is_in_numbers_first_each_with_its_word(run, changed):
+    ordinary, exact, nonce = run.results.attacks
+    mixed = changed(attacks=(with_reach(ordinary, 0.4, 0.1), with_reach(exact, 0.5, 0.1), with_reach(nonce, 1.6, 0.1)))
+    found = verdict(mixed)
+    claimed, strong, people, certified = found.numbers
+    assert (claimed.words, claimed.value) == ("budget claimed", "1.695")
+    assert (strong.words, strong.value) == ("reachable by the strongest attack", "1.600")
+    assert "nonce-norm, on made-up texts" in strong.note
+    assert (people.words, people.value) == ("reachable on real people", "0.5000")
+    assert certified.words == "certified by trials"
+    assert certified.value == f"at least {epsilon(found.outcome.epsilon)}"
+    assert "95% confidence over 3 attacks, 20,000 trials" in certified.note
+    html = render_summary(summarise_run(mixed))
+    places = [html.index(part) for part in ("The claim stands", 'class="numbers"', "<h1>", 'id="next"', 'id="audited"')]
+    assert places == sorted(places)
+    assert all(f"<b>{each.value}</b>" in html for each in found.numbers)
+
+
+def test_without_an_attack_on_people_nothing_is_said_to_reach_them(run, changed):
+    people = verdict(changed(attacks=run.results.attacks[2:])).numbers[2]
+    assert (people.value, people.note) == ("—", "no attack on real people was run")
+
+
+def test_a_claim_that_no_trials_could_refute_was_not_tested(run, changed):
+    """Far above all that so many trials can show, no violation of any size would be seen."""
+    found = verdict(changed(audit=run.results.audit.model_copy(update={"accounted": 40.0})))
+    assert (found.tone, found.outcome.power) == (Tone.UNTESTED, None)
+    assert found.sentence.startswith("The claim could not be tested at this power: ")
+    assert "It is not refuted" in found.sentence
+
+
+def test_the_headline_stands_in_the_table_below_what_it_is_made_of(run):
+    summary, found = summarise_run(run), verdict(run)
+    *attacks, joint = joint_rows(summary)
+    alone, shares = ([row[index] for row in attacks] for index in (1, 2))
+    assert joint[0] == "all 3 together"
+    assert joint[2] == epsilon(found.outcome.epsilon) == max(shares, key=float)
+    assert all(float(share) <= float(bound) for share, bound in zip(shares, alone, strict=True))
+    assert joint[2] in found.sentence
+    assert f"at alpha 0.05. All 3 attacks were looked at, so each gets a share of {0.05 / 3:.4g}" in joint_sentence(
+        summary
+    )
+    html, text = render_summary(summary), summary_markdown(summary)
+    for shown in (html, text):
+        assert "all 3 together" in shown
+        assert joint_sentence(summary) in shown
+    assert attack_rows(run.results, found.outcome)[-1][-1] == joint[2]
+
+
+def test_one_attack_alone_has_all_of_alpha_and_no_row_for_all(run, changed):
+    summary = summarise_run(changed(attacks=run.results.attacks[:1]))
+    assert [row[0] for row in joint_rows(summary)] == ["ordinary"]
+    assert joint_sentence(summary) == ""

@@ -219,6 +219,7 @@ REFUSED = {
 
 # Keys that say what a real evolution does not do: audits, and figures of utility.
 UNREAD = {
+    "run.shards": 2,
     "cohorts.auxiliary": 2,
     "cohorts.calibration": 2,
     "cohorts.evaluation": 2,

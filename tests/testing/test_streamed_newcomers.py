@@ -24,6 +24,9 @@ def test_nothing_but_the_release_leaves_users_in_shards(lab, kind):
     for rows in NEWCOMERS[kind]:
         joined = lab.world(lab.file(kind, lab.joined(rows, "middle")), kind, STREAMED)
         assert compare_worlds(without, joined, draws=1) == ()
+    kept = {path.name for path in (lab.folder / "place" / "cache" / "stages").iterdir()}
+    assert "shards" in kept
+    assert "pass" not in kept  # votes without noise
 
 
 def test_nothing_leaves_where_the_newcomer_makes_the_file_too_large_for_memory(lab):

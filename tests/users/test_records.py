@@ -22,6 +22,39 @@ def test_counts_and_length() -> None:
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"ids": ("a", "c")},
+        {"texts": ("x", "y", "w")},
+        {"texts": ("xy", "", "z")},
+        {"labels": ("1", "2", "2")},
+        {"labels": None},
+        {"texts": ("y", "x", "z")},
+        {"owners": np.array([0, 1, 1])},
+    ],
+)
+def test_a_digest_follows_from_all_that_a_user_has(changes: dict[str, Any]) -> None:
+    changed = _users(**changes)
+    assert changed.digest != _users().digest
+    for index in range(2):
+        alone = changed.take([index])
+        assert np.array_equal(alone.digests[0], changed.digests[index])
+
+
+def test_a_digest_is_of_texts_where_there_are_some_and_else_of_vectors() -> None:
+    one, other = np.zeros((3, 2)), np.ones((3, 2))
+    assert _users(vectors=one).digest == _users(vectors=other).digest == _users().digest
+    bare = [_users(texts=None, labels=None, vectors=vectors).digest for vectors in (one, other)]
+    assert bare[0] != bare[1]
+    assert _users().take([1, 0]).digest != _users().digest
+
+
+def test_the_first_records_are_those_that_stand_first() -> None:
+    assert _users().first_records(1).texts == ("x", "z")
+    assert _users().first_records(2).hash == _users().hash
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"ids": ("a", "a")}, "same id"),

@@ -213,6 +213,7 @@ def test_the_number_of_shards_is_a_power_of_two_of_the_size(write: Callable[[str
         with path.open("r+b") as file:
             file.truncate(megabytes * 2**20)
         assert shard_count(path) == number
+    assert shard_count(path.rename(path.with_suffix(".parquet"))) == 32
 
 
 def lengths(part: Part) -> dict[str, Any]:

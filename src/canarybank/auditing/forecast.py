@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -306,16 +306,21 @@ def trials_needed(
     method: Method | str = "paper",
     alpha: float = 0.01,
     canaries: int = 1,
+    precision: float = 1e-7,
 ) -> int:
     """Return how many trials of each hypothesis a perfect attack needs for an expected bound of epsilon.
 
-    That many are enough, and no more than a millionth part too many.
+    That many are enough, and at most about a share of ``precision`` too many.
     """
     target = Target(1, mechanism.delta, alpha, find_method(method), canaries, mechanism.q)
-    return trials_needed_for(perfect_rates(mechanism), epsilon, target, one_round_epsilon(mechanism))
+    return trials_needed_for(
+        perfect_rates(mechanism), epsilon, target, one_round_epsilon(mechanism), precision=precision
+    )
 
 
-def trials_needed_for(rates: AttackRates, epsilon: float, target: Target, exact: float | None = None) -> int:
+def trials_needed_for(
+    rates: AttackRates, epsilon: float, target: Target, exact: float | None = None, *, precision: float = 1e-7
+) -> int:
     """Return how many trials of each hypothesis an attack with these rates needs for an expected bound of epsilon.
 
     For each number of trials the threshold is the best one; ``target.trials`` plays no part. ``exact`` is the attack's
@@ -340,9 +345,9 @@ def trials_needed_for(rates: AttackRates, epsilon: float, target: Target, exact:
                 f"Epsilon {epsilon:g} of the exact {exact:.6g} needs more than {MOST_TRIALS:,} trials: it is "
                 "too close, or its events are too rare; ask for less."
             )
-    log_trials = brentq(lacking, low, high, xtol=1e-7, rtol=1e-12) if lacking(low) > 0 else low
+    log_trials = brentq(lacking, low, high, xtol=precision, rtol=1e-12) if lacking(low) > 0 else low
     while lacking(log_trials) > 0:
-        log_trials += 1e-7 + math.log1p(math.exp(-log_trials))
+        log_trials += precision + math.log1p(math.exp(-log_trials))
     return math.ceil(math.exp(log_trials))
 
 
@@ -466,10 +471,15 @@ def _log_ends(number: int, gamma: float, delta: float) -> tuple[Callable[[Whole]
     counts = np.unique(np.minimum(np.concatenate([np.arange(_COUNTED, dtype=np.float64), above]), number))
     lower, upper = ends(counts, number, gamma)
     least, most = np.log(np.maximum(lower - delta, 1e-300)), np.log(upper)
+    return _looked_up(counts, least, number), _looked_up(counts, most, number)
+
+
+def _looked_up(counts: Array, values: Array, number: int) -> Callable[[Whole], Array]:
+    """Return the values between those of some counts, as a function of counts up to ``number``."""
     if number > _LISTED:
-        return partial(np.interp, xp=counts, fp=least), partial(np.interp, xp=counts, fp=most)
-    every = np.arange(number + 1)
-    return np.interp(every, counts, least).take, np.interp(every, counts, most).take
+        return lambda at: np.interp(at, counts, values)
+    every = np.interp(np.arange(number + 1), counts, values)
+    return every.take
 
 
 Mixture = list[tuple[float, tuple[Array, Array]]]

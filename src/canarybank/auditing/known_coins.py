@@ -301,13 +301,14 @@ def noncentral_lower(statistic: ArrayLike, degrees: ArrayLike, gamma: float) -> 
     return found.reshape(shape)
 
 
-def noncentral_exceeds(statistic: Array, degrees: Array, gamma: float, limit: Array) -> Labels:
+def noncentral_exceeds(statistic: Array, degrees: Array | Counts, gamma: float, limit: Array) -> Labels:
     """Return whether ``noncentral_lower`` is above a limit of at least 0, at the cost of a single step of it."""
-    finite = np.isfinite(statistic) & (degrees >= 1)
-    some = finite & (statistic > stdtrit(np.where(finite, degrees, 1.0), 1 - gamma))
+    df = np.asarray(degrees, np.float64)
+    finite = np.isfinite(statistic) & (df >= 1)
+    some = finite & (statistic > stdtrit(np.where(finite, df, 1.0), 1 - gamma))
     found: Labels = (statistic == np.inf) & (limit < np.inf)
     if np.any(some):
-        found[some] = _chance_above(statistic[some], degrees[some], limit[some])[0] < gamma
+        found[some] = _chance_above(statistic[some], df[some], limit[some])[0] < gamma
     return found
 
 

@@ -246,6 +246,11 @@ class RunDeclaration:
         """Say, before the run, what each kind of evidence would typically show, and which violations."""
         return tuple(run_power(self, kind) for kind in self.evidence)
 
+    @property
+    def can_show(self) -> bool:
+        """Say whether any kind of evidence typically shows something: a bound above 0, one run in twenty."""
+        return any(self.expected(kind).q95 > 0 for kind in self.evidence)
+
     def expected(self, kind: RunEvidence, noise: float = 1.0) -> Expected:
         """Return what a kind of evidence will typically bound epsilon by, if the noise is divided by so much."""
         shares, claim, shift = dict(self.ledger.entries), self.claim, noise * self.shift

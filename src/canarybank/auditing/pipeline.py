@@ -375,9 +375,10 @@ class Auditor:
         rounds: list[Trials] = []
         for system, score in zip(systems, case.scores, strict=False):
             # Only our own system is its law. Another one is played as it releases, whatever law it states.
-            engine = self.settings.engine if type(system) is BankSystem else TrialEngine.LITERAL
-            law = _law_of(system, score) if engine is TrialEngine.PROJECTED else None
-            played = TorchSystem.of(system) if engine is TrialEngine.LITERAL_TORCH else system
+            law, played = None, system
+            if type(system) is BankSystem:
+                law = _law_of(system, score) if self.settings.engine is TrialEngine.PROJECTED else None
+                played = TorchSystem.of(system) if self.settings.engine is TrialEngine.LITERAL_TORCH else system
             source = Literal(played, score) if law is None else Projected(law)
             rounds.append(source.included() if counted and self.settings.method.included else source)
         return Summed(rounds, self.mechanism.q) if case.summed else rounds[0]

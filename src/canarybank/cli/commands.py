@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
         ("sample", "Draw a sample of an evolution's texts by their noisy votes."),
         ("gate", "Fail when a claimed epsilon is below what is computed or measured."),
         ("verify", "Check that a run kept to its commitment and was not altered."),
-        ("runs", "List the runs in a folder."),
+        ("runs", "List the runs in a folder, or compare two."),
         ("measure", "Say what texts are worth against real text."),
     ),
     "Housekeeping": (

@@ -12,7 +12,7 @@ from canarybank import __version__
 from canarybank.progress import Progress, for_stream, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 __all__ = ["OUTPUT", "Output", "facts", "paragraph", "table"]
 
@@ -65,15 +65,38 @@ class Output:
 
 
 def facts(pairs: Mapping[str, object]) -> "RenderableType":
-    """Return names and values in two columns; values wrap in their own."""
-    from rich.table import Table
+    """Return names and values in two columns; values wrap in their own, and a hash or a path stays whole."""
+    return _Facts({f"  {printable(name)}": printable(str(value)) for name, value in pairs.items()})
 
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in pairs.items():
-        grid.add_row(_safe(f"  {name}"), _safe(value))
-    return grid
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Names and values. A value of one long word, which would be cut in two beside its name, stands on a line below."""
+
+    pairs: Mapping[str, str]
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.table import Table
+        from rich.text import Text
+
+        left = max(map(len, self.pairs), default=0)
+
+        def grid() -> Table:
+            made = Table.grid(padding=(0, 2))
+            made.add_column(style="dim", no_wrap=True, min_width=left)
+            made.add_column(overflow="fold")
+            return made
+
+        rows = grid()
+        for name, value in self.pairs.items():
+            if len(value) <= options.max_width - left - 2 or any(sign.isspace() for sign in value):
+                rows.add_row(Text(name), Text(value))
+                continue
+            yield rows
+            yield Text(name, style="dim")
+            yield Text(f"    {value}", overflow="fold")
+            rows = grid()
+        yield rows
 
 
 def table(
@@ -86,10 +109,12 @@ def table(
     from rich import box
     from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    from canarybank.report.text import sentence_case
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for index, header in enumerate(headers):
         side: Literal["left", "right"] = "left" if index < text else "right"
-        made.add_column(header, justify=side, overflow="fold", no_wrap=index < whole)
+        made.add_column(sentence_case(header), justify=side, overflow="fold", no_wrap=index < whole)
     for row in rows:
         made.add_row(*(_safe(cell) for cell in row))
     return made

@@ -20,6 +20,8 @@ from canarybank.cli.tune import (
 from canarybank.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from canarybank.config import Config
     from canarybank.flow import Plan
     from canarybank.flow.one_run_plan import OneRunPlan
@@ -32,7 +34,7 @@ __all__ = ["command"]
 MINUTE = 60.0
 
 
-@configured(shown=COMMON_KEYS, users=True)
+@configured(shown=tuple(key for key in COMMON_KEYS if key not in {"audit.accounted", "run.seed"}), users=True)
 def command(
     given: Given,
     *,
@@ -47,6 +49,12 @@ def command(
             help="Plan the evolution instead, for evolve.population people, and do not open users.",
         ),
     ] = False,
+    nodes: Annotated[
+        int | None, Parameter(help="Plan a cluster of so many nodes like this machine, too.", metavar="N")
+    ] = None,
+    price: Annotated[
+        float | None, Parameter(help="What one node costs an hour, in your currency.", metavar="X")
+    ] = None,
     stand_ins: StandInsFlag = "chitchat",
     tokens_per_second: TokenRate = None,
     output: Output = Output(),  # noqa: B008, a frozen value
@@ -82,13 +90,14 @@ def command(
     if given.assumed:
         output.note(given.assumed)
     place = folder or default_folder(given.file)
-    made = plan(given.resolved, place, progress=output.progress)
+    made = plan(given.resolved, place, nodes=nodes, price=price, progress=output.progress)
     rows = [[stage.stage, "cached" if stage.cached else "new", stage.detail] for stage in made.stages]
     output.result(
         "plan",
         {"run": str(place), **made.model_dump(mode="json")},
         paragraph(_headline(made, place), "bold"),
         table(["stage", "", "what"], rows, text=3),
+        *_machines(made),
         facts(_facts(made, given.config)),
     )
 
@@ -98,12 +107,31 @@ def _headline(made: "Plan", place: Path) -> str:
     return f"{what} in {place}: about {_duration(made.seconds)} and {made.memory_mib:,.0f} MiB"
 
 
+def _machines(made: "Plan") -> list["RenderableType"]:
+    """Return a table of what the run takes elsewhere, where that was asked for or a GPU would help."""
+    if made.state == "finished" or (len(made.machines) == 1 and made.machines[0].cost is None):
+        return []
+    rows = [
+        [
+            each.machine,
+            f"{each.workers:,}",
+            _duration(each.seconds),
+            f"{each.memory_mib:,.0f} MiB",
+            "" if each.cost is None else f"{each.cost:,.2f}",
+        ]
+        for each in made.machines
+    ]
+    return [table(["where", "workers", "time", "memory a node", "cost"], rows, text=1)]
+
+
 def _facts(made: "Plan", config: "Config") -> dict[str, str]:
     from canarybank.run.gating import shown_epsilon
 
     audit, canaries, asked = config.audit, config.cohorts.canaries, made.generator
     lines = {
         "users": f"{made.users:,} with {made.records:,} records; {made.eligible:,} eligible",
+        "measured": "; ".join(made.measured),
+        "assumed": "; ".join(made.assumed),
         "attacks": ", ".join(made.attacks),
         "encoder": f"{made.texts_to_encode:,} texts to encode",
         "generator": f"{asked.calls:,} calls, about {asked.tokens:,} tokens; {asked.cached:,} cached",
@@ -117,6 +145,8 @@ def _facts(made: "Plan", config: "Config") -> dict[str, str]:
         f"confidence, {audit.trials:,} trials of each hypothesis of each of {canaries} canaries; half of them show "
         "more than the median",
     }
+    if made.shards:
+        lines["passes"] = f"{made.shards:,} shards of users are read, encoded and routed, memory holding one a worker"
     if made.trials_for_goal is not None:
         lines["for 90%"] = (
             f"{made.trials_for_goal:,} trials of each hypothesis of each canary would typically show "

@@ -9,11 +9,13 @@ from canarybank.cli.output import Output, facts, paragraph, table
 from canarybank.cli.typed import typed
 
 if TYPE_CHECKING:
-    from canarybank.run import EvolutionFacts, Results, Run
+    from canarybank.run import EvolutionFacts, GateOutcome, Results, Run
 
 __all__ = ["attack_rows", "audit_into", "open_page", "print_run", "published"]
 
-HEADERS = ("attack", "exact epsilon", "at frozen rule", "expected range", "observed bound", "mechanism")
+_COLOURS = {"stands": "blue", "refuted": "red", "untested": "yellow"}
+"""What became of a claim, as a terminal colours it."""
+HEADERS = ("attack", "exact\nepsilon", "at frozen\nrule", "expected\nrange", "observed\nbound", "at its\nshare")
 
 
 def audit_into(command: str, given: Given, folder: Path, output: Output, *, show: bool = False) -> None:
@@ -56,16 +58,32 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
     """Print what a run found, with what each figure stands on: its audit, its evolution, or both."""
     from canarybank.report import generator_line, verdict
     from canarybank.report.lineage import last_texts
+    from canarybank.report.next_steps import audit_steps
+    from canarybank.report.summary import small_cohorts
+    from canarybank.report.verdicts import HEADINGS
 
     results, evolution = run.results, run.results.evolution
     found, asked = verdict(run) if results.attacks else None, generator_line(run.manifest)
-    document: dict[str, Any] = {"run": str(run.folder), "report": str(page), "notes": list(results.notes)}
+    notes = [*small_cohorts(results), *results.notes]
+    document: dict[str, Any] = {"run": str(run.folder), "report": str(page), "notes": notes}
     parts: list[Any] = []
     lines: dict[str, str] = {}
     if found is not None:
+        steps = list(audit_steps(results, found.outcome, found.tone))
         document |= _audit_document(run) | {"verdict": found.sentence, "beside": list(found.beside)}
-        parts += [paragraph(found.sentence, "bold"), table(HEADERS, attack_rows(results))]
-        parts.append(paragraph("\n".join(found.beside)))
+        document |= {
+            "standing": found.tone.value,
+            "numbers": [asdict(each) for each in found.numbers],
+            "next": steps,
+        }
+        parts += [
+            paragraph(f"{HEADINGS[found.tone]}.", f"bold {_COLOURS[found.tone]}"),
+            table(("epsilon", "what it is", "from"), [(n.value, n.words, n.note) for n in found.numbers], text=3),
+            paragraph(found.sentence, "bold"),
+            table(HEADERS, attack_rows(results, found.outcome)),
+            paragraph("\n".join(found.beside)),
+            paragraph("\n".join(["", "What to do next", *(f"- {step}" for step in steps), ""])),
+        ]
         lines |= _stands_on(results)
     if evolution is not None:
         headline, columns, more = evolution_parts(run)
@@ -83,7 +101,7 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
             parts.append(paragraph(evolution.certificate.statement, "bold"))
     lines |= {"generator": asked} if asked else {}
     lines |= {"commitment": results.commitment} if results.commitment else {}
-    lines |= {"notes": " ".join(results.notes)} if results.notes else {}
+    lines |= {"notes": " ".join(notes)} if notes else {}
     output.result(command, document, *parts, facts(lines | {"page": str(page)}))
 
 
@@ -178,38 +196,53 @@ def _cell(value: Any) -> str:
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
 
 
-def attack_rows(results: "Results") -> list[list[str]]:
-    """Return a row for each attack: its name and the rungs of its ladder."""
-    from canarybank.report.text import epsilon, reach_text
+def attack_rows(results: "Results", outcome: "GateOutcome") -> list[list[str]]:
+    """Return a row for each attack, its name and the rungs of its ladder; and the headline, with alpha split over all.
 
-    return [
+    An attack has a bound at its share of alpha where there are several.
+    """
+    from canarybank.report.text import epsilon, reach_text
+    from canarybank.report.verdicts import strongest
+
+    number = len(results.final)
+    shares = [epsilon(each.bound.epsilon) if number > 1 else "-" for each in outcome.attacks]
+    rows = [
         [
             record.attack,
             *(reach_text(known) if (known := record.ladder.reached(name)) else "-" for name in ("attack", "rule")),
             f"{epsilon(expected.low)} to {epsilon(expected.high)}" if (expected := record.ladder.expected) else "-",
             epsilon(record.ladder.observed.epsilon),
-            epsilon(record.ladder.mechanism.epsilon),
+            share,
         ]
-        for record in results.final
+        for record, share in zip(results.final, shares, strict=True)
     ]
+    if number == 1:
+        return rows
+    return [*rows, [f"all {number} together", rows[strongest(results)][1], "-", "-", "-", epsilon(outcome.epsilon)]]
 
 
 def _stands_on(results: "Results") -> dict[str, str]:
     from canarybank.report import written_lines
+    from canarybank.report.summary import cohorts_text
+    from canarybank.report.text import counted, epsilon
 
     audit, setup = results.audit, results.setup
     canaries = "one canary" if setup is None or setup.canaries == 1 else f"each of {setup.canaries} canaries"
     lines = {
-        "exact, mechanism": f"computed with no trials, at delta {results.mechanism.delta:g}, add or remove one user",
+        "exact": f"computed with no trials, at delta {results.mechanism.delta:g}, add or remove one user; of the "
+        f"mechanism: {epsilon(results.epsilon)}",
         "observed": f"lower bound by the {audit.method} method, {100 * (1 - audit.alpha):g}% confidence each attack, "
-        f"{audit.trials:,} trials of each hypothesis of {canaries}; the first line splits alpha over all attacks",
+        f"{audit.trials:,} trials of each hypothesis of {canaries}",
         "expected": "where 90% of such bounds fall, by the attack's exact rates",
     }
+    if (number := len(results.final)) > 1:
+        lines["at its share"] = f"the same with alpha split over all {number} attacks, {audit.alpha / number:.4g} each"
     if setup is None:
         return lines | {"system": audit.system}
     return lines | {
-        "users": f"{setup.evaluation:,} evaluation, {setup.calibration:,} calibration, {setup.auxiliary:,} auxiliary; "
-        f"up to {setup.records} records each",
-        "bank": f"{setup.bank:,} entries, {setup.probes} positions for probes; encoder {setup.encoder}",
+        "users": f"{setup.evaluation:,} evaluation, {cohorts_text(results)}; up to "
+        f"{counted(setup.records, 'record')} each",
+        "bank": f"{counted(setup.bank, 'entry', 'entries')}, {counted(setup.probes, 'position')} for probes; encoder "
+        f"{setup.encoder}",
         **written_lines(results),
     }

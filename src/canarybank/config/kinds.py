@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import core_schema
 
 from canarybank.registry import REGISTRIES
 
 __all__ = [
+    "FREE",
     "RECEIVED",
     "Count",
     "Heats",
@@ -19,6 +20,7 @@ __all__ = [
     "Parts",
     "Price",
     "Registered",
+    "Section",
     "Seed",
     "Shares",
     "joined",
@@ -28,6 +30,15 @@ __all__ = [
 
 RECEIVED: Mapping[str, Any] = MappingProxyType({"received": True})
 """The validation context of what comes out of a run folder: its names need not be registered on this machine."""
+
+FREE: dict[str, Any] = {"decides": False}
+"""What marks a field that changes how a run is done, but not what it finds."""
+
+
+class Section(BaseModel):
+    """A section of the configuration: it never changes, and knows no other keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def listed(value: Any) -> Any:

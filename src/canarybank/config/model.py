@@ -7,9 +7,11 @@ Nothing heavy is imported here, so that the command line can build its flags fro
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from canarybank.config.execution import RunConfig
 from canarybank.config.kinds import (
+    FREE,
     RECEIVED,
     Count,
     Heats,
@@ -17,6 +19,7 @@ from canarybank.config.kinds import (
     Parts,
     Price,
     Registered,
+    Section,
     Seed,
     Shares,
     joined,
@@ -47,8 +50,6 @@ __all__ = [
 ]
 
 NO_GENERATOR: Final = "none"
-FREE: dict[str, Any] = {"decides": False}
-"""What marks a field that changes how a run is done, but not what it finds."""
 _HIDDEN = "<hidden>"
 
 
@@ -56,11 +57,7 @@ AttackName = Annotated[str, Registered("attack")]
 AttackChoice = Annotated[str, Registered("attack", ("available", "all", "paper"))]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class UsersConfig(_Section):
+class UsersConfig(Section):
     """Where the users come from, and who of them is admitted."""
 
     source: str = Field(
@@ -102,7 +99,7 @@ class UsersConfig(_Section):
     )
 
 
-class CohortsConfig(_Section):
+class CohortsConfig(Section):
     """Which role each user plays."""
 
     auxiliary: Count | None = Field(
@@ -132,7 +129,7 @@ class CohortsConfig(_Section):
     )
 
 
-class EncoderConfig(_Section):
+class EncoderConfig(Section):
     """What turns text into vectors."""
 
     name: Annotated[str, Registered("encoder")] = Field(
@@ -141,7 +138,10 @@ class EncoderConfig(_Section):
         description="wordllama, minilm, hashing (for tests), a plug-in, the name or folder of a sentence-transformers "
         "model, or a file of vectors.",
     )
-    device: str | None = Field(default=None, description="The torch device; left out, the best one here.")
+    device: str | None = Field(
+        default=None,
+        description="The torch device; left out, the best one here. On a GPU, records are routed there too.",
+    )
     batch_size: Count | None = Field(
         default=None, description="Texts in one forward pass; left out, what suits the device."
     )
@@ -150,7 +150,7 @@ class EncoderConfig(_Section):
     )
 
 
-class BankConfig(_Section):
+class BankConfig(Section):
     """The candidate texts that users vote for."""
 
     source: str = Field(
@@ -179,7 +179,7 @@ class BankConfig(_Section):
     )
 
 
-class GeneratorConfig(_Section):
+class GeneratorConfig(Section):
     """What writes public text: banks and paraphrases."""
 
     kind: Annotated[str, Registered("generator", (NO_GENERATOR,))] = Field(
@@ -260,7 +260,7 @@ class GeneratorConfig(_Section):
         return self
 
 
-class MechanismConfig(_Section):
+class MechanismConfig(Section):
     """The parameters of the release that decide its privacy."""
 
     k: Count = Field(default=5, description="The nearest bank entries that each record votes for.")
@@ -283,7 +283,7 @@ class MechanismConfig(_Section):
     )
 
 
-class AttackConfig(_Section):
+class AttackConfig(Section):
     """What the auditor does to the bank."""
 
     names: Annotated[tuple[AttackChoice, ...], BeforeValidator(listed)] = Field(
@@ -321,7 +321,7 @@ class AttackConfig(_Section):
         return self
 
 
-class AuditConfig(_Section):
+class AuditConfig(Section):
     """What is declared before anything is evaluated."""
 
     trials: Count = Field(default=1_000_000, description="The trials of each hypothesis of each canary.")
@@ -346,7 +346,7 @@ class AuditConfig(_Section):
     )
 
 
-class SystemConfig(_Section):
+class SystemConfig(Section):
     """Somebody else's system: what it claims, and the runs that test it."""
 
     name: str = Field(default="a system", min_length=1, description="What the system is called.")
@@ -400,7 +400,7 @@ class SystemConfig(_Section):
     )
 
 
-class OneRunConfig(_Section):
+class OneRunConfig(Section):
     """The canaries of an audit of one run: many at once, each with probes of its own."""
 
     share: float = Field(
@@ -429,7 +429,7 @@ class OneRunConfig(_Section):
     )
 
 
-class EvolveConfig(_Section):
+class EvolveConfig(Section):
     """Private Evolution itself: its rounds, what stays after each, and who is asked for more."""
 
     rounds: Count = Field(default=6, description="The releases, each with selection and feedback after it.")
@@ -559,35 +559,7 @@ class EvolveConfig(_Section):
     )
 
 
-class RunConfig(_Section):
-    """How the run is done."""
-
-    seed: Seed = Field(default=0, description="The seed of the trials, those that calibrate and those that count.")
-    workers: Count | None = Field(
-        default=None,
-        description="The cores to use; left out, all. Results do not depend on it.",
-        json_schema_extra=FREE,
-    )
-    shards: int | None = Field(
-        default=None,
-        ge=0,
-        description="Into how many shards users are laid out, so that memory holds one at a time and not all users; 0 "
-        "for none. Left out, files above 256 MB are. Results do not depend on it.",
-        json_schema_extra=FREE,
-    )
-    engine: Annotated[str, Registered("engine")] = Field(
-        default="threads", description="Where the work runs. Results do not depend on it.", json_schema_extra=FREE
-    )
-    address: str | None = Field(
-        default=None,
-        min_length=1,
-        description="The address of a running Ray cluster, or auto for the one on this machine, for run.engine = ray; "
-        "left out, Ray starts a cluster here and stops it at the end.",
-        json_schema_extra=FREE,
-    )
-
-
-class Config(_Section):
+class Config(Section):
     """Everything that an audit or an evolution is told."""
 
     users: UsersConfig = Field(default=UsersConfig(), description="Where the users come from.")

@@ -28,6 +28,8 @@ from canarybank.encode.protocol import Precision, Vectors
 
 __all__ = ["TOLERANCE", "BertLayers", "FixedShapes", "SplitLayers", "TokenBatch", "Tokens", "plain_products"]
 
+_AGREEMENT = {Precision.FLOAT32: 1e-4, Precision.FLOAT16: 5e-3, Precision.BFLOAT16: 3e-2}
+"""How far a coordinate may be from the library's, whose fused kernels round otherwise; other layers are far beyond."""
 LENGTHS = (*range(8, 65, 8), *range(80, 129, 16), *range(160, 513, 32))
 TOKENS = {"cpu": 1 << 11, "cuda": 1 << 15}
 BLOCK_TEXTS = 1 << 14
@@ -161,7 +163,7 @@ class BertLayers:
     def __init__(self, model: Any, precision: Precision, device: str) -> None:
         import torch
 
-        self.precision, self._dtype = precision, getattr(torch, precision.value)
+        self.model, self.precision, self._dtype = model, precision, getattr(torch, precision.value)
         config = model.config
         self._heads, self._epsilon = config.num_attention_heads, config.layer_norm_eps
         self.width = config.hidden_size
@@ -254,7 +256,7 @@ class SplitLayers(BertLayers):
         high, low = _float16_parts(weight)
         added = torch.stack(_float16_parts(bias), dim=1)
         blank = added.new_zeros(len(added), _ALIGNMENT - 2)
-        return torch.cat((high, low, high, added, blank), dim=1).T, None
+        return torch.cat((high, low, high, added, blank), dim=1).T, None  # what is small is summed first
 
     def _linear(self, states: Any, weights: tuple[Any, Any]) -> Any:
         import torch
@@ -263,10 +265,10 @@ class SplitLayers(BertLayers):
         rows, width = states.shape[0] * states.shape[1], states.shape[2]
         flat = states.reshape(rows, width)
         left = torch.empty((rows, 3 * width + _ALIGNMENT), dtype=torch.float16, device=states.device)
-        high = left[:, :width]
+        high = left[:, 2 * width : 3 * width]
         high.copy_(flat)
         left[:, width : 2 * width].copy_(high)
-        torch.sub(flat, high, out=left[:, 2 * width : 3 * width])
+        torch.sub(flat, high, out=left[:, :width])
         left[:, 3 * width : 3 * width + 2] = 1
         left[:, 3 * width + 2 :] = 0
         if left.device.type == "cuda":
@@ -289,6 +291,7 @@ class FixedShapes:
         self.layers, self.tokens, self.device = layers, tokens, device
         self._graphs: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
         self._pool: Any = None
+        self._split: FixedShapes | None = None
 
     @classmethod
     def of(cls, model: Any, precision: Precision, device: str, *, rows: int | None = None) -> "FixedShapes | None":
@@ -303,7 +306,9 @@ class FixedShapes:
             rows: How many texts share a batch; left out, what suits the device.
         """
         network, tokenizer = getattr(model[0], "auto_model", None), getattr(model.tokenizer, "backend_tokenizer", None)
-        if type(network).__name__ != "BertModel" or tokenizer is None or model.max_seq_length is None:
+        config = getattr(network, "config", None)
+        plain = type(network).__name__ == "BertModel" and getattr(config, "hidden_act", "") == "gelu"
+        if not plain or tokenizer is None or model.max_seq_length is None:
             return None
         tokens = Tokens(tokenizer, model.max_seq_length, device, rows=rows)
         made = cls(BertLayers(network, precision, device), tokens, device)
@@ -311,7 +316,7 @@ class FixedShapes:
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
         if expected.shape[1] != made.layers.width:
             return None
-        return made if np.abs(made.encode(_TRIAL) - expected).max() <= TOLERANCE[precision] else None
+        return made if np.abs(made.encode(_TRIAL) - expected).max() <= _AGREEMENT[precision] else None
 
     def forward(self, batch: TokenBatch) -> Any:
         """Return the float32 unit vectors of a batch's texts, on the device."""
@@ -327,6 +332,12 @@ class FixedShapes:
             lengths.copy_(batch.lengths)
             graph.replay()
             return vectors[:rows].clone()
+
+    def split(self) -> "FixedShapes":
+        """Return the encoder of the same buckets whose products are split for tensor cores; it is made once."""
+        if self._split is None:
+            self._split = FixedShapes(SplitLayers(self.layers.model, self.device), self.tokens, self.device)
+        return self._split
 
     @property
     def scheme(self) -> dict[str, list[int]]:
@@ -353,14 +364,15 @@ class FixedShapes:
         import torch
 
         ids, lengths = batch.ids.clone(), batch.lengths.clone()
-        side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(side):  # libraries make their workspaces at a first call, outside of the graph
+        cuda: Any = torch.cuda
+        side = cuda.Stream(self.device)
+        side.wait_stream(cuda.current_stream(self.device))
+        with cuda.stream(side):  # libraries make their workspaces at a first call, outside of the graph
             for _ in range(2):
                 self.layers(ids, lengths)
-        torch.cuda.current_stream(self.device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        cuda.current_stream(self.device).wait_stream(side)
+        graph = cuda.CUDAGraph()
+        with cuda.graph(graph, pool=self._pool):
             vectors = self.layers(ids, lengths)
         self._pool = self._pool or graph.pool()
         self._graphs[batch.shape] = graph, ids, lengths, vectors
@@ -393,15 +405,16 @@ def _fetched(batches: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, NDArray[
     """Yield batches' vectors in the computer's memory, each copied aside while the device goes on."""
     import torch
 
+    cuda: Any = torch.cuda
     held: deque[tuple[Any, Any, Any]] = deque()
     aside: Any = None
     for positions, vectors in batches:
         if vectors.device.type != "cuda":
             yield positions, vectors.cpu().numpy()
             continue
-        aside = aside or torch.cuda.Stream(vectors.device)
-        aside.wait_stream(torch.cuda.current_stream(vectors.device))
-        with torch.cuda.stream(aside):
+        aside = aside or cuda.Stream(vectors.device)
+        aside.wait_stream(cuda.current_stream(vectors.device))
+        with cuda.stream(aside):
             pinned = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
             pinned.copy_(vectors, non_blocking=True)
             vectors.record_stream(aside)

@@ -38,9 +38,12 @@ class EncoderRecipe:
     def hosted_on(self, engine: Engine) -> "EncoderRecipe":
         """Return the recipe for the workers of an engine: where that has GPUs, they ask an encoder on each GPU.
 
-        An encoder that is cheap, or that shall run on another device, is loaded by each worker.
+        An encoder that is cheap, or that shall run on another device, is loaded by each worker. So is an isolated one,
+        unless it is on a GPU in this process: its bits, and so its fingerprint, are those of its device.
         """
-        if is_cheap(self.load()) or not (self.device or "cuda").startswith("cuda"):
+        own = self.load()
+        device = getattr(own, "device", None) if self.isolated else self.device
+        if is_cheap(own) or not (device or "cuda").startswith("cuda"):
             return self
         return replace(self, host=host_on(engine, self.load))
 

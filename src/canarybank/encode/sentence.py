@@ -42,13 +42,14 @@ from canarybank.encode.protocol import Precision, Vectors, check_texts, plain_to
 from canarybank.errors import DataError, InputError, MissingError
 from canarybank.store import hash_json
 
-__all__ = ["MINILM", "MINILM_L12", "MPNET", "TOLERANCE", "SentenceEncoder", "pick_device"]
+__all__ = ["MINILM", "MINILM_L12", "MPNET", "TOLERANCE", "SentenceEncoder", "device_in_use", "pick_device"]
 
 _BATCH = {"cpu": 32}
 _ACCELERATOR_BATCH = 256
 _CALL_BATCHES = 8
 _BLOCK_ISOLATED = 256
 _BLOCK_SHAPES = 1 << 16
+_in_use: list[str] = []
 _DECISIVE_PACKAGES = ("sentence-transformers", "tokenizers", "torch", "transformers")
 _DECISIVE_VARIABLES = (
     "ATEN_CPU_CAPABILITY",
@@ -93,8 +94,11 @@ class SentenceEncoder:
         self.block = _BLOCK_ISOLATED if isolated else _CALL_BATCHES * self.batch_size
         self._model = _load(model, folder, self.device, self.precision)
         on_cuda = self.device.startswith("cuda")
-        self._shapes = FixedShapes.of(self._model, self.precision, self.device, rows=batch_size) if on_cuda else None
-        self.block = self.block if self._shapes is None else _BLOCK_SHAPES
+        self.shapes = FixedShapes.of(self._model, self.precision, self.device, rows=batch_size) if on_cuda else None
+        if self.shapes is not None:
+            self.block = _BLOCK_SHAPES
+        if on_cuda:
+            _in_use.append(self.device)
         self.dimension = self.encode(["dimension"]).shape[1]
         self.fingerprint = _fingerprint(folder, self.precision, self._bits() if isolated else {})
 
@@ -103,8 +107,8 @@ class SentenceEncoder:
         checked = readable(check_texts(texts))
         if not checked:
             return np.empty((0, self.dimension), dtype=np.float32)
-        if self._shapes is not None:
-            return unit_vectors(self._shapes.encode(checked))
+        if self.shapes is not None:
+            return _finite(self.shapes.encode(checked))
         if self.isolated:
             return unit_vectors(self._one_by_one(checked))
         order = np.argsort(self._lengths(checked), kind="stable")[::-1]
@@ -138,7 +142,7 @@ class SentenceEncoder:
         """Return what decides the last bits of a text's vector beside the text and the model."""
         return {
             "isolated": True,
-            **({} if self._shapes is None else {"shapes": self._shapes.scheme}),
+            **({} if self.shapes is None else {"shapes": self.shapes.scheme}),
             "device": self.device.partition(":")[0],
             "packages": {name: version(name) for name in _DECISIVE_PACKAGES},
             "processor": _processor(),
@@ -162,6 +166,11 @@ MINILM_L12 = partial(SentenceEncoder, "minilm-l12")
 MPNET = partial(SentenceEncoder, "mpnet")
 
 
+def device_in_use() -> str | None:
+    """Return the CUDA device of the encoder that was loaded last in this process, or None where all are elsewhere."""
+    return _in_use[-1] if _in_use else None
+
+
 def pick_device(device: str | None = None) -> str:
     """Return the device asked for, else the best one here: CUDA, then MPS, then the CPU."""
     torch = _torch()
@@ -176,6 +185,16 @@ def pick_device(device: str | None = None) -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _finite(vectors: Vectors) -> Vectors:
+    """Return unit vectors as they are, or say that the model gave no numbers."""
+    bad = ~np.isfinite(vectors).all(axis=1)
+    if bad.any():
+        raise InputError(
+            f"The encoder gave text {int(np.argmax(bad))} a vector with NaN or infinity; try float32 precision."
+        )
+    return vectors
 
 
 def _torch() -> Any:

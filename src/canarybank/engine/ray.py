@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import count, cycle
+from itertools import count
 from typing import Any, TypeVar
 
 from canarybank.engine.local import count_cores
@@ -31,7 +31,11 @@ Result = TypeVar("Result")
 _QUEUED = 2
 """Tasks under way for each worker: the next one waits where it will run."""
 _TURNS = count(os.getpid())
-"""Which of the objects that a host holds is asked first."""
+"""Whose turn it is to be asked, of the objects that a host holds."""
+_GONE: dict[Any, float] = {}
+"""When an actor was found to be gone."""
+_ABSENCE, _PAUSE = 30.0, 0.5
+"""Seconds for which an actor that is gone is not asked, and seconds between requests where all of them are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,8 @@ class Ray:
         except TypeError as error:
             raise InputError(f"The function cannot be sent to workers: {error.__cause__ or error}.") from error
         send = partial(_remote(ray, self.retries).remote, Surroundings.of_this_process(), [shared])
-        yield from spread(ray, send, tasks, _Room(ray, self.workers).size)
+        # By force: a worker in the midst of a library may miss a polite request, and the next run would wait for it.
+        yield from spread(ray, send, tasks, _Room(ray, self.workers).size, partial(ray.cancel, force=True))
 
     def host(self, make: Callable[[], Any]) -> "RayHost | None":
         """Return what holds the object that a factory makes on each GPU of the cluster; None where it has no GPU.
@@ -86,10 +91,9 @@ class Ray:
         if key not in _HOSTS:
             # A bit more than half of what earlier ones left of each GPU: so every GPU gets one, and has room for more.
             share = round(0.501 * 0.499 ** sum(held[:2] == key[:2] for held in _HOSTS), 4)
-            holder = ray.remote(num_cpus=0, num_gpus=share, max_restarts=self.retries, max_task_retries=self.retries)(
-                _Holder
-            )
-            _HOSTS[key] = RayHost(tuple(holder.remote(make) for _ in range(number)))
+            holder = ray.remote(num_cpus=0, num_gpus=share, max_restarts=self.retries)(_Holder)
+            packed = pickle.dumps(make, pickle.HIGHEST_PROTOCOL)
+            _HOSTS[key] = RayHost(tuple(holder.remote(packed) for _ in range(number)))
         return _HOSTS[key]
 
     def connect(self) -> Any:
@@ -99,22 +103,44 @@ class Ray:
 
 @dataclass(frozen=True, slots=True)
 class RayHost:
-    """Objects that were made alike, one on each GPU of a cluster; whoever has the host can ask them, workers too."""
+    """Objects that were made alike, one on each GPU of a cluster; whoever has the host can ask them, workers too.
+
+    Where the process or node of one is gone, another one is asked.
+    """
 
     actors: tuple[Any, ...]
 
     def run(self, function: Callable[[Any, Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """Yield the index of each task with what the function gives for a held object and the task."""
-        ray, here = load_ray(), Surroundings.of_this_process()
-        # Whoever asks next begins at another one.
-        turns = cycle(self.actors[(start := next(_TURNS) % len(self.actors)) :] + self.actors[:start])
-        work = pickle.dumps(function, pickle.HIGHEST_PROTOCOL)
-        yield from spread(
-            ray,
-            lambda packed: next(turns).answer.remote(here, work, packed),
-            tasks,
-            lambda: _QUEUED * len(self.actors),
-        )
+        asked = _Asked(self.actors, Surroundings.of_this_process(), pickle.dumps(function, pickle.HIGHEST_PROTOCOL))
+        ray = load_ray()
+        yield from spread(ray, asked.send, tasks, lambda: _QUEUED * len(self.actors), ray.cancel, asked.lose)
+
+
+class _Asked:
+    """Ask actors in turn, but for those that were gone a moment ago."""
+
+    def __init__(self, actors: tuple[Any, ...], here: Surroundings, function: bytes) -> None:
+        self._actors, self._here, self._function = actors, here, function
+        self._sent: dict[bytes, Any] = {}
+
+    def send(self, packed: bytes) -> Any:
+        """Send a task to the actor whose turn it is, and return the reference of its answer."""
+        present = [actor for actor in self._actors if not self._is_gone(actor)] or self._actors
+        actor = present[next(_TURNS) % len(present)]
+        reference = actor.answer.remote(self._here, self._function, packed)
+        self._sent[reference.binary()] = actor  # by name: a reference would keep the answer
+        return reference
+
+    def lose(self, reference: Any) -> None:
+        """Remember that the actor which should have answered is gone, and wait a little where all of them are."""
+        _GONE[self._sent.pop(reference.binary())] = time.monotonic()
+        if all(map(self._is_gone, self._actors)):
+            time.sleep(_PAUSE)
+
+    @staticmethod
+    def _is_gone(actor: Any) -> bool:
+        return time.monotonic() - _GONE.get(actor, -_ABSENCE) < _ABSENCE
 
 
 _HOSTS: dict[tuple[str, str, Callable[[], Any]], RayHost] = {}
@@ -124,8 +150,8 @@ _HOSTS: dict[tuple[str, str, Callable[[], Any]], RayHost] = {}
 class _Holder:
     """Hold an object in a process of its own, made at its first use: so an error of its making reaches who asks."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._made = lru_cache(make)
+    def __init__(self, make: bytes) -> None:
+        self._made = lru_cache(lambda: pickle.loads(make)())  # noqa: PLW0108, S301, what is packed may not be found here yet
 
     def answer(self, here: Surroundings, function: bytes, task: bytes) -> bytes:
         """Return what a function gives for the object and a task."""

@@ -107,7 +107,7 @@ def _start(ray: Any, workers: int) -> _Connection:
     is_chosen = any(name.startswith("RAY_AUTH_") for name in os.environ)
     token = {} if is_chosen else {"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     try:
-        with _environment({**_QUIET, **token}), _own_signals():
+        with _environment({**_QUIET, **token}), _this_machine_only(ray), _own_signals():
             ray.init(
                 LOCAL,
                 num_cpus=workers,
@@ -115,11 +115,15 @@ def _start(ray: Any, workers: int) -> _Connection:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 _node_ip_address="127.0.0.1",
-                _temp_dir=str(folder),
+                _temp_dir=str(folder / "ray"),  # which Ray opens to everybody
                 _system_config=dict(_SYSTEM),
             )
-    except Exception as error:  # ray raises whatever failed below it
+    except BaseException as error:
+        ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
+        if not isinstance(error, Exception):  # an interruption
+            raise
+        # Ray raises whatever failed below it.
         raise MissingError(
             f"Ray could not start on this machine ({_first_line(error)}). Set run.engine to threads or processes, or "
             "run.address to a cluster that runs."
@@ -133,6 +137,18 @@ def _short_folder() -> Path:
     usual = tempfile.gettempdir()
     short = "/tmp" if len(usual) > _LONGEST and os.path.isdir("/tmp") else usual  # noqa: PTH112, S108, a private folder
     return Path(tempfile.mkdtemp(prefix=f"{_STEM}-{os.getpid()}-", dir=short))
+
+
+@contextlib.contextmanager
+def _this_machine_only(ray: Any) -> Iterator[None]:
+    """Have Ray listen to this machine alone: on Linux it would listen to the network, even for itself."""
+    constants = ray._private.ray_constants  # noqa: SLF001, its variable is read once, when it is imported
+    before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+    try:
+        with _environment({"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}):
+            yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
 
 
 def _join(ray: Any, address: str) -> _Connection:

@@ -6,7 +6,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -17,6 +17,8 @@ __all__ = ["LOOK_AROUND", "Surroundings", "answer", "last_line", "spread"]
 
 LOOK_AROUND = 2.0
 """Seconds after which the size of the cluster is looked at again: nodes come and go."""
+_TIMES = 100
+"""How often a task is sent to actors, where each of them is gone when its turn comes."""
 _VARIABLES = "CANARYBANK_"
 _DECISIVE = ("canarybank", "numpy", "scipy")
 
@@ -70,7 +72,12 @@ def answer(work: Callable[[], Any]) -> bytes:
 
 
 def spread(
-    ray: Any, send: Callable[[bytes], Any], tasks: Sequence[Any], room: Callable[[], int]
+    ray: Any,
+    send: Callable[[bytes], Any],
+    tasks: Sequence[Any],
+    room: Callable[[], int],
+    cancel: Callable[[Any], None],
+    lost: Callable[[Any], None] = lambda _: None,
 ) -> Iterator[tuple[int, Any]]:
     """Yield the index of each task with what its ``answer`` holds, as they end; what is left is cancelled.
 
@@ -79,21 +86,41 @@ def spread(
         send: Sends a pickled task, and returns the reference of its answer.
         tasks: The tasks.
         room: Says how many tasks may be under way now.
+        cancel: Called with the reference of each answer that nobody waits for any more.
+        lost: Called with the reference of an answer that never comes, for the actor is gone; the task is sent again.
     """
     waiting = iter(enumerate(tasks))
-    under_way: dict[Any, int] = {}
+    under_way: dict[Any, _Sent] = {}
     try:
         while True:
             for index, task in itertools.islice(waiting, max(0, room() - len(under_way))):
-                under_way[send(pickle.dumps(task, pickle.HIGHEST_PROTOCOL))] = index
+                packed = pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
+                under_way[send(packed)] = _Sent(index, packed)
             if not under_way:
                 return
             for done in _finished(ray, list(under_way)):
-                index = under_way.pop(done)
-                yield index, _result(ray, done)
+                sent = under_way.pop(done)
+                try:
+                    result = _result(ray, done)
+                except ray.exceptions.RayActorError as error:
+                    if sent.times == _TIMES:
+                        raise _lost(ray, error) from None
+                    lost(done)
+                    under_way[send(sent.packed)] = replace(sent, times=sent.times + 1)
+                else:
+                    yield sent.index, result
     finally:
         for each in under_way:
-            ray.cancel(each)
+            cancel(each)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A task that is under way, and how often it was sent."""
+
+    index: int
+    packed: bytes
+    times: int = 1
 
 
 def _portable(error: Exception) -> Exception:
@@ -118,9 +145,11 @@ def _finished(ray: Any, under_way: list[Any]) -> list[Any]:
 
 
 def _result(ray: Any, done: Any) -> Any:
-    """Return what a task gave, or raise what it raised; Ray's own errors become a sentence."""
+    """Return what a task gave, or raise what it raised; Ray's own errors become a sentence, but for lost actors."""
     try:
         succeeded, found = pickle.loads(ray.get(done))  # noqa: S301, it comes from our own worker
+    except ray.exceptions.RayActorError:
+        raise
     except ray.exceptions.RayError as error:
         raise _lost(ray, error) from None
     if not succeeded:

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +34,16 @@ from canarybank.flow.audit import mechanism_of, settings_of
 from canarybank.flow.bank import GENERATED_SIZE, Candidates, bank_labels, bank_prompt
 from canarybank.flow.generators import build_generator, may_send_records, response_file
 from canarybank.flow.inputs import Inputs, admission, gather, users_key, users_source
+from canarybank.flow.machines import (
+    GPU_TEXTS,
+    Machine,
+    MachinePlan,
+    Work,
+    check_machines,
+    measure_pass,
+    plan_machines,
+    route_rate,
+)
 from canarybank.flow.one_run_plan import OneRunPlan, plan_one_run
 from canarybank.flow.real_run import is_real
 from canarybank.flow.sharding import Roles
@@ -53,6 +64,8 @@ __all__ = ["GeneratorPlan", "Plan", "StagePlan", "encode_rate", "plan", "share_t
 
 ANSWER_YIELD = 0.75
 """The share of a generator's answers that typically pass."""
+CASE_SECONDS, SEARCH_SECONDS = 0.5, 3.0
+"""What designing and judging one canary takes, about, and a search beside what it encodes."""
 _TRIALS = 1 << 14
 """The trials that a rate is measured on."""
 _SHARE_TRIALS, _SHARE_USERS = 1 << 10, 4
@@ -124,6 +137,16 @@ class Plan(Record):
     """The time that is left, about, without the generator's."""
     memory_mib: float
     """The memory at the peak, about."""
+    shards: int = 0
+    """The shards of users that are read, encoded and routed, those of all passes together; 0 where all users are in
+    memory."""
+    machines: tuple[MachinePlan, ...] = ()
+    """What the run takes on this machine first, then with a GPU and on a cluster, where these would help or are asked
+    for."""
+    measured: tuple[str, ...] = ()
+    """What these times are computed from that was measured here."""
+    assumed: tuple[str, ...] = ()
+    """What they are computed from that was not."""
     epsilon: Epsilon
     """The exact epsilon of the mechanism; null where it is infinite."""
     ceiling: float
@@ -139,11 +162,26 @@ class Plan(Record):
     """What a reader should know."""
 
 
-def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT) -> Plan:
+def plan(
+    resolved: Resolved,
+    folder: Path | str,
+    *,
+    nodes: int | None = None,
+    price: float | None = None,
+    progress: Progress = SILENT,
+) -> Plan:
     """Say what a run in a folder will take.
 
     Users are read and admitted, which the run then finds done; rates are measured on small pieces of the work.
+
+    Args:
+        resolved: The configuration with its origins.
+        folder: The run's folder.
+        nodes: Plan a cluster of so many nodes too.
+        price: What one node costs an hour.
+        progress: Where progress is shown.
     """
+    check_machines(nodes, price)
     config, cache = resolved.config, StageCache()
     state, done = _state(resolved, Path(folder))
     finished = state == "finished"
@@ -172,10 +210,18 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     canaries, passes = config.cohorts.canaries, 2 if settings.threshold is ThresholdMode.CALIBRATED else 1
     cases = len(attacks) * canaries
     left = 0 if finished else passes * 2 * settings.trials * cases - done
-    # Designing and judging one canary takes about half a second, and a search about three beside what it encodes.
-    seconds = left / rate + (0.0 if finished else 0.5 * cases) + 3.0 * searches
-    if missing:
-        seconds += missing / encode_rate(encoder.encoder, known)
+    routing = 0.0 if finished else len(held) / route_rate(mechanism, entries, encoder.dimension)
+    once = routing + (0.0 if finished else CASE_SECONDS * cases) + SEARCH_SECONDS * searches
+    encoding = encode_rate(encoder.encoder, known) if missing else 1.0
+    work = Work(once=once, texts=missing, encode_rate=encoding, trials=left, trial_rate=rate / workers)
+    in_memory = _memory(config, len(held), entries, encoder.dimension, cases)
+    if isinstance(cohorts, Roles):
+        in_memory += _pass_memory(config, cohorts, encoder.dimension, workers)
+        work = _with_passes(work, inputs, cohorts, mechanism, entries, 0 if finished else cases, workers)
+    else:
+        in_memory += _share_memory(mechanism, len(held), entries, workers)
+    gpu = missing > 0 and getattr(encoder.encoder, "device", "") == "cpu"
+    machines = plan_machines(work, Machine("this machine", 1, workers), in_memory, nodes=nodes, price=price, gpu=gpu)
     aim: dict[str, Any] = {"method": settings.method, "alpha": settings.share(canaries), "canaries": canaries}
     most, goal = ceiling(mechanism, settings.trials, **aim), None
     with suppress(InputError):
@@ -184,11 +230,10 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
     if config.evolve.audit_one_run or config.system.one_run:
         voting = None if is_real(config) else len(people.users) - config.evolve.reference
         one_run = plan_one_run(config, bank, encoder, voting)
-    requests = f"{config.bank.source}; {asked.calls:,} requests to the generator, pools included"
     stages = (
         ("users", admitted, f"admitted from {config.users.source}"),
         ("vectors", missing == 0, f"{missing:,} texts to encode by {config.encoder.name}"),
-        ("bank", asked.calls == 0, requests),
+        ("bank", asked.calls == 0, f"{config.bank.source}; {asked.calls:,} requests to the generator, pools included"),
         ("designs", finished, "probes, score and threshold of each canary"),
         ("commitment", finished, "written before the first evaluation trial"),
         ("evaluation", left == 0, f"{left:,} trials left, those that calibrate included"),
@@ -205,9 +250,12 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
         trials=left,
         trials_per_second=rate,
         workers=workers,
-        seconds=seconds,
-        memory_mib=_memory(config, len(held), entries, encoder.dimension, cases)
-        + _share_memory(mechanism, len(held), entries, workers),
+        seconds=machines[0].seconds,
+        memory_mib=machines[0].memory_mib,
+        shards=sum(work.passes),
+        machines=machines,
+        measured=_measured(work),
+        assumed=_assumed(work, gpu=gpu, nodes=nodes, searches=searches),
         epsilon=most.exact,
         ceiling=most.median,
         ceiling_range=(most.q05, most.q95),
@@ -215,6 +263,56 @@ def plan(resolved: Resolved, folder: Path | str, *, progress: Progress = SILENT)
         one_run=one_run,
         notes=(*people.notes, *bank.notes, *inputs.left_out, *((_DRAWN,) if mechanism.share < 1 else ())),
     )
+
+
+def _with_passes(
+    work: Work, inputs: Inputs, roles: Roles, mechanism: Mechanism, entries: int, cases: int, workers: int
+) -> Work:
+    """Return the work with its passes over users in shards, a piece of them measured; none where no case is left."""
+    config, work = inputs.config, replace(work, texts=work.texts - roles.streamed_records)
+    if not cases:
+        return work
+    piece = measure_pass(
+        roles.evaluation,
+        inputs.recipe,
+        mechanism,
+        entries=entries,
+        probes=config.attack.probes,
+        asks=cases,
+        workers=workers,
+        threads=config.run.engine == "threads",
+    )
+    shards = tuple(len(each.parts()) for each in (roles.calibration, roles.evaluation))
+    return replace(work, records=roles.streamed_records, passes=shards, piece=piece)
+
+
+def _measured(work: Work) -> tuple[str, ...]:
+    """Say what was measured for a plan's times."""
+    found = [f"{work.trial_rate:,.0f} trials a second on one worker"]
+    if work.texts or work.records:
+        found.append(f"{work.encode_rate:,.0f} texts encoded a second")
+    if work.piece is not None:
+        found.append(
+            f"{1 / max(work.piece.per_record, 1e-12):,.0f} records a second on one worker of a pass: read, encoded, "
+            "routed and counted"
+        )
+    return tuple(found)
+
+
+def _assumed(work: Work, *, gpu: bool, nodes: int | None, searches: int) -> tuple[str, ...]:
+    """Say what else a plan's times rest on."""
+    found = [f"{CASE_SECONDS:g} s to design and judge a canary"]
+    if searches:
+        found.append(f"{SEARCH_SECONDS:g} s for a search, beside what it encodes")
+    if gpu:
+        found.append(
+            f"an H200 encodes {GPU_TEXTS:,} short texts a second, as it does with MiniLM-L6; a larger model is slower"
+        )
+    if nodes is not None and nodes > 1:
+        found.append("nodes are like this machine, read users from one folder, and have run.engine = ray")
+        if work.piece is None:
+            found.append("only trials are spread over nodes, for users are in memory; run.shards spreads them too")
+    return tuple(found)
 
 
 def _state(resolved: Resolved, folder: Path) -> tuple[Literal["new", "resumes", "finished"], int]:
@@ -307,6 +405,14 @@ def _memory(config: Config, texts: int, bank: int, dimension: int, cases: int) -
     calibration = 3 * 8 * config.audit.trials if config.audit.threshold == "calibrated" else 0
     # Python and its packages take 210 MiB; wordllama is the encoder whose own memory was measured.
     return 210 + (80 if config.encoder.name == "wordllama" else 0) + (records + banks + calibration) / 2**20
+
+
+def _pass_memory(config: Config, roles: Roles, dimension: int, workers: int) -> float:
+    """Return what users in shards add in MiB: a shard in each worker, and of everybody an id and a few numbers."""
+    shards = roles.evaluation.shards
+    largest = float(np.bincount(shards.homes, weights=shards.counts).max())
+    each = 3 * 4 * dimension + 16 * config.mechanism.k + 600  # bytes of a record: as above, with one cohort's vectors
+    return (workers * largest * each + 400 * len(shards)) / 2**20
 
 
 def trial_rate(mechanism: Mechanism, eligible: int, coordinates: int, engine: TrialEngine) -> float:

@@ -47,6 +47,8 @@ def real_voters(
     config: Config, encoder: CachedEncoder, cache: StageCache, progress: Progress, engine: Engine
 ) -> VotingUsers:
     """Return the users of a real run, who vote with the records that can be encoded; no count of votes is kept."""
+    if callable(connect := getattr(engine, "connect", None)):
+        connect()  # while it can still say what is wrong: later its errors are hidden
     people = admit_voters(config.users, config.cohorts, cache, progress, config.run.shards)
     with hidden("preparing users' records", progress):
         if isinstance(people, Users):

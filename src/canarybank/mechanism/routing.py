@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from canarybank.encode.sentence import device_in_use
 from canarybank.errors import InputError
 from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.mechanism import whole
@@ -12,8 +13,10 @@ from canarybank.mechanism.scan import Floats, Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
 from canarybank.progress import SILENT, Progress, Stage
 
-__all__ = ["equal_rows", "first_copies", "first_of_each", "nearest", "rank", "route"]
+__all__ = ["equal_rows", "first_copies", "first_of_each", "nearest", "nearest_by_numpy", "rank", "route"]
 
+LEAST_PAIRS = 1 << 24
+"""Fewer pairs of a record and an entry than these are not worth a copy to a GPU."""
 FOLD = 32
 CROWD = 4
 
@@ -30,7 +33,8 @@ def route(records: ArrayLike, bank: ArrayLike | Bank, k: int, *, device: str | N
         records: The records' vectors, one a row.
         bank: A bank, or its entries' vectors.
         k: How many entries to find for each record.
-        device: A torch device to search on, such as "cuda"; left out, numpy searches on the CPU.
+        device: A torch device to search on, such as "cuda"; left out, much work is done where this process has loaded
+            an encoder on a GPU, and all else by numpy on the CPU.
     """
     vectors = check_vectors(records, "record")
     if isinstance(bank, Bank) and bank.barred:
@@ -48,10 +52,17 @@ def nearest(
         raise InputError(
             f"k is {k}, but the bank has only {len(entries)} entries to choose from; lower k or enlarge the bank."
         )
+    if device is None and len(records) * len(entries) >= LEAST_PAIRS:
+        device = device_in_use()
     if device is not None:
         from canarybank.mechanism.device_routing import nearest_on
 
         return nearest_on(device, records, entries, k, progress)
+    return nearest_by_numpy(records, entries, k, progress)
+
+
+def nearest_by_numpy(records: Vectors, entries: Vectors, k: int, progress: Progress = SILENT) -> NDArray[np.int64]:
+    """Return the k nearest entries of each record as ``nearest`` does, on the CPU, without a check of what is given."""
     kept = first_copies(entries, k)
     few = entries if len(kept) == len(entries) else entries[kept]
     lengths = norms(records)
@@ -71,12 +82,12 @@ def first_of_each(rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     return starts[:, None] + np.arange(k)
 
 
-def first_copies(entries: Vectors, k: int) -> NDArray[np.int64]:
+def first_copies(entries: Vectors, k: int, groups: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """Return the positions of the entries of which fewer than k copies stand before.
 
-    The others are never among the k nearest. Without them, hosts of ties are few.
+    The others are never among the k nearest. Without them, hosts of ties are few. ``groups`` may hold ``equal_rows``.
     """
-    group = equal_rows(entries)
+    group = equal_rows(entries) if groups is None else groups
     order = np.argsort(group, kind="stable")
     sizes = np.bincount(group)
     copy = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -86,9 +97,8 @@ def first_copies(entries: Vectors, k: int) -> NDArray[np.int64]:
 def equal_rows(entries: Vectors) -> NDArray[np.int64]:
     """Return a number for each row, the same for equal rows and no others."""
     plain = np.ascontiguousarray(entries + 0.0)  # -0.0 and 0.0 are equal but differ in bytes
-    rows = plain.view(np.dtype((np.void, plain.itemsize * plain.shape[1]))).ravel()
-    numbers: NDArray[np.int64] = np.unique(rows, return_inverse=True)[1]
-    return numbers
+    numbers: dict[bytes, int] = {}
+    return np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in plain], dtype=np.int64)
 
 
 def _search(

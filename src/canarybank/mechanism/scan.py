@@ -89,7 +89,8 @@ def score_margin(
     rounding = count * roundoff * (2 * lengths + largest) * largest + 2 * dropped * lengths * largest
     defined = (dimension + 8) * float(np.finfo(np.float64).eps) * reach * reach
     underflow = 4 * count * tiny * (1 + reach)
-    return 1.25 * (rounding + defined + underflow)
+    bound: Lengths = 1.25 * (rounding + defined + underflow)
+    return bound
 
 
 def precision(lengths: NDArray[np.float64], entries: Vectors) -> type[np.floating[Any]]:

@@ -15,10 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.encode.fixed_shapes import FixedShapes, TokenBatch
+from canarybank.encode.protocol import Encoder, Precision, check_texts, readable
 from canarybank.errors import InputError
+from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.device_routing import DeviceRouter
+from canarybank.mechanism.routing import route
 
-__all__ = ["TextRoutes", "measure_drift", "route_texts"]
+__all__ = ["TextRoutes", "encode_and_route", "measure_drift", "route_texts"]
 
 SAMPLE = 2048
 SAFETY = 4.0
@@ -76,6 +79,19 @@ def route_texts(
     for batch, vectors in exact.vectors(texts):
         routes[batch.positions] = router.route(vectors).cpu().numpy()
     return TextRoutes(routes, len(texts), bound, again.largest)
+
+
+def encode_and_route(encoder: Encoder, texts: Sequence[str], bank: Bank, k: int) -> NDArray[np.int64]:
+    """Return ``route(encoder.encode(texts), bank, k)``, on a GPU without encoding every text in float32.
+
+    That is so for a float32 ``SentenceEncoder`` on CUDA whose layers are known; all others encode, then route.
+    """
+    exact: FixedShapes | None = getattr(encoder, "shapes", None)
+    if exact is None or exact.layers.precision is not Precision.FLOAT32 or not texts:
+        return route(encoder.encode(texts), bank, k)
+    router = DeviceRouter(bank.vectors[bank.open], k, exact.device)
+    found = route_texts(readable(check_texts(texts)), exact.split(), exact, router).routes
+    return bank.open[found]
 
 
 def _route_block(

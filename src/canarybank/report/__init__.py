@@ -10,11 +10,12 @@ from canarybank.report.paper import render_pieces, write_pieces
 from canarybank.report.summary import generator_line, summarise_run, written_lines
 from canarybank.report.system import summarise_system, system_markdown
 from canarybank.report.tables import GateFiles, gate_markdown, junit, latex_tables, summary_markdown
-from canarybank.report.verdicts import Tone, Verdict, verdict
+from canarybank.report.verdicts import Number, Tone, Verdict, verdict
 
 __all__ = [
     "PAGE",
     "GateFiles",
+    "Number",
     "Tone",
     "Verdict",
     "canary_figure",

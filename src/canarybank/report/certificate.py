@@ -16,9 +16,10 @@ from canarybank.auditing.guessing import guess_scores
 from canarybank.auditing.known_coins import Shift, family_epsilon
 from canarybank.auditing.one_run import Background, Certificate, Coins, RunDeclaration, RunEvidence, RunScores, RunShown
 from canarybank.mechanism import Claim, attained_epsilon
+from canarybank.report.next_steps import one_run_steps
 from canarybank.report.tables import known_columns, markdown_table, plain
 from canarybank.report.text import UNKNOWN, clean, confidence, epsilon, percent, rung_text
-from canarybank.report.verdicts import Tone
+from canarybank.report.verdicts import Number, Tone, shown_verdict
 from canarybank.run.commitment import finite
 
 __all__ = [
@@ -141,7 +142,7 @@ def summarise_certificate(
     """Return everything that a page shows of one run's certificate, as plain values, worded."""
     compared = compared_scores(declared, run, found)
     return {
-        "verdict": _verdict(found),
+        "verdict": _verdict(declared, found),
         "claim": str(found.claim),
         "facts": list(_facts(declared, found).items()),
         "disclosed": _disclosed(found, planted),
@@ -161,8 +162,23 @@ def summarise_certificate(
     }
 
 
-def _verdict(found: Certificate) -> dict[str, Any]:
-    """Return the verdict as a sentence, what kind of news it is, and what to read beside it."""
+def _verdict(declared: RunDeclaration, found: Certificate) -> dict[str, Any]:
+    """Return the verdict in numbers and a sentence, what became of the claim, and what to read beside it."""
+    tone, sentence, beside = _judged(declared, found)
+    best = max(found.shown, key=lambda each: each.epsilon)
+    numbers = [
+        Number("budget claimed", epsilon(found.claim.epsilon), f"epsilon over {_releases(found.claim)}"),
+        Number(
+            "certified by this run",
+            f"at least {epsilon(best.epsilon)}",
+            f"{best.evidence.value}; {confidence(1 - found.alpha)} confidence over all evidence, "
+            f"{found.canaries:,} canaries in one run",
+        ),
+    ]
+    return shown_verdict(tone, sentence, [clean(each, _LONG) for each in beside], numbers, one_run_steps(tone))
+
+
+def _judged(declared: RunDeclaration, found: Certificate) -> tuple[Tone, str, list[str]]:
     claim, level = found.claim, f"{confidence(1 - found.alpha)} confidence over all evidence"
     best = max(found.shown, key=lambda each: each.epsilon)
     bound = f"{epsilon(best.epsilon)} ({best.evidence.value})"
@@ -171,27 +187,23 @@ def _verdict(found: Certificate) -> dict[str, Any]:
     beside = [f"The claim: {claim}.", *(each.statement for each in against)]
     if claim.refutation is not None:
         shown = f"The run refutes it too, with {level}." if against else "The run alone does not refute it."
-        return _said(Tone.CLAIM, claim.refutation, [f"No run is needed for that. {shown}", *beside])
+        return Tone.REFUTED, claim.refutation, [f"No run is needed for that. {shown}", *beside]
     if best.epsilon > claim.epsilon:
         sentence = (
             f"Violation detected: {one_run} shows an epsilon of at least {bound}, above the claimed "
             f"{epsilon(claim.epsilon)}, with {level}."
         )
-        return _said(Tone.VIOLATION, sentence, beside)
+        return Tone.REFUTED, sentence, beside
     if against:
         sentence = f"The claim is refuted: {one_run} is not of the mechanism that is claimed, with {level}."
         largest = f"The largest lower bound on epsilon is {bound}, not above the claimed {epsilon(claim.epsilon)}."
-        return _said(Tone.VIOLATION, sentence, [*beside, largest])
+        return Tone.REFUTED, sentence, [*beside, largest]
     shown = f"an epsilon of at least {bound}" if best.epsilon > 0 else "no epsilon above 0"
-    sentence = (
-        f"No violation detected at this power: {one_run} shows {shown}, against the claimed {epsilon(claim.epsilon)}, "
-        f"with {level}."
-    )
-    return _said(Tone.QUIET, sentence, beside)
-
-
-def _said(tone: Tone, sentence: str, beside: list[str]) -> dict[str, Any]:
-    return {"tone": tone.value, "sentence": sentence, "beside": [clean(each, _LONG) for each in beside]}
+    shown = f"{one_run} shows {shown}, against the claimed {epsilon(claim.epsilon)}, with {level}."
+    if not declared.can_show:
+        sentence = "The claim could not be tested at this power: so few canaries typically show nothing"
+        return Tone.UNTESTED, f"{sentence}; {shown}", beside
+    return Tone.STANDS, f"No violation detected at this power: {shown}", beside
 
 
 def _releases(claim: Claim) -> str:

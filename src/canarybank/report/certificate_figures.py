@@ -22,7 +22,7 @@ from canarybank.report.certificate import (
     taking_part,
 )
 from canarybank.report.evidence_figures import allowed
-from canarybank.report.figures import change_of, draw_ladder
+from canarybank.report.figures import SHORTFALL, change_of, draw_ladder
 from canarybank.report.svg import Canvas, Drawn, Key, Scale, key_lines, linear, log, text_width
 from canarybank.report.tables import known_columns
 from canarybank.report.text import UNKNOWN, decimal, epsilon, interval_text, rate, rung_text
@@ -345,6 +345,8 @@ def _step(above: dict[str, Any] | None, rung: dict[str, Any]) -> str:
         return str(rung["note"])
     size = f"{abs(change):.3f}"
     cause = "the claim is refuted" if rung.get("refuted") else _STEPS[rung["name"]]
+    if rung["name"] == "mechanism" and change > 0:
+        cause = SHORTFALL
     return f"{'' if float(size) == 0 else '+' if change > 0 else '−'}{size}  {cause}"
 
 

@@ -15,6 +15,7 @@ from canarybank.report.text import decimal, epsilon, interval_text, rung_text
 
 __all__ = [
     "CAUSES",
+    "SHORTFALL",
     "canary_figure",
     "change_of",
     "draw_ladder",
@@ -39,6 +40,8 @@ _NAMES = {
     "expected": "typical bound at this many trials",
     "observed": "the bound the trials gave",
 }
+SHORTFALL = "the claim's shortfall"
+"""The cause of a step up from the claim to the mechanism: the claim is too small."""
 _UNSEEN = "what attack and trials do not show"
 _RUNG, _LADDER_TOP = 50.0, 14.0
 _LADDER_LEFT = max(text_width(note, "rung-note") for note in _NAMES.values()) + 16.0
@@ -145,7 +148,9 @@ def _step(above: dict[str, Any] | None, rung: dict[str, Any], *, claimed: bool) 
 
 
 def _cause(above: dict[str, Any], rung: dict[str, Any]) -> str:
-    return _UNSEEN if (above["name"], rung["name"]) == ("mechanism", "observed") else CAUSES[rung["name"]]
+    if (above["name"], rung["name"]) == ("mechanism", "observed"):
+        return _UNSEEN
+    return SHORTFALL if rung["name"] == "mechanism" and (change_of(above, rung) or 0.0) > 0 else CAUSES[rung["name"]]
 
 
 def _ladder_words(rungs: list[dict[str, Any]]) -> str:

@@ -1,23 +1,16 @@
-"""Read the glossary: the words of the pages and the documentation, with their meanings, from glossary.toml."""
+"""The words of the project with their meanings, bundled with every page; a page links a word to its meaning."""
 
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-__all__ = ["GlossaryTerm", "read_glossary"]
+__all__ = ["Term", "find_term", "glossary"]
 
 
 @dataclass(frozen=True, slots=True)
-class GlossaryTerm:
-    """One word with its meaning.
-
-    Attributes:
-        key: the anchor that links lead to.
-        term: the heading.
-        also: other spellings of the same thing.
-        meaning: one or two plain sentences.
-    """
+class Term:
+    """One word, the other spellings that lead to it, and what it means."""
 
     key: str
     term: str
@@ -26,14 +19,20 @@ class GlossaryTerm:
 
 
 @cache
-def read_glossary() -> tuple[GlossaryTerm, ...]:
-    """Return every term, in the order of reading.
-
-    >>> next(word.term for word in read_glossary() if "canaries" in word.also)
-    'canary'
-    """
+def glossary() -> tuple[Term, ...]:
+    """Return every term, in the order of reading."""
     text = resources.files("canarybank.report").joinpath("glossary.toml").read_text(encoding="utf-8")
     return tuple(
-        GlossaryTerm(key, each["term"], tuple(each["also"]), each["meaning"])
-        for key, each in tomllib.loads(text).items()
+        Term(key, entry["term"], tuple(entry["also"]), entry["meaning"]) for key, entry in tomllib.loads(text).items()
     )
+
+
+def find_term(word: str) -> Term | None:
+    """Return the term that a word is, or is another spelling of; None where the glossary has none."""
+    return _by_spelling().get(word.casefold())
+
+
+@cache
+def _by_spelling() -> dict[str, Term]:
+    others = {spelling.casefold(): term for term in glossary() for spelling in term.also}
+    return others | {term.term.casefold(): term for term in glossary()}

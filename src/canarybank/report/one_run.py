@@ -6,7 +6,7 @@ from canarybank.auditing.one_run import Certificate
 from canarybank.report.certificate import Planted, certificate_markdown, certificate_rows, summarise_certificate
 from canarybank.report.certificate_figures import certificate_parts
 from canarybank.report.summary import provenance
-from canarybank.report.tables import markdown_table, plain
+from canarybank.report.tables import markdown_table, plain, verdict_markdown
 from canarybank.report.text import clean, epsilon, percent
 from canarybank.run.carried import read_scores
 from canarybank.run.folder import COMMITMENT, RESULTS, Run
@@ -124,8 +124,7 @@ def _joined(title: str, section: dict[str, Any], middle: list[str], source: dict
     verdict = section["verdict"]
     parts = [
         title,
-        f"**{plain(verdict['sentence'])}**",
-        *map(plain, verdict["beside"]),
+        *verdict_markdown(verdict),
         f"> {section['statement']}",
         *middle,
         "## What one run shows",

@@ -16,6 +16,7 @@ from canarybank.report.evidence_figures import density_figure, map_figure, roc_f
 from canarybank.report.evolution import round_rows
 from canarybank.report.evolution_figures import clouds_figure, epsilon_figure, utility_figure
 from canarybank.report.figures import canary_figure, ladder_figure, overview_figure
+from canarybank.report.glossary import find_term, glossary
 from canarybank.report.one_run import evolved_markdown, one_run_markdown, one_run_parts, one_run_rows
 from canarybank.report.summary import summarise_run
 from canarybank.report.system import (
@@ -32,8 +33,9 @@ from canarybank.report.system_figures import rates_figures, system_ladder
 from canarybank.report.tables import (
     ATTACK_COLUMNS,
     PREFIX_COLUMNS,
-    attack_rows,
     bounds_stand_on,
+    joint_rows,
+    joint_sentence,
     known_columns,
     latex_tables,
     prefix_rows,
@@ -42,7 +44,7 @@ from canarybank.report.tables import (
     write_csv,
     write_parquet,
 )
-from canarybank.report.text import decimal
+from canarybank.report.text import decimal, sentence_case
 from canarybank.report.utility import compared_part
 from canarybank.run.folder import Run
 from canarybank.store import PRIVATE, SHAREABLE, write_atomic
@@ -169,7 +171,7 @@ def page_of(template: str, **values: Any) -> str:
     """Return a template filled with values, our style, our script, and a policy that allows nothing else."""
     style, script = _resource("style.css"), _resource("script.js")
     page = _environment().get_template(template)
-    html = page.render(style=style, script=script, policy=_policy(style, script), **values)
+    html = page.render(style=style, script=script, policy=_policy(style, script), glossary=glossary(), **values)
     return html.strip() + "\n"
 
 
@@ -178,7 +180,8 @@ def _audit_parts(summary: dict[str, Any]) -> dict[str, Any]:
     ledgers = [("verdict: ", summary["gate"]), *(("", attack["ledger"]) for attack in attacks)]
     return {
         "stands_on": bounds_stand_on(summary),
-        "by_attack": known_columns(ATTACK_COLUMNS, attack_rows(attacks)),
+        "by_attack": known_columns(ATTACK_COLUMNS, joint_rows(summary)),
+        "joint": joint_sentence(summary),
         "ledger_rows": [
             (f"{prefix}{name}", f"{share:.4g}", f"{ledger['total']:g}")
             for prefix, ledger in ledgers
@@ -233,5 +236,7 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["sentence_case"] = sentence_case
+    environment.filters["term"] = find_term
     environment.tests["numeric"] = lambda cell: not isinstance(cell, str) or bool(_NUMERIC.fullmatch(cell))
     return environment

@@ -4,6 +4,7 @@ All text that came from users, models or files is cleaned here, and nowhere else
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from canarybank.auditing import (
 from canarybank.generate.counters import outcome_text
 from canarybank.mechanism import Mechanism
 from canarybank.report.evolution import evolution_facts, summarise_evolution
-from canarybank.report.text import COMMAND, LONG, NAME, SHORT, UNKNOWN, clean, label
-from canarybank.report.verdicts import assumptions, limits, strongest, verdict
+from canarybank.report.next_steps import audit_steps
+from canarybank.report.text import COMMAND, LONG, NAME, SHORT, UNKNOWN, clean, counted, label
+from canarybank.report.verdicts import assumptions, limits, shown_verdict, strongest, verdict
 from canarybank.run.folder import COMMITMENT, RESULTS, SEALED, GeneratorRecord, Manifest, Run
 from canarybank.run.gating import claim_of
 from canarybank.run.results import Results
@@ -31,14 +33,19 @@ from canarybank.score import Interval
 from canarybank.store import hash_file
 
 __all__ = [
+    "SMALL_COHORT",
+    "cohorts_text",
     "generator_line",
     "provenance",
     "rule_upper",
+    "small_cohorts",
     "summarise_run",
     "written_lines",
 ]
 
 _REASONS = 3
+SMALL_COHORT = 20
+"""A cohort with fewer users than this is warned about."""
 Ends = tuple[float, float, float]
 """A rate with the two ends of its interval around it: lower end, rate, upper end."""
 
@@ -49,12 +56,12 @@ def summarise_run(run: Run) -> dict[str, Any]:
     ``attacks`` are over all releases, ``prefixes`` after each of them.
     """
     results = run.results
-    summary = {
+    summary: dict[str, Any] = {
         "name": clean(run.folder.resolve().name, NAME),
         "version": results.canarybank,
         "mechanism": results.mechanism.to_json(),
         "facts": list(_facts(run).items()),
-        "notes": [clean(note, LONG) for note in results.notes],
+        "notes": [clean(note, LONG) for note in (*small_cohorts(results), *results.notes)],
         "statement": results.statement,
         "provenance": provenance(run.manifest, _hashes(run), results.seed),
         "epsilon": results.epsilon,
@@ -80,8 +87,12 @@ def summarise_run(run: Run) -> dict[str, Any]:
     if not results.attacks:
         return summary
     found = verdict(run)
+    steps = audit_steps(results, found.outcome, found.tone)
+    for attack, read in zip(summary["attacks"], found.outcome.attacks, strict=True):
+        attack["share"] = {"epsilon": read.bound.epsilon, "alpha": read.alpha}
     return summary | {
-        "verdict": {"tone": found.tone.value, "sentence": found.sentence, "beside": list(found.beside)},
+        "verdict": shown_verdict(found.tone, found.sentence, found.beside, found.numbers, steps),
+        "joint": {"epsilon": found.outcome.epsilon, "attack": label(found.outcome.attack)},
         "strongest": strongest(results),
         "accounted": results.claim,
         "claim": str(claim_of(results, results.claim)),
@@ -116,11 +127,10 @@ def _facts(run: Run) -> dict[str, str]:
     results, manifest = run.results, run.manifest
     mechanism, audit, setup, evolution = results.mechanism, results.audit, results.setup, results.evolution
     source = clean(Path(str(manifest.config.get("users.source", "?"))).name, SHORT)
-    bank, delta = "{:,} entries, {:,} positions for probes", f"{mechanism.delta:g}, add or remove one user"
+    delta = f"{mechanism.delta:g}, add or remove one user"
     if evolution is not None:
         voters = "" if evolution.voters is None else f"; {evolution.voters:,} could take part in a round"
         facts = {"Users": f"{source}{voters}", **evolution_facts(evolution)}
-        bank += " in every round"
         if evolution.slack:
             delta += f"; the noise's arithmetic adds {evolution.slack:.2g}, and never more than delta"
     else:
@@ -128,11 +138,12 @@ def _facts(run: Run) -> dict[str, str]:
         delta += ", one release"
     if setup is not None:
         facts |= {
-            "Records": f"at most {setup.records:,} a user; {setup.evaluation:,} users eligible",
-            "Set aside": f"{setup.auxiliary:,} auxiliary users, {setup.calibration:,} calibration users",
+            "Records": f"at most {setup.records:,} a user; {counted(setup.evaluation, 'user')} eligible",
+            "Set aside": cohorts_text(results),
             "Canaries": f"{setup.canaries:,} an attack",
             "Encoder": f"{clean(setup.encoder, NAME)}, {setup.dimension:,} dimensions",
-            "Bank": bank.format(setup.bank, setup.probes),
+            "Bank": f"{counted(setup.bank, 'entry', 'entries')}, {counted(setup.probes, 'position')} for probes"
+            + " in every round" * (evolution is not None),
         }
     if results.attacks:
         facts |= {
@@ -148,6 +159,35 @@ def _facts(run: Run) -> dict[str, str]:
         **{name.capitalize(): line for name, line in written_lines(results).items()},
         **({} if asked is None else {"Generator": asked}),
     }
+
+
+def cohorts_text(results: Results) -> str:
+    """Say how many admitted users are in which cohort besides the evaluation users, and how many are in none."""
+    setup = results.setup
+    assert setup is not None  # noqa: S101, the caller looked
+    said = [f"{setup.auxiliary:,} auxiliary", f"{setup.calibration:,} calibration"]
+    admitted = setup.users.get("admitted")
+    if isinstance(admitted, int) and results.evolution is None:
+        drawn = len({each.canary for attack in results.attacks if attack.on_people for each in attack.canaries})
+        unused = admitted - drawn - setup.auxiliary - setup.calibration - setup.evaluation
+        said += [f"{drawn:,} drawn as canaries", f"{unused:,} in no cohort"]
+        return f"{', '.join(said)}, of {counted(admitted, 'admitted user')}"
+    return ", ".join(said)
+
+
+def small_cohorts(results: Results) -> Iterator[str]:
+    """Warn about cohorts too small to stand for a population: figures about attacks then hold for these users alone."""
+    setup = results.setup
+    if setup is None:
+        return
+    sizes = {"evaluation": setup.evaluation, "auxiliary": setup.auxiliary, "calibration": setup.calibration}
+    small = [counted(size, f"{name} user") for name, size in sizes.items() if size < SMALL_COHORT]
+    if small:
+        yield (
+            f"Small cohorts: {', '.join(small)}. With fewer than {SMALL_COHORT}, what an attack reaches says little "
+            "about other people, and a score is learnt from too few. The mechanism's epsilon does not depend on it. "
+            "Give more users, or lower users.minimum_words or users.cap so that more are admitted."
+        )
 
 
 def _ledger(ledger: AlphaLedger) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from canarybank.auditing.declaration import Evidence
 from canarybank.auditing.rules import Rule
 from canarybank.auditing.system import Shown, SystemResult, Verdict
 from canarybank.mechanism import Claim, attained_epsilon
+from canarybank.report.next_steps import system_steps
 from canarybank.report.summary import provenance
-from canarybank.report.tables import known_columns, markdown_table, plain
+from canarybank.report.tables import known_columns, markdown_table, plain, verdict_markdown
 from canarybank.report.text import UNKNOWN, clean, confidence, epsilon, label, rate
-from canarybank.report.verdicts import Tone
+from canarybank.report.verdicts import Number, Tone, shown_verdict
 from canarybank.run.commitment import finite
 from canarybank.run.folder import COMMITMENT, RESULTS, SEALED, Run
 from canarybank.run.plant import CANARIES, PROBES, SCHEDULE, Plant
@@ -97,7 +98,7 @@ def summarise_system(run: Run) -> dict[str, Any]:
         "name": clean(run.folder.resolve().name, _NAME),
         "system": clean(results.system, _SHORT),
         "version": results.canarybank,
-        "verdict": _verdict(found, clean(results.system, _SHORT)),
+        "verdict": _verdict(found, clean(results.system, _SHORT), plant),
         "claim": str(found.claim),
         "facts": list(_facts(found, plant).items()),
         "planted": _planted(run, plant),
@@ -120,13 +121,39 @@ def summarise_system(run: Run) -> dict[str, Any]:
     }
 
 
-def _verdict(found: SystemResult, system: str) -> dict[str, Any]:
-    """Return the verdict as a sentence, what kind of news it is, and what to read beside it."""
+def _verdict(found: SystemResult, system: str, plant: Plant) -> dict[str, Any]:
+    """Return the verdict in numbers and a sentence, what became of the claim, and what to read beside it."""
+    tone, sentence, beside = _judged(found, system, plant)
+    dependent = found.verdict is Verdict.DEPENDENT
+    numbers = _numbers(found) if not dependent else []
+    steps = system_steps(tone, dependent=dependent)
+    return shown_verdict(tone, sentence, [clean(each, _LONG) for each in beside], numbers, steps)
+
+
+def _numbers(found: SystemResult) -> list[Number]:
+    """Return what was claimed, what the claimed mechanism has, and what the runs certify."""
+    claim, exact = found.claim, exact_of(found.claim)
+    over = "one release" if claim.rounds == 1 else f"{claim.rounds} releases"
+    bounds = [each for each in found.shown if each.epsilon is not None]
+    best = max(bounds, key=lambda each: each.epsilon or 0.0, default=None)
+    level = f"{confidence(1 - found.alpha)} confidence over all evidence, {found.judged:,} runs"
+    return [
+        Number("budget claimed", epsilon(claim.epsilon), f"epsilon for {over}, by the operator"),
+        *([] if exact is None else [Number("of the claimed mechanism", epsilon(exact), "exact; computed, no runs")]),
+        Number(
+            "certified by runs",
+            UNKNOWN if best is None else f"at least {epsilon(best.epsilon)}",
+            level if best is None else f"{best.score} score, {best.evidence}; {level}",
+        ),
+    ]
+
+
+def _judged(found: SystemResult, system: str, plant: Plant) -> tuple[Tone, str, list[str]]:
     level = f"{confidence(1 - found.alpha)} confidence over all evidence"
     if found.verdict is Verdict.DEPENDENT:
         sentence = f"No bound is stated: the runs of {system} depend on each other."
         beside = [found.independence.statement, *([found.claim.refutation] if found.claim.refutation else [])]
-        return _said(Tone.CLAIM, sentence, [*beside, f"The claim was: {found.claim}."])
+        return Tone.UNTESTED, sentence, [*beside, f"The claim was: {found.claim}."]
     against = [each for each in found.shown if each.refuted]
     claim, about = found.claim, f"The claim: {found.claim}."
     bounds = [each for each in found.shown if each.epsilon is not None]
@@ -135,11 +162,11 @@ def _verdict(found: SystemResult, system: str) -> dict[str, Any]:
     bound = [] if largest is None else [f"The largest lower bound on epsilon is {_bound_text(largest)}, with {level}."]
     if claim.refutation is not None:
         shown = f"The runs refute it too, with {level}." if against else "The runs alone do not refute it."
-        return _said(Tone.CLAIM, claim.refutation, [f"No run is needed for that. {shown}", about, *bound, judged])
+        return Tone.REFUTED, claim.refutation, [f"No run is needed for that. {shown}", about, *bound, judged]
     if largest is not None and (largest.epsilon or 0.0) > claim.epsilon:
         shown = f"{system} shows an epsilon of at least {_bound_text(largest)}, above the claimed"
         sentence = f"Violation detected: {shown} {epsilon(claim.epsilon)}, with {level}."
-        return _said(Tone.VIOLATION, sentence, [about, _refuted_by(against), judged])
+        return Tone.REFUTED, sentence, [about, _refuted_by(against), judged]
     if against:
         test = next(each.curve for each in against if each.curve is not None)
         sentence = (
@@ -148,14 +175,18 @@ def _verdict(found: SystemResult, system: str) -> dict[str, Any]:
             f"allows at most {test.allowed:.1%}, with {level}."
         )
         no_bound = f"That is no bound on epsilon, and no bound here exceeds the claimed {epsilon(claim.epsilon)}."
-        return _said(Tone.VIOLATION, sentence, [about, _refuted_by(against), no_bound, *bound, judged])
-    sentence = f"No violation detected at this power: {judged[:-1]}, and nothing refutes the claim, with {level}."
+        return Tone.REFUTED, sentence, [about, _refuted_by(against), no_bound, *bound, judged]
+    shown = f"{judged[:-1]}, and nothing refutes the claim"
     if largest is not None:
-        sentence = (
-            f"No violation detected at this power: the largest lower bound on epsilon is {_bound_text(largest)}, "
-            f"against the claimed {epsilon(claim.epsilon)}, with {level}."
+        shown = (
+            f"the largest lower bound on epsilon is {_bound_text(largest)}, against the claimed "
+            f"{epsilon(claim.epsilon)}"
         )
-    return _said(Tone.QUIET, sentence, [about, judged, *dict.fromkeys(each.power for each in found.shown)])
+    beside = [about, judged, *dict.fromkeys(each.power for each in found.shown)]
+    if not plant.can_refute:
+        untested = "The claim could not be tested at this power: so few runs cannot refute it, whatever the system does"
+        return Tone.UNTESTED, f"{untested}; {shown}, with {level}.", beside
+    return Tone.STANDS, f"No violation detected at this power: {shown}, with {level}.", beside
 
 
 def _bound_text(shown: Shown) -> str:
@@ -164,10 +195,6 @@ def _bound_text(shown: Shown) -> str:
 
 def _refuted_by(against: list[Shown]) -> str:
     return f"Refuted by: {'; '.join(f'{each.score} score, {each.evidence}' for each in against)}."
-
-
-def _said(tone: Tone, sentence: str, beside: list[str]) -> dict[str, Any]:
-    return {"tone": tone.value, "sentence": sentence, "beside": [clean(each, _LONG) for each in beside]}
 
 
 def exact_of(claim: Claim) -> float | None:
@@ -402,8 +429,7 @@ def system_markdown(summary: dict[str, Any]) -> str:
 def _markdown_parts(summary: dict[str, Any]) -> Iterator[str]:
     verdict = summary["verdict"]
     yield f"# canarybank audit of the system {plain(summary['system'])}"
-    yield f"**{plain(verdict['sentence'])}**"
-    yield from map(plain, verdict["beside"])
+    yield from verdict_markdown(verdict)
     yield f"> {summary['statement']}"
     yield "## What was audited"
     yield markdown_table(["what", "value"], summary["facts"])

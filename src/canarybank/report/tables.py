@@ -14,7 +14,17 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from canarybank.report.summary import rule_upper
-from canarybank.report.text import UNKNOWN, clean, confidence, epsilon, interval_text, label, rate, rung_text
+from canarybank.report.text import (
+    UNKNOWN,
+    clean,
+    confidence,
+    epsilon,
+    interval_text,
+    label,
+    rate,
+    rung_text,
+    sentence_case,
+)
 from canarybank.run.commitment import finite
 from canarybank.run.gating import AttackGate, GateOutcome, Power, Shown, shown_epsilon
 from canarybank.run.results import Results
@@ -33,6 +43,8 @@ __all__ = [
     "exact_text",
     "gate_markdown",
     "gate_rows",
+    "joint_rows",
+    "joint_sentence",
     "junit",
     "known_columns",
     "latex",
@@ -43,6 +55,7 @@ __all__ = [
     "prefix_rows",
     "result_rows",
     "summary_markdown",
+    "verdict_markdown",
     "write_csv",
     "write_parquet",
 ]
@@ -51,6 +64,7 @@ Row = tuple[str, ...]
 ATTACK_COLUMNS = (
     "attack",
     "observed bound",
+    "at its share of alpha",
     "pooled beside it",
     "expected",
     "5% to 95%",
@@ -116,12 +130,13 @@ _LATEX = {
 }
 
 
-def attack_rows(attacks: Iterable[dict[str, Any]]) -> list[Row]:
-    """Return a row for each attack, as shown."""
+def attack_rows(attacks: Sequence[dict[str, Any]]) -> list[Row]:
+    """Return a row for each attack, as shown; its share of alpha counts where there are several."""
     return [
         (
             attack["name"],
             epsilon(attack["headline"]["epsilon"]),
+            epsilon(attack["share"]["epsilon"]) if len(attacks) > 1 else UNKNOWN,
             UNKNOWN if attack["pooled"] is None else epsilon(attack["pooled"]["epsilon"]),
             rung_text(attack["rungs"].get("expected")),
             interval_text(attack["rungs"].get("expected")),
@@ -130,6 +145,31 @@ def attack_rows(attacks: Iterable[dict[str, Any]]) -> list[Row]:
         )
         for attack in attacks
     ]
+
+
+def joint_rows(summary: dict[str, Any]) -> list[Row]:
+    """Return the rows of the attacks, and below them the headline: the largest bound with alpha split over them all."""
+    attacks, rows = summary["attacks"], attack_rows(summary["attacks"])
+    if len(attacks) == 1:
+        return rows
+    furthest = rows[summary["strongest"]][-1]
+    unknown = (UNKNOWN,) * (len(ATTACK_COLUMNS) - 4)
+    return [*rows, (f"all {len(attacks)} together", UNKNOWN, epsilon(summary["joint"]["epsilon"]), *unknown, furthest)]
+
+
+def joint_sentence(summary: dict[str, Any]) -> str:
+    """Say how the headline follows from the bound of one attack; nothing where there is one attack alone."""
+    attacks, joint, alpha = summary["attacks"], summary["joint"], summary["audit"]["alpha"]
+    if len(attacks) == 1:
+        return ""
+    leading = next(attack for attack in attacks if attack["name"] == joint["attack"])
+    return (
+        f"The headline is the last row. Alone, {leading['name']} shows at least "
+        f"{epsilon(leading['headline']['epsilon'])} at alpha {alpha:g}. All {len(attacks)} attacks were looked at, so "
+        f"each gets a share of {leading['share']['alpha']:.4g}; at that share the same counts show at least "
+        f"{epsilon(joint['epsilon'])}, and this holds with {confidence(1 - alpha)} confidence over all attacks "
+        "together."
+    )
 
 
 def canary_rows(attacks: Iterable[dict[str, Any]]) -> list[Row]:
@@ -190,8 +230,7 @@ def summary_markdown(summary: dict[str, Any]) -> str:
     verdict, evolution = summary["verdict"], summary["evolution"]
     parts = [
         f"# canarybank audit: {plain(summary['name'])}",
-        f"**{verdict['sentence']}**",
-        *verdict["beside"],
+        *verdict_markdown(verdict),
         *([plain(f"{evolution['headline']}.")] if evolution else []),
         f"> {summary['statement']}",
         "## What was audited",
@@ -199,7 +238,8 @@ def summary_markdown(summary: dict[str, Any]) -> str:
         *(f"Note: {plain(note)}" for note in summary["notes"]),
         "## Epsilon by attack",
         bounds_stand_on(summary),
-        markdown_table(*known_columns(ATTACK_COLUMNS, attack_rows(summary["attacks"]))),
+        markdown_table(*known_columns(ATTACK_COLUMNS, joint_rows(summary))),
+        *filter(None, [joint_sentence(summary)]),
         *(
             ["## Epsilon by round", markdown_table(PREFIX_COLUMNS, prefix_rows(summary["prefixes"]))]
             if evolution
@@ -216,9 +256,21 @@ def summary_markdown(summary: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def verdict_markdown(verdict: dict[str, Any]) -> list[str]:
+    """Return a verdict as Markdown: what became of the claim, its numbers, its sentences, and what to do next."""
+    numbers = [(plain(each["value"]), each["words"], plain(each["note"])) for each in verdict["numbers"]]
+    return [
+        f"**{verdict['heading']}.** {plain(verdict['sentence'])}",
+        *([markdown_table(["epsilon", "what it is", "from"], numbers)] if numbers else []),
+        *map(plain, verdict["beside"]),
+        "## What to do next",
+        "\n".join(f"- {plain(step)}" for step in verdict["next"]),
+    ]
+
+
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table; no cell is markup."""
-    lines = [columns, ["---"] * len(columns), *(map(plain, row) for row in rows)]
+    lines = [map(sentence_case, columns), ["---"] * len(columns), *(map(plain, row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -232,7 +284,7 @@ def latex_tables(summary: dict[str, Any]) -> str:
     attacks, stands_on = summary["attacks"], bounds_stand_on(summary)
     tables = [
         PACKAGES,
-        latex_table(*known_columns(ATTACK_COLUMNS, attack_rows(attacks)), f"Epsilon by attack. {stands_on}"),
+        latex_table(*known_columns(ATTACK_COLUMNS, joint_rows(summary)), f"Epsilon by attack. {stands_on}"),
         latex_table(
             *known_columns(CANARY_COLUMNS[:8], [row[:8] for row in canary_rows(attacks)]),
             f"Epsilon by canary, each at its share of alpha. {stands_on}",
@@ -259,7 +311,7 @@ def latex_table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: st
             f"\\caption{{{latex(caption, _CAPTION)}}}",
             f"\\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}",
             r"\toprule",
-            " & ".join(latex(head) for head in heads) + r" \\",
+            " & ".join(latex(sentence_case(head)) for head in heads) + r" \\",
             r"\midrule",
             *lines,
             r"\bottomrule",

@@ -18,6 +18,7 @@ __all__ = [
     "UNKNOWN",
     "clean",
     "confidence",
+    "counted",
     "decimal",
     "epsilon",
     "interval_text",
@@ -26,6 +27,7 @@ __all__ = [
     "rate",
     "reach_text",
     "rung_text",
+    "sentence_case",
     "setting_text",
 ]
 
@@ -121,6 +123,16 @@ def percent(value: float) -> str:
     """Return a share in percent, to a decimal, or where it is below one percent to two significant digits."""
     shown = f"{100 * value:.1f}" if value >= _LARGE else f"{100 * value:.2g}"
     return f"{shown.removesuffix('.0')}%"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number and its noun, in the singular for one."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def sentence_case(heading: str) -> str:
+    """Return a heading with its first letter as a sentence begins; a symbol such as mu_eff stays as it is written."""
+    return heading if "_" in heading else heading[:1].upper() + heading[1:]
 
 
 def confidence(level: float) -> str:

@@ -1,4 +1,4 @@
-"""Judge a run in words: its verdict, what its claims stand on, and what they do not say.
+"""Judge a run in numbers and words: its verdict, what its claims stand on, and what they do not say.
 
 The verdict never says more than the trials do: a bound above the claim is a violation, with its confidence; a claim
 below what is computed without trials is too small; anything else is "no violation detected at this power", with that
@@ -6,8 +6,10 @@ power beside it.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 from canarybank.auditing import AttackResult
 from canarybank.report.text import SHORT, clean, confidence, epsilon, percent, reach_text
@@ -15,42 +17,116 @@ from canarybank.run.folder import Run
 from canarybank.run.gating import GateOutcome, compare, exceeded_ledger, power_text, shown_epsilon
 from canarybank.run.results import Results
 
-__all__ = ["Tone", "Verdict", "assumptions", "limits", "reach", "strongest", "verdict"]
+__all__ = [
+    "HEADINGS",
+    "Number",
+    "Tone",
+    "Verdict",
+    "assumptions",
+    "limits",
+    "reach",
+    "shown_verdict",
+    "strongest",
+    "verdict",
+]
 
 
 class Tone(StrEnum):
-    """What kind of news a verdict is."""
+    """What became of the claim; a page has one colour for each."""
 
-    QUIET = "quiet"
-    VIOLATION = "violation"
-    CLAIM = "claim"
+    STANDS = "stands"
+    """Nothing refutes it, and a violation of some size would typically have been seen."""
+    REFUTED = "refuted"
+    """Trials, or an exact computation, show more than it allows."""
+    UNTESTED = "untested"
+    """Nothing refutes it, and nothing could have: there are too few trials, or they depend on each other."""
+
+
+HEADINGS = {
+    Tone.STANDS: "The claim stands",
+    Tone.REFUTED: "The claim is refuted",
+    Tone.UNTESTED: "The claim could not be tested",
+}
+"""What became of the claim, in the few words that stand over a verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One number of a verdict, the words for it, and what it stands on."""
+
+    words: str
+    value: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One sentence, what kind of news it is, and what to read beside it."""
+    """What became of a claim: in a sentence, in numbers, and what to read beside them."""
 
     tone: Tone
     sentence: str
     beside: tuple[str, ...]
+    numbers: tuple[Number, ...]
+    outcome: GateOutcome
+    """The same as the gate sees it, against what the accountant claims."""
+
+
+def shown_verdict(
+    tone: Tone, sentence: str, beside: Iterable[str], numbers: Iterable[Number], steps: Iterable[str]
+) -> dict[str, Any]:
+    """Return a verdict as a page shows it; what came from outside is clean already."""
+    return {
+        "tone": tone.value,
+        "heading": HEADINGS[tone],
+        "sentence": sentence,
+        "beside": list(beside),
+        "numbers": [asdict(each) for each in numbers],
+        "next": list(steps),
+    }
 
 
 def verdict(run: Run) -> Verdict:
     """Return the verdict over all attacks of a run, each at its share of alpha, against what the accountant claims."""
     results = run.results
     outcome = compare(run, results.claim)
-    shown = any(cause.kind == "trials" for cause in outcome.causes)
-    tone = Tone.VIOLATION if shown else Tone.QUIET if outcome.ok else Tone.CLAIM
+    tone = Tone.REFUTED if not outcome.ok else Tone.STANDS if outcome.is_tested else Tone.UNTESTED
     power = power_text(outcome.frozen_power, outcome.power, results.mechanism)
     played = f"The audit played {outcome.trials:,} trials of each hypothesis of each canary. {power}"
     beside = [_reach_sentence(results), played]
     sentence = _sentence(tone, outcome, results)
     if exceeded := exceeded_ledger(results):
-        if tone is Tone.QUIET:
-            tone, sentence = Tone.VIOLATION if exceeded.by_trials else Tone.CLAIM, f"{exceeded.sentence}."
-        else:
+        if tone is Tone.REFUTED:
             beside.insert(0, f"{exceeded.sentence}.")
-    return Verdict(tone, sentence, tuple(beside))
+        else:
+            tone, sentence = Tone.REFUTED, f"{exceeded.sentence}."
+    return Verdict(tone, sentence, tuple(beside), tuple(_numbers(outcome, results)), outcome)
+
+
+def _numbers(outcome: GateOutcome, results: Results) -> Iterator[Number]:
+    """Return what was claimed, what the strongest attacks reach, and what trials certify."""
+    stated = "the accountant's figure" if results.audit.accounted is not None else "exact, of this mechanism"
+    over = "for one release" if results.rounds == 1 else f"over {results.rounds} releases"
+    yield Number("budget claimed", epsilon(outcome.claimed), f"epsilon {over}; {stated}")
+    people = [attack for attack in results.final if attack.on_people]
+    asked = {
+        "reachable by the strongest attack": results.final[strongest(results)],
+        "reachable on real people": max(people, key=reach, default=None),
+    }
+    for words, attack in asked.items():
+        known = None if attack is None else attack.ladder.reached("attack")
+        note = "no attack on real people was run" if attack is None else "not computed: the system states no law"
+        if attack is not None and known is not None:
+            of = "" if attack.on_people else ", on made-up texts"
+            note = f"attack {clean(attack.attack, SHORT)}{of}; computed, no trials needed"
+        yield Number(words, reach_text(known), note)
+    number = len(results.final)
+    attacks = f"over {number} attacks" if number > 1 else "by one attack"
+    yield Number(
+        "certified by trials",
+        f"at least {epsilon(outcome.epsilon)}",
+        f"attack {clean(outcome.attack, SHORT)}; {confidence(outcome.confidence)} confidence {attacks}, "
+        f"{outcome.trials:,} trials",
+    )
 
 
 def strongest(results: Results) -> int:
@@ -71,20 +147,23 @@ def _sentence(tone: Tone, outcome: GateOutcome, results: Results) -> str:
     over += f" on {rounds} releases" if rounds > 1 else ""
     level, found = confidence(outcome.confidence), epsilon(outcome.epsilon)
     against = f"the {'exact' if results.audit.accounted is None else 'accounted'} {epsilon(outcome.claimed)}"
-    if tone is Tone.VIOLATION:
+    if any(cause.kind == "trials" for cause in outcome.causes):
         return (
             f"Violation detected: the attack {outcome.attack} shows an epsilon of at least {found}, above {against}, "
             f"with {level} confidence {over}."
         )
-    if tone is Tone.CLAIM:
+    if tone is Tone.REFUTED:
         return (
             f"The claim is too small: {_computed(outcome)}, above {against}, whatever trials show; these show at least "
             f"{found}, with {level} confidence {over}."
         )
-    return (
-        f"No violation detected at this power: the largest lower bound on epsilon {over} is {found} "
-        f"({outcome.attack}), against {against}, with {level} confidence."
-    )
+    shown = f"the largest lower bound on epsilon {over} is {found} ({outcome.attack}), against {against}"
+    if tone is Tone.UNTESTED:
+        return (
+            f"The claim could not be tested at this power: no violation of any size would typically have been seen. "
+            f"It is not refuted: {shown}, with {level} confidence."
+        )
+    return f"No violation detected at this power: {shown}, with {level} confidence."
 
 
 def _computed(outcome: GateOutcome) -> str:

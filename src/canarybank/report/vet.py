@@ -56,7 +56,7 @@ def render_vet(vetted: VettedBank) -> str:
         "vet.html",
         version=__version__,
         name=clean(vetted.name, _NAME),
-        tone="violation" if verdict.is_shaped else "stands",
+        tone="refuted" if verdict.is_shaped else "stands",
         sentence=_sentence(vetted),
         false_alarms=f"{verdict.reliability} Its thresholds were set on other banks.",
         rate=_rate(verdict.false_alarms),

@@ -211,6 +211,15 @@ class GateOutcome(Record):
     commitment: str
     """The sha256 of the commitment that the run was held to."""
 
+    @property
+    def is_tested(self) -> bool:
+        """Say whether a violation of some size would typically have been seen.
+
+        Where that is not computed, what the trials showed says whether they can show anything.
+        """
+        own = self.frozen_power
+        return self.epsilon > 0 if own is None else any((own.noise, own.contribution, self.power))
+
 
 def gate(
     run: Run | Path | str, claimed: float, commitment_hash: str | None = None, *, trust: Iterable[str] = ()

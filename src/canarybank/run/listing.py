@@ -5,10 +5,12 @@ from typing import Any, Literal
 
 from canarybank.auditing.system import Verdict
 from canarybank.errors import CanarybankError, ConfigError
+from canarybank.run.carried import read_scores
 from canarybank.run.commitment import Epsilon, Figure, Record
 from canarybank.run.folder import COMMITMENT, MANIFEST, RESULTS, Run
 from canarybank.run.gating import compare, exceeded_ledger
 from canarybank.run.verification import refuse_unverified
+from canarybank.store import folder_user
 
 __all__ = ["LargestBound", "RunEntry", "list_runs"]
 
@@ -33,8 +35,9 @@ class RunEntry(Record):
 
     run: str
     """The run's folder."""
-    state: Literal["started", "finished", "damaged"]
-    """How far it is, or that it is not usable."""
+    state: Literal["running", "stopped", "waiting", "finished", "damaged"]
+    """How far it is: at work now; stopped before its end, with no process at work on it; waiting for releases that
+    somebody else records; finished; or not usable."""
     started: str | None = None
     """When it was first started, in UTC."""
     attacks: int | None = None
@@ -48,6 +51,8 @@ class RunEntry(Record):
     system; null where it is infinite."""
     ok: bool | None = None
     """Whether nothing computed or measured exceeds that claim; null where that is not known."""
+    tested: bool | None = None
+    """Whether a violation of some size would typically have been seen; null where the claim was not judged."""
     reason: str | None = None
     """Why it is damaged or not finished, or why the claim fails."""
 
@@ -69,9 +74,10 @@ def _entry(place: Path) -> RunEntry:
 def _read(run: Run) -> RunEntry:
     trials = run.manifest.config.get("audit.trials")
     audits = run.kind == "audit" or bool(run.manifest.config.get("evolve.audit"))
+    user = None if run.is_finished else folder_user(run.folder)
     known: dict[str, Any] = {
         "run": str(run.folder),
-        "state": run.manifest.state,
+        "state": "finished" if run.is_finished else "stopped" if user is None else "running",
         "started": run.manifest.started,
         "trials": (trials if isinstance(trials, int) else None) if audits else 0,
     }
@@ -80,9 +86,7 @@ def _read(run: Run) -> RunEntry:
     if run.kind == "system" and (run.is_finished or (run.folder / COMMITMENT).exists()):
         return _read_system(run, known)
     if not run.is_finished:
-        left = run.kind == "audit" and (run.folder / RESULTS).exists()
-        why = f"{RESULTS} is there, but {MANIFEST} says that the run is not finished; run the same command again."
-        return RunEntry(**known, reason=why if left else None)
+        return RunEntry(**known, reason=_unfinished(run, user))
     refuse_unverified(run)
     results = run.results
     if not results.attacks:
@@ -105,8 +109,18 @@ def _read(run: Run) -> RunEntry:
         ),
         claimed=found.claimed,
         ok=found.ok and not exceeded,
+        tested=found.is_tested,
         reason=f"{exceeded.sentence}." if exceeded else None if found.ok else found.statement,
     )
+
+
+def _unfinished(run: Run, user: str | None) -> str:
+    """Say who is at work on a run, or that nobody is, and what to do then."""
+    if user is not None:
+        return f"At work: {user}."
+    left = run.kind == "audit" and (run.folder / RESULTS).exists()
+    why = f"{RESULTS} is there, but {MANIFEST} says that the run is not finished" if left else "No process is at work"
+    return f"{why}; run the same command again, and it goes on where it stopped."
 
 
 def _read_unattacked(run: Run, known: dict[str, Any]) -> RunEntry:
@@ -126,8 +140,14 @@ def _read_unattacked(run: Run, known: dict[str, Any]) -> RunEntry:
         ),
         claimed=results.epsilon,
         ok=found.ok,
+        tested=found.ok and read_scores(run)[0].declaration.can_show,
         reason=None if found.ok else found.statement,
     )
+
+
+def _waiting(known: dict[str, Any]) -> dict[str, str]:
+    """Return the state of a design that was not judged yet: it waits for releases, unless a process is at work."""
+    return {} if known["state"] == "running" else {"state": "waiting"}
 
 
 def _read_system(run: Run, known: dict[str, Any]) -> RunEntry:
@@ -135,7 +155,7 @@ def _read_system(run: Run, known: dict[str, Any]) -> RunEntry:
     plant = run.plant
     known |= {"trials": plant.trials, "claimed": plant.claim.epsilon}
     if not run.is_finished:
-        return RunEntry(**known, reason=f"Not judged yet: {run.so_far}.")
+        return RunEntry(**known | _waiting(known), reason=f"Not judged yet: {run.so_far}.")
     refuse_unverified(run)
     found = run.system_results.found
     known["trials"] = found.judged
@@ -153,6 +173,7 @@ def _read_system(run: Run, known: dict[str, Any]) -> RunEntry:
             over="over all evidence",
         ),
         ok=None if found.verdict is Verdict.DEPENDENT else not found.refuted,
+        tested=None if found.verdict is Verdict.DEPENDENT else plant.can_refute,
         reason=None if found.verdict is Verdict.STANDS else found.statement,
     )
 
@@ -161,7 +182,7 @@ def _read_one_run(run: Run, known: dict[str, Any]) -> RunEntry:
     """Return the entry of an audit of one run, with what is due where it was not judged yet."""
     known |= {"trials": 1, "claimed": run.one_run.claim.epsilon}
     if not run.is_finished:
-        return RunEntry(**known, reason=f"Not judged yet: {run.so_far}.")
+        return RunEntry(**known | _waiting(known), reason=f"Not judged yet: {run.so_far}.")
     refuse_unverified(run)
     found = run.one_run_results.found
     worst = max(found.shown, key=lambda each: each.epsilon)
@@ -175,5 +196,6 @@ def _read_one_run(run: Run, known: dict[str, Any]) -> RunEntry:
             over="over all evidence",
         ),
         ok=not found.refuted,
+        tested=run.one_run.declaration.can_show,
         reason=found.statement if found.refuted else None,
     )

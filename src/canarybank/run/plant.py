@@ -18,6 +18,7 @@ Whoever audits a system from Python has no canaries.jsonl and probes.csv here: t
 import io
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -209,6 +210,16 @@ class Plant(Record):
             evidence=self.evidence,
             batch=self.batch,
         )
+
+    @property
+    def can_refute(self) -> bool:
+        """Say whether so many runs could refute the claim, if the system hid nothing at all."""
+        declared = self.declaration
+        if any(each is not Evidence.BOUND for each in declared.evidence):
+            return True
+        alpha = min(share for _, share in declared.ledger.entries)
+        target = replace(declared.settings, alpha=alpha).target(declared.claim, len(declared.canaries))
+        return max(map(float, target.branches(1.0, 0.0))) > declared.claim.epsilon
 
     @property
     def scores_designed(self) -> dict[str, tuple[LinearScore, ...]]:

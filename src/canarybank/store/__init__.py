@@ -41,7 +41,7 @@ from canarybank.store.hashes import (
     hash_text,
 )
 from canarybank.store.locations import cache_root
-from canarybank.store.locks import Holder, lock_folder
+from canarybank.store.locks import Holder, folder_user, lock_folder
 from canarybank.store.log import Log, LogContents
 from canarybank.store.parquet import check_parquet, parquet_errors
 from canarybank.store.pruning import StoredFile, prune_files, stored_files, sweep_folders
@@ -67,6 +67,7 @@ __all__ = [
     "differences",
     "discard",
     "file_errors",
+    "folder_user",
     "go_on_without",
     "hash_array",
     "hash_bytes",

@@ -17,7 +17,7 @@ from canarybank.errors import StoreError
 from canarybank.store.documents import canonical_json, parse_json
 from canarybank.store.files import file_errors, open_private, private_folder
 
-__all__ = ["LOCK_NAME", "Holder", "flocked", "lock_folder"]
+__all__ = ["LOCK_NAME", "Holder", "flocked", "folder_user", "lock_folder"]
 
 LOCK_NAME = ".lock"
 
@@ -56,6 +56,28 @@ def lock_folder(folder: Path | str, purpose: str = "") -> Iterator[Path]:
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def folder_user(folder: Path | str) -> str | None:
+    """Say which process holds a folder; None where nobody does, or where that cannot be asked.
+
+    A lock ends with its process, so the folder of a process that died is held by nobody.
+    """
+    try:
+        import fcntl
+
+        descriptor = os.open(Path(folder) / LOCK_NAME, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(descriptor)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None
 
 
 def flocked(descriptor: int, path: Path, *, wait: bool) -> bool:

@@ -1,28 +1,36 @@
-"""Help to test what stands on canarybank: checks of plug-ins, and the neighbour test of a real evolution."""
+"""Help to test what stands on canarybank: checks of plug-ins, the neighbour test of a real evolution, a pytest plug-in.
 
-from canarybank.testing.conformance import check_method
-from canarybank.testing.neighbours import (
-    Draw,
-    FixedReleases,
-    Performance,
-    World,
-    check_neighbours,
-    compare_worlds,
-    perform_evolution,
-    run_world,
-    scripted_draws,
-    uniform_of,
-    voter_names,
-)
-from canarybank.testing.plugins import (
-    check_attack,
-    check_encoder,
-    check_engine,
-    check_generator,
-    check_selection,
-    check_system,
-)
-from canarybank.testing.rules import check_feedback, check_keeper, check_parents
+Names are imported when they are first used: pytest loads ``canarybank.testing.pytest_plugin`` in every run.
+"""
+
+from typing import TYPE_CHECKING
+
+from canarybank.lazily import exporter
+
+if TYPE_CHECKING:
+    from canarybank.testing.conformance import check_method
+    from canarybank.testing.neighbours import (
+        Draw,
+        FixedReleases,
+        Performance,
+        World,
+        check_neighbours,
+        compare_worlds,
+        perform_evolution,
+        run_world,
+        scripted_draws,
+        uniform_of,
+        voter_names,
+    )
+    from canarybank.testing.plugins import (
+        check_attack,
+        check_encoder,
+        check_engine,
+        check_generator,
+        check_selection,
+        check_system,
+    )
+    from canarybank.testing.rules import check_feedback, check_keeper, check_parents
 
 __all__ = [
     "Draw",
@@ -47,3 +55,36 @@ __all__ = [
     "uniform_of",
     "voter_names",
 ]
+
+__getattr__, __dir__ = exporter(
+    __name__,
+    {
+        "conformance": ("check_method",),
+        "neighbours": (
+            "Draw",
+            "FixedReleases",
+            "Performance",
+            "World",
+            "check_neighbours",
+            "compare_worlds",
+            "perform_evolution",
+            "run_world",
+            "scripted_draws",
+            "uniform_of",
+            "voter_names",
+        ),
+        "plugins": (
+            "check_attack",
+            "check_encoder",
+            "check_engine",
+            "check_generator",
+            "check_selection",
+            "check_system",
+        ),
+        "rules": (
+            "check_feedback",
+            "check_keeper",
+            "check_parents",
+        ),
+    },
+)

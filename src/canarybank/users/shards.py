@@ -51,8 +51,9 @@ __all__ = ["STREAM_BYTES", "Members", "Part", "Shards", "shard_count", "shard_of
 
 STREAM_BYTES = 256 * 10**6
 """A file of users that is larger than this is read in shards, unless the configuration says otherwise."""
-SHARD_BYTES = 4 * 2**20
-"""About how much of a file falls to one shard: some 2,000 users of 32 short records."""
+SHARD_BYTES, PACKED_SHARD_BYTES = 4 * 2**20, 2**20
+"""About how much of a file falls to one shard, plain or packed: some 2,000 users of 32 short records."""
+_PACKED = (".parquet", ".pq", ".gz", ".tgz", ".zip", ".tar")
 MOST_SHARDS = 4096
 SPILLED_ROWS = 2**17
 """How many rows are held before they are written to the spills."""
@@ -60,9 +61,11 @@ _CONTENT, _SUMMARY, _SPILL = "shards", "sharding", "spill"
 
 
 def shard_count(path: Path | str) -> int:
-    """Return the number of shards for a file: a power of two that follows from its size alone."""
-    size = Path(path).stat().st_size if Path(path).exists() else 0
-    return min(MOST_SHARDS, 1 << max(0, -(-size // SHARD_BYTES) - 1).bit_length())
+    """Return the number of shards for a file: a power of two that follows from its name and size alone."""
+    place = Path(path)
+    size = place.stat().st_size if place.exists() else 0
+    each = PACKED_SHARD_BYTES if place.name.lower().endswith(_PACKED) else SHARD_BYTES
+    return min(MOST_SHARDS, 1 << max(0, -(-size // each) - 1).bit_length())
 
 
 def shard_of(user: str, number: int) -> int:

@@ -4,7 +4,7 @@ from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 from canarybank.report import ladder_figure
-from canarybank.report.figures import CAUSES, top_of
+from canarybank.report.figures import CAUSES, SHORTFALL, top_of
 
 
 def bars(figure):
@@ -71,3 +71,10 @@ def test_a_system_without_a_law_has_three_rungs(attack):
     assert "what attack and trials do not show" in figure.svg
     assert "luck" not in figure.svg
     assert "states no law" in figure.caption
+
+
+def test_a_claim_below_the_exact_figure_has_a_shortfall_and_no_slack(attack):
+    small = deepcopy(attack)
+    small["rungs"]["accounted"]["epsilon"] = small["rungs"]["mechanism"]["epsilon"] - 0.5
+    assert f">+0.500  {SHORTFALL}" in ladder_figure(small).svg
+    assert "slack" not in ladder_figure(small).svg

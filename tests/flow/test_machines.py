@@ -1,0 +1,79 @@
+"""What a run takes here, with a GPU and on a cluster follows from what was measured by rules that can be counted."""
+
+from dataclasses import replace
+
+import pytest
+
+from canarybank.config import resolve
+from canarybank.errors import InputError
+from canarybank.flow import plan, run_audit
+from canarybank.flow.machines import GPU_TEXTS, Machine, PassPiece, Work, plan_machines
+
+HERE = Machine("this machine", 1, 2)
+PIECE = PassPiece(per_shard=0.25, per_record=0.01, encoding=0.006)
+WORK = Work(once=7.0, texts=0, encode_rate=100.0, records=3200, passes=(8, 24), piece=PIECE)
+
+
+def test_passes_grow_with_users_and_what_is_done_once_does_not():
+    for times in (2, 10, 50):
+        larger = replace(WORK, records=times * WORK.records, passes=tuple(times * each for each in WORK.passes))
+        assert larger.seconds(HERE) - 7.0 == pytest.approx(times * (WORK.seconds(HERE) - 7.0))
+    assert WORK.seconds(HERE) == pytest.approx(
+        7.0 + 16 * (0.25 + 100 * 0.01)
+    )  # 32 shards of 100 records, two at a time
+
+
+def test_a_pass_has_no_more_workers_than_shards():
+    by_workers = [WORK.seconds(Machine("", nodes, 2)) for nodes in (1, 2, 4, 6, 12, 24, 1000)]
+    assert by_workers == sorted(by_workers, reverse=True)
+    assert by_workers[-1] == by_workers[-3] == pytest.approx(7.0 + 2 * 1.25)  # two passes, one shard a worker
+    assert WORK.seconds(Machine("", 1, 5)) == pytest.approx(7.0 + (2 + 5) * 1.25)  # the last shards wait for nobody
+
+
+def test_trials_are_spread_over_all_workers():
+    work = Work(once=1.0, texts=50, encode_rate=100.0, trials=8_000_000, trial_rate=1e6)
+    assert [work.seconds(Machine("", nodes, 2)) for nodes in (1, 4)] == pytest.approx([5.5, 2.5])
+
+
+def test_a_card_speeds_up_encoding_alone_and_the_workers_of_a_node_share_it():
+    card = replace(HERE, texts_per_second=GPU_TEXTS)
+    assert WORK.seconds(card) == pytest.approx(7.0 + 16 * (0.25 + 100 * (0.01 - 0.006 + 2 / GPU_TEXTS)))
+    in_memory = Work(once=1.0, texts=GPU_TEXTS, encode_rate=100.0)
+    assert (in_memory.seconds(card), in_memory.seconds(HERE)) == pytest.approx((2.0, 1.0 + GPU_TEXTS / 100))
+
+
+def test_money_is_nodes_by_hours_by_price():
+    found = plan_machines(WORK, HERE, 300.0, nodes=4, price=2.5, gpu=True)
+    assert [each.nodes for each in found] == [1, 1, 4, 4]
+    assert [each.workers for each in found] == [2, 2, 8, 8]
+    for each in found:
+        assert each.cost == pytest.approx(2.5 * each.nodes * each.seconds / 3600)
+        assert each.memory_mib == 300.0
+    (alone,) = plan_machines(WORK, HERE, 300.0)
+    assert (alone.machine, alone.seconds, alone.cost) == ("this machine", WORK.seconds(HERE), None)
+
+
+@pytest.mark.usefixtures("fresh_cache")
+def test_a_run_in_shards_passes_over_as_many_shards_as_were_planned(flags, tmp_path):
+    told = resolve(flags={**flags, "run.shards": 4})
+    found = plan(told, tmp_path / "run", nodes=3, price=1.0)
+    run = run_audit(told, tmp_path / "run")
+    assert run.manifest.stages["made"]["pass"] == found.shards > 4
+    assert [each.nodes for each in found.machines] == [1, 3]
+    assert found.machines[1].seconds < found.machines[0].seconds == found.seconds
+    assert any("records a second on one worker of a pass" in each for each in found.measured)
+    assert any("run.engine = ray" in each for each in found.assumed)
+    after = plan(told, tmp_path / "run", nodes=3, price=1.0)
+    assert (after.state, after.shards, after.seconds, after.machines[1].cost) == ("finished", 0, 0.0, 0.0)
+
+
+def test_more_nodes_do_not_help_users_in_memory_and_the_plan_says_so(flags, tmp_path):
+    found = plan(resolve(flags=flags), tmp_path / "run", nodes=2)
+    assert any("run.shards spreads them too" in each for each in found.assumed)
+    assert found.shards == 0
+
+
+@pytest.mark.parametrize(("given", "said"), [({"nodes": 0}, "at least one node"), ({"price": -1.0}, "at least 0")])
+def test_a_cluster_that_cannot_be_is_refused_before_users_are_read(flags, tmp_path, given, said):
+    with pytest.raises(InputError, match=said):
+        plan(resolve(flags={**flags, "users.source": "nowhere.csv"}), tmp_path / "run", **given)
