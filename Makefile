@@ -69,7 +69,7 @@ docs: $(VENV)/.docs  ## write the pages that the code says, build the site, fail
 	$(BIN)/python docs/site.py
 
 test-docs: $(VENV)/.test $(VENV)/.docs  ## the tests that build the site and run the tutorial
-	$(BIN)/python -m pytest -m docs -n 0
+	$(BIN)/python -m pytest -m docs -n 0 -o timeout=1800 -o faulthandler_timeout=2100
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) .versions build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench/results

@@ -50,7 +50,7 @@ def reference() -> str:
 
 def glossary() -> str:
     """Return the glossary, each term under an anchor of its own."""
-    from canarybank.report.glossary import read_glossary
+    from canarybank.report.glossary import glossary as read_glossary
 
     parts = [
         "# Glossary",

@@ -6,7 +6,6 @@ Nothing is fetched. A page, an anchor or a picture that is missing fails the bui
 something from elsewhere. Links to other sites are listed in site/external-links.txt and not followed.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -30,7 +29,9 @@ def main() -> int:
     gather(ROOT, GATHERED)
     shutil.rmtree(SITE, ignore_errors=True)
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
-    if subprocess.run(command, cwd=ROOT, env=os.environ | {"NO_COLOR": "1"}, check=False).returncode:  # noqa: S603
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603, our own site
+    if built.returncode:
+        print(re.sub(r"\x1b\[[\d;]*m", "", built.stdout + built.stderr))
         return 1
     problems, external = check_links(SITE)
     (SITE / "external-links.txt").write_text("".join(f"{link}\n" for link in external), encoding="utf-8")

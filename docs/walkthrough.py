@@ -103,4 +103,4 @@ for claim in (1.695, 1.0):
 # gate is one line: `assert canarybank.gate("my-audit", 1.695).ok`. `outcome.statement` is the whole sentence, with
 # the size of violation that so many trials could have shown.
 #
-# Next: [what to do with a verdict](tutorial.md), [every function](api/canarybank.md).
+# Next: [what to do with a verdict](tutorial.md), [every command, key and public name](reference.md).

@@ -3,13 +3,16 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+import canarybank
 from canarybank.attack import ATTACKS, CanaryKind
 from canarybank.flow import embedded_bank
 
@@ -67,11 +70,19 @@ def shell(tmp_path_factory):
 
 
 def test_every_block_is_of_a_kind_that_is_tested_here():
-    assert [kind for kind, _ in BLOCKS] == ["sh", "toml", "sh", "python", "python", "sh", "sh"]
+    assert [kind for kind, _ in BLOCKS] == ["sh", "sh", "sh", "toml", "python", "python", "sh", "sh"]
+
+
+def test_a_reader_installs_first_and_meets_each_word_where_it_is_explained():
+    assert blocks("sh")[0].splitlines() == ["pip install canarybank", "canarybank demo"]
+    assert re.findall(r"^## (.*)$", README, re.MULTILINE)[0] == "Install"
+    for word in ("bank", "probe", "canary", "nonce"):
+        first = re.search(rf"(\*\*)?\b{word}s?\b(?!\.)", README)
+        assert first[1], f"{word!r} is first met as {first[0]!r}, where nothing explains it"
 
 
 def test_the_two_commands_are_targets_that_do_what_the_readme_says():
-    assert blocks("sh")[0].split("\n")[:2] == ["make demo", "make test"]
+    assert blocks("sh")[1].splitlines() == ["make demo", "make test"]
     assert planned("demo").rstrip().endswith("canarybank demo")
     for tool in ("ruff format --check", "ruff check", "lint-imports", "mypy", "pytest"):
         assert tool in planned("test")
@@ -137,7 +148,28 @@ def test_the_table_of_the_readme_is_the_demos(found):
         assert expected == f"{ladder['expected']['low']:.3f} to {ladder['expected']['high']:.3f}"
 
 
-def test_own_users_in_five_lines_of_toml(shell):
+def test_what_is_said_of_the_table_is_true(shell, found):
+    ladders = {name: row["ladder"] for name, row in found.items()}
+    shares = {name: each["observed"]["epsilon"] / each["attack"]["epsilon"] for name, each in ladders.items()}
+    real = [name for name in found if ATTACKS[name].canary is CanaryKind.REAL]
+    said = " ".join(README.split())
+    assert "about two thirds of what the nonce attacks reach, and about half of what the attacks on real people" in said
+    assert all(0.6 < shares[name] < 0.72 for name in found if name.startswith("nonce"))
+    assert all(0.44 < shares[name] < 0.6 for name in real)
+    numbers = re.findall(r"^\| (?:at least )?(\d\.\d{3}) \|", README, re.MULTILINE)
+    picture = runpy.run_path(str(ROOT / "docs" / "picture.py"))
+    assert " ".join(numbers) == picture["shown_text"](picture["found_figures"](shell[0] / "runs" / "demo"))
+    largest = max(each["observed"]["epsilon"] for each in ladders.values())
+    assert f"that is why it says {numbers[-1]} and not {largest:.3f}" in said
+
+
+def test_the_number_of_the_paper_is_the_upper_end_of_an_error_band():
+    exact = canarybank.epsilon(canarybank.Mechanism())
+    assert f"exact epsilon of these settings is {exact:.4f}" in README
+    assert round(exact + 0.01, 3) == pytest.approx(1.695, abs=5e-4)
+
+
+def test_own_users_in_one_command_or_five_lines_of_toml(shell):
     folder, run = shell
     toml = blocks("toml")[0]
     settings = [line for line in toml.splitlines() if line.strip() and not line.startswith("#")]
@@ -147,14 +179,16 @@ def test_own_users_in_five_lines_of_toml(shell):
     for user in range(40):
         lines += [f"u{user},message {number} of user {user} about topic {(user * number) % 17}" for number in range(20)]
     (folder / "my-users.csv").write_text("\n".join(lines) + "\n")
-    plan, audit, gate = blocks("sh")[1].strip().splitlines()
+    plan, audit, gate = blocks("sh")[2].strip().splitlines()
     small = " --audit.trials 20000 --cohorts.canaries 2"
     assert "would show a median bound of" in run(plan + small)
     assert "report.html" in run(audit + small)
     assert "no violation detected at this power" in run(gate).lower()
-    *reproductions, sweep = blocks("sh")[3].strip().splitlines()
-    small = " --audit.trials 500 --audit.threshold analytic --attack.names nonce-norm --cohorts.canaries 1"
-    assert "Sweep over mechanism.sigma and mechanism.q" in run(sweep + small)
+    quick = " --audit.trials 500 --audit.threshold analytic --attack.names nonce-norm --cohorts.canaries 1"
+    assert "`canarybank audit my-audit.toml` reads it" in README
+    assert "runs/my-audit/report.html" in run("canarybank audit my-audit.toml" + quick)
+    *reproductions, sweep = blocks("sh")[4].strip().splitlines()
+    assert "Sweep over mechanism.sigma and mechanism.q" in run(sweep + quick)
     for command in reproductions:
         known = run(f"{command} --help")
         assert all(option in known for option in re.findall(r"--(?:data|scale|generator)\b", command))
@@ -162,7 +196,7 @@ def test_own_users_in_five_lines_of_toml(shell):
 
 def test_a_bank_is_vetted_and_proved_as_the_readme_says(shell):
     folder, run = shell
-    vetted, proved, evolved = blocks("sh")[2].strip().splitlines()
+    vetted, proved, evolved = blocks("sh")[3].strip().splitlines()
     (folder / "bank.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in embedded_bank().texts[:200]))
     assert run(vetted).startswith("Nothing found")
     assert "200 entries" in run(proved)
@@ -184,5 +218,10 @@ def test_the_audit_of_a_foreign_system_prints_its_verdict(shell):
     assert run(f"{sys.executable} foreign.py") == "refuted\n"
 
 
-def test_the_picture_is_there():
+def test_the_picture_shows_what_the_demo_found(shell, found):
+    assert found
+    picture = runpy.run_path(str(ROOT / "docs" / "picture.py"))
+    shown = picture["shown_text"](picture["found_figures"](shell[0] / "runs" / "demo"))
+    with Image.open(ROOT / "docs" / "images" / "overview.png") as drawn:
+        assert drawn.text["Description"] == shown
     assert all((ROOT / image).is_file() for image in re.findall(r"!\[[^]]+\]\(([^)]+)\)", README))

@@ -126,9 +126,8 @@ def tree(tmp_path):
 
 
 def build(tree):
-    environment = os.environ | {"NO_COLOR": "1"}
     command = [sys.executable, "docs/site.py"]
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
