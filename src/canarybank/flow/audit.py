@@ -89,6 +89,14 @@ def run_audit(
         progress: Where progress is shown.
         command: The command to name in the manifest.
         committed: Called with the commitment's hash once the commitment is on disk, before the first evaluation trial.
+
+    Example:
+        >>> from canarybank.config import resolve_users
+        >>> flags = {"bank.source": "bank.txt", "encoder.name": "hashing", "attack.names": "ordinary"}
+        >>> small = {"attack.probes": 12, "cohorts.canaries": 1, "audit.trials": 500}
+        >>> run = run_audit(resolve_users("my-users.csv", flags | small), "runs/mine")
+        >>> [attack.attack for attack in run.results.final]
+        ['ordinary']
     """
     config = resolved.config
     with Run.held(resolved, Path(folder), command, "audit") as run:

@@ -25,6 +25,15 @@ def route(records: ArrayLike, bank: ArrayLike | Bank, k: int) -> NDArray[np.int6
     given (float64 values stay so, all others are taken as float32). The result is a function of these values alone:
     the fast float32 search settles only what its error margin settles, and the rest is ranked by that definition,
     so neither chunks nor threads nor the BLAS can change it. Entries that a bank bars are left out.
+
+    Args:
+        records: The vectors of the records, a row each.
+        bank: The vectors of the bank's entries, a row each, or the bank.
+        k: How many entries a record votes for.
+
+    Example:
+        >>> route([[1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0], [0.9, 0.1]], k=2).tolist()
+        [[1, 2]]
     """
     vectors = check_vectors(records, "record")
     if isinstance(bank, Bank) and bank.barred:
