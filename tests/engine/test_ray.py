@@ -251,7 +251,7 @@ def test_a_node_that_dies_amid_an_audit_over_shards_costs_time_and_no_byte(
     assert results[0] == results[1]
     assert not losing.left
     assert losing.tasks >= 16  # two passes over eight shards
-    assert len(loaded_elsewhere(loads)) == 2
+    assert 1 <= len(loaded_elsewhere(loads)) <= 2  # one may die before anybody asks it
     assert capfd.readouterr().out == ""  # results of a command stand there
 
 

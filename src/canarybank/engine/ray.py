@@ -34,6 +34,8 @@ _TURNS = count(os.getpid())
 """Whose turn it is to be asked, of the objects that a host holds."""
 _GONE: dict[Any, float] = {}
 """When an actor was found to be gone."""
+_GATHERING = 60.0
+"""Seconds that actors have to find a place once the first of them has one."""
 _ABSENCE, _PAUSE = 30.0, 0.5
 """Seconds for which an actor that is gone is not asked, and seconds between requests where all of them are gone."""
 
@@ -93,7 +95,10 @@ class Ray:
             share = round(0.501 * 0.499 ** sum(held[:2] == key[:2] for held in _HOSTS), 4)
             holder = ray.remote(num_cpus=0, num_gpus=share, max_restarts=self.retries)(_Holder)
             packed = pickle.dumps(make, pickle.HIGHEST_PROTOCOL)
-            _HOSTS[key] = RayHost(tuple(holder.remote(packed) for _ in range(number)))
+            actors = _present(ray, [holder.remote(packed) for _ in range(number)])
+            if not actors:
+                return None
+            _HOSTS[key] = RayHost(actors)
         return _HOSTS[key]
 
     def connect(self) -> Any:
@@ -115,6 +120,25 @@ class RayHost:
         asked = _Asked(self.actors, Surroundings.of_this_process(), pickle.dumps(function, pickle.HIGHEST_PROTOCOL))
         ray = load_ray()
         yield from spread(ray, asked.send, tasks, lambda: _QUEUED * len(self.actors), ray.cancel, asked.lose)
+
+
+def _present(ray: Any, actors: list[Any]) -> tuple[Any, ...]:
+    """Return the actors that have found a place, and end the others: whoever asked one of those might wait for ever.
+
+    Where other work has taken every GPU, this waits until one is free, as any work for a cluster does.
+    """
+    signs = {actor.is_there.remote(): actor for actor in actors}
+    ray.wait(list(signs), num_returns=1)
+    came, late = ray.wait(list(signs), num_returns=len(signs), timeout=_GATHERING)
+    for sign in list(came):
+        try:
+            ray.get(sign)
+        except ray.exceptions.RayActorError:  # its node died meanwhile
+            came.remove(sign)
+            late.append(sign)
+    for sign in late:
+        ray.kill(signs[sign])
+    return tuple(signs[sign] for sign in came)
 
 
 class _Asked:
@@ -152,6 +176,10 @@ class _Holder:
 
     def __init__(self, make: bytes) -> None:
         self._made = lru_cache(lambda: pickle.loads(make)())  # noqa: PLW0108, S301, what is packed may not be found here yet
+
+    def is_there(self) -> bool:
+        """Answer that this process runs."""
+        return True
 
     def answer(self, here: Surroundings, function: bytes, task: bytes) -> bytes:
         """Return what a function gives for the object and a task."""
