@@ -33,13 +33,15 @@ def test_every_coin_falls_by_q_and_alone(q: float) -> None:
 
 
 def test_the_canary_tosses_a_coin_of_its_own() -> None:
-    # Two tests at 1e-7.
+    # Three tests at 1e-7. The last one: no coin of a user, in whatever trial, is the canary's of another trial.
     size = 40_000
     releases = system(q=0.2).release(True, size, np.random.default_rng(2))
     present = releases.min(axis=1) > 1.5
     assert binomtest(int(present.sum()), size, 0.2).pvalue > 1e-7
     both = present & (releases[:, 0] > 2.5)
     assert binomtest(int(both.sum()), size, 0.04).pvalue > 1e-7
+    taking = (releases - 2.0 * present[:, None] > 0.5).ravel()[:size]
+    assert binomtest(int((present & taking).sum()), size, 0.04).pvalue > 1e-7
     assert (system(q=0.2).included().release(True, 500, np.random.default_rng(3)).min(axis=1) > 1.5).all()
 
 
