@@ -128,7 +128,8 @@ def _readable(name: str, kind: "pl.DataType") -> "pl.Expr":
         unit = 1 if isinstance(kind, pl.Date) else _SECONDS_A_DAY * _UNITS[kind.time_unit]
         number = column.to_physical()
         when = number.cast(pl.Date if isinstance(kind, pl.Date) else pl.Datetime(kind.time_unit))
-        known = number.is_between(_FIRST_DAY * unit, _LAST_DAY * unit)
+        # In nanoseconds 64 bits end before the calendar does.
+        known = number.is_between(max(_FIRST_DAY * unit, -(2**63)), min(_LAST_DAY * unit, 2**63 - 1))
         # Values outside must not reach the cast to text at all.
         return pl.when(known).then(when).cast(pl.String).alias(name)
     if isinstance(kind, pl.Time | pl.Duration):
