@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-wheel test-versions test-docs bench lint docs clean
+.PHONY: help demo test test-slow test-face test-wheel test-versions test-docs bench lint docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,10 +41,14 @@ lint: $(VENV)/.test  ## ruff, import-linter and mypy
 test: export OMP_NUM_THREADS = 1
 test: lint  ## lint, types and all tests
 	@tools/install-chromium || true
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not docs"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not docs and not face"
 
 test-slow: $(VENV)/.test  ## the tests that take minutes each
 	$(BIN)/python -m pytest -m slow -o timeout=3600 -o faulthandler_timeout=3900
+
+test-face: $(VENV)/.test  ## every kind of page, at three widths, light and dark, in a browser
+	@tools/install-chromium || true
+	$(BIN)/python -m pytest -m face tests/report
 
 $(VENV)/.wheel: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) build twine

@@ -6,6 +6,7 @@ Both sides turn the vectors of records and entries into a histogram of votes. Th
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from bench_route import BANK, DIMENSION, peak_gigabytes, unit_vectors
 from canarybank.mechanism import route
 from harness import Result, measure, ratio
 
-RECORDS, K = 32_000, 5
+RECORDS, K, REPEATS = 32_000, 5, 5
 PEERS = Path(os.environ.get("CANARYBANK_PEERS", Path(__file__).resolve().parents[2] / "shared" / "peers"))
 
 
@@ -27,16 +28,22 @@ def run() -> list[Result]:
         return []
     rng = np.random.default_rng(21)
     records, entries = (unit_vectors(count, rng) for count in (RECORDS, BANK))
-    theirs = _Histogram(records, entries)
-    difference = np.abs(theirs() - _ours(records, entries)).max()
+    try:
+        theirs = _Histogram(records, entries)
+    except ImportError as error:
+        print(f"  skipped: DPSDA cannot be imported ({error}); run: pip install 'canarybank[dpsda]'")
+        return []
+    ours = partial(_ours, records, entries)
+    difference = np.abs(theirs() - ours()).max()
     assert difference < 0.01 * RECORDS * K / BANK, difference
-    memory = peak_gigabytes(theirs), peak_gigabytes(lambda: _ours(records, entries))
+    memory = peak_gigabytes(theirs), peak_gigabytes(ours)
     assert memory[1] <= memory[0], f"ours took {memory[1]:.2f} GB above the inputs and DPSDA {memory[0]:.2f} GB"
-    literal = measure(theirs, repeats=3)
-    ours = measure(lambda: _ours(records, entries), repeats=3)
+    # They take turns, and the least time counts: what else the machine does only ever adds.
+    pairs = [(measure(theirs, repeats=1, warm=False), measure(ours, repeats=1, warm=False)) for _ in range(REPEATS)]
+    literal, taken = map(min, zip(*pairs, strict=True))
     note = f"peak {memory[1]:.2f} GB above the inputs, DPSDA {memory[0]:.2f} GB"
     size = f"{RECORDS:,} records, bank {BANK:,}, {DIMENSION}-d"
-    return [ratio("votes, DPSDA's histogram", size, literal, ours, 1.5, note)]
+    return [ratio("votes, DPSDA's histogram", size, literal, taken, 1.5, note)]
 
 
 class _Histogram:
@@ -45,7 +52,6 @@ class _Histogram:
     def __init__(self, records: NDArray[np.float32], entries: NDArray[np.float32]) -> None:
         sys.path.insert(0, str(PEERS / "DPSDA"))
         import pandas as pd
-        from pe.data import Data
         from pe.histogram import NearestNeighbors
 
         embedding = SimpleNamespace(column_name="vector", compute_embedding=lambda data: data)
@@ -53,7 +59,7 @@ class _Histogram:
             embedding=embedding, mode="l2", lookahead_degree=0, num_nearest_neighbors=K, backend="torch"
         )
         self._private, self._public = (
-            Data(data_frame=pd.DataFrame({"vector": list(each)})) for each in (records, entries)
+            SimpleNamespace(data_frame=pd.DataFrame({"vector": list(each)})) for each in (records, entries)
         )
 
     def __call__(self) -> NDArray[np.float32]:

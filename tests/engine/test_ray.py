@@ -79,44 +79,6 @@ def test_it_keeps_the_contract_of_an_engine(cluster):
     check_engine(partial(Ray, address=cluster.address))
 
 
-class Losing:
-    """An engine that loses a node after the first result of its first run."""
-
-    def __init__(self, engine, lose):
-        self.engine, self.left, self.tasks = engine, [lose], 0
-
-    def run(self, function, tasks):
-        self.tasks += len(tasks)
-        for result in self.engine.run(function, tasks):
-            yield result
-            if self.left:
-                self.left.pop()()
-
-    def host(self, make):
-        return self.engine.host(make)
-
-
-def test_a_node_that_dies_amid_an_audit_over_shards_costs_time_and_no_byte(
-    cluster, engine, world, tmp_path, monkeypatch, capfd, loads
-):
-    flags = {"users.source": str(world / "users.csv"), "bank.source": str(world / "bank.csv")}
-    flags |= {"encoder.name": "engine_tasks:SlowToLoad"}  # on the GPU of each node, and so on the one that dies
-    flags |= {"attack.names": "ordinary,nonce-mueff", "attack.probes": 12, "attack.pool": 40, "audit.trials": 3_000}
-    flags |= {"cohorts.canaries": 2, "mechanism.k": 3}
-    results = []
-    losing = Losing(engine, lambda: cluster.remove_node(cluster.spare.pop(0), allow_graceful=False))
-    for place, where, shards in (("local", Threads(2), 0), ("there", losing, 8)):
-        monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path / f"cache of {place}"))
-        run = run_audit(resolve(flags=flags | {"run.shards": shards}), tmp_path / place, engine=where)
-        results.append((run.folder / "results.json").read_bytes())
-    assert results[0] == results[1]
-    assert not losing.left
-    assert losing.tasks >= 16  # two passes over eight shards
-    assert len(loaded_elsewhere(loads)) == 2
-    assert capfd.readouterr().out == ""  # results of a command stand there
-    cluster.spare.append(add_node(cluster))
-
-
 @contextlib.contextmanager
 def killing(folder, *, pause, most):
     """Kill a worker that signed in a folder, again and again, so often at most; the list says which ones."""
@@ -253,6 +215,44 @@ def test_a_generator_is_loaded_once_on_each_gpu_beside_an_encoder(engine, loads)
     assert isinstance(made, HostedGenerator)
     assert dict(made.generate(requests)) == dict(build_generator(config, Serial()).generate(requests))
     assert len(loaded_elsewhere(loads)) == 2
+
+
+class Losing:
+    """An engine that loses a node after the first result of its first run."""
+
+    def __init__(self, engine, lose):
+        self.engine, self.left, self.tasks = engine, [lose], 0
+
+    def run(self, function, tasks):
+        self.tasks += len(tasks)
+        for result in self.engine.run(function, tasks):
+            yield result
+            if self.left:
+                self.left.pop()()
+
+    def host(self, make):
+        return self.engine.host(make)
+
+
+# The last one in need of both nodes.
+def test_a_node_that_dies_amid_an_audit_over_shards_costs_time_and_no_byte(
+    cluster, engine, world, tmp_path, monkeypatch, capfd, loads
+):
+    flags = {"users.source": str(world / "users.csv"), "bank.source": str(world / "bank.csv")}
+    flags |= {"encoder.name": "engine_tasks:SlowToLoad"}  # on the GPU of each node, and so on the one that dies
+    flags |= {"attack.names": "ordinary,nonce-mueff", "attack.probes": 12, "attack.pool": 40, "audit.trials": 3_000}
+    flags |= {"cohorts.canaries": 2, "mechanism.k": 3}
+    results = []
+    losing = Losing(engine, lambda: cluster.remove_node(cluster.spare.pop(0), allow_graceful=False))
+    for place, where, shards in (("local", Threads(2), 0), ("there", losing, 8)):
+        monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path / f"cache of {place}"))
+        run = run_audit(resolve(flags=flags | {"run.shards": shards}), tmp_path / place, engine=where)
+        results.append((run.folder / "results.json").read_bytes())
+    assert results[0] == results[1]
+    assert not losing.left
+    assert losing.tasks >= 16  # two passes over eight shards
+    assert len(loaded_elsewhere(loads)) == 2
+    assert capfd.readouterr().out == ""  # results of a command stand there
 
 
 def test_an_address_where_nobody_listens_is_refused_at_once():

@@ -1,10 +1,14 @@
 """Make a small real audit and evolution, and pieces of the paper, all with hostile text; tests look at their pages."""
 
+import base64
 import csv
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib import get_data_path
 
 from canarybank.auditing import Settings
 from canarybank.config import resolve
@@ -334,3 +338,88 @@ def certified(audited, answering, tmp_path_factory, hostile):
     with answering(), pytest.MonkeyPatch.context() as patch:
         patch.setenv("CANARYBANK_CACHE", str(folder / "cache"))
         return run_evolution(resolve(flags=flags), folder / "run", command=f"canarybank evolve {hostile}")
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Return a real browser; without one the test is skipped, and says so."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here: the page was NOT opened in a browser")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="no playwright: the page was NOT opened in a browser"
+    )
+    with playwright.sync_playwright() as engine:
+        opened = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Return a function that opens a page and afterwards checks that it kept to itself."""
+    contexts, noise, requests, paths = [], [], [], set()
+
+    def open_page(path, **given):
+        paths.add(path.as_uri())
+        context = browser.new_context(**{"viewport": {"width": 1100, "height": 800}, **given})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: noise.append(message.text))
+        page.on("pageerror", lambda error: noise.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert noise == []
+    assert set(requests) <= paths
+
+
+# A text that leaves its drawing, or covers another text of it.
+MISPLACED = """() => [...document.querySelectorAll('svg')].filter(svg => svg.checkVisibility()).flatMap(svg => {
+  const frame = svg.getBoundingClientRect();
+  const boxes = [...svg.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+  const covers = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+    Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 6;
+  const outside = boxes.filter(([_, own]) =>
+    own.left < frame.left - 1 || own.right > frame.right + 1 || own.bottom > frame.bottom + 1);
+  const covering = boxes.filter(([_, own], i) => boxes.slice(0, i).some(([_, other]) => covers(own, other)));
+  return [...outside, ...covering].map(([text, _]) => text);
+})"""
+# The widest font that a system has by default comes with matplotlib, so it is here whatever the machine has installed.
+FONTS = Path(get_data_path()) / "fonts" / "ttf"
+WIDEST = "".join(
+    f"@font-face {{ font-family: Widest; font-weight: {weight}; "
+    f"src: url(data:font/ttf;base64,{base64.b64encode((FONTS / name).read_bytes()).decode()}) }}\n"
+    for weight, name in (("1 500", "DejaVuSans.ttf"), ("501 1000", "DejaVuSans-Bold.ttf"))
+)
+
+
+def in_widest_font(page, selector, font="Widest"):
+    """Show what a selector names in a font, after the widest one is loaded."""
+    page.add_style_tag(content=f"{WIDEST} {selector} {{ font-family: {font} !important }}")
+    assert page.evaluate("document.fonts.load('13px Widest').then(found => found.length)") == 1
+    page.evaluate("document.fonts.load('600 13px Widest')")
+
+
+@pytest.fixture(scope="session")
+def widened():
+    """Return a function that shows a whole page in the widest font."""
+    return lambda page: in_widest_font(page, "*")
+
+
+@pytest.fixture(scope="session")
+def misplaced():
+    """Return a function that gives the drawn texts which leave their drawing or cover one another in a font."""
+
+    def find(page, font=None):
+        if font is not None:
+            in_widest_font(page, "svg text", font)
+        return page.evaluate(MISPLACED)
+
+    return find

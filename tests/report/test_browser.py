@@ -1,60 +1,21 @@
 """Open the pages in a real browser, from a file, and use them as a reader would."""
 
-import base64
 import shutil
 from functools import partial
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
-from matplotlib import get_data_path
 
 from canarybank.report import write_pieces, write_report
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: the page was NOT opened in a browser"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="no playwright: the page was NOT opened in a browser"
-    )
-    with playwright.sync_playwright() as engine:
-        opened = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
 def path(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     return write_report(run, folder)[0]
-
-
-@pytest.fixture
-def opened(browser):
-    """Return a function that opens a page and afterwards checks that it kept to itself."""
-    contexts, noise, requests, paths = [], [], [], set()
-
-    def open_page(path, **given):
-        paths.add(path.as_uri())
-        context = browser.new_context(**{"viewport": {"width": 1100, "height": 800}, **given})
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: noise.append(message.text))
-        page.on("pageerror", lambda error: noise.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(path.as_uri())
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert noise == []
-    assert set(requests) <= paths
 
 
 @pytest.fixture
@@ -180,35 +141,8 @@ def test_drawn_text_can_be_read_on_a_telephone(visit):
     assert smallest >= 7
 
 
-# A text that leaves its drawing, or covers another text of it.
-MISPLACED = """() => [...document.querySelectorAll('svg')].filter(svg => svg.checkVisibility()).flatMap(svg => {
-  const frame = svg.getBoundingClientRect();
-  const boxes = [...svg.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
-  const covers = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
-    Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 6;
-  const outside = boxes.filter(([_, own]) =>
-    own.left < frame.left - 1 || own.right > frame.right + 1 || own.bottom > frame.bottom + 1);
-  const covering = boxes.filter(([_, own], i) => boxes.slice(0, i).some(([_, other]) => covers(own, other)));
-  return [...outside, ...covering].map(([text, _]) => text);
-})"""
-# The widest font that a system has by default comes with matplotlib, so it is here whatever the machine has installed.
-FONTS = Path(get_data_path()) / "fonts" / "ttf"
-WIDEST = "".join(
-    f"@font-face {{ font-family: Widest; font-weight: {weight}; "
-    f"src: url(data:font/ttf;base64,{base64.b64encode((FONTS / name).read_bytes()).decode()}) }}\n"
-    for weight, name in (("1 500", "DejaVuSans.ttf"), ("501 1000", "DejaVuSans-Bold.ttf"))
-)
-
-
-def misplaced(page, font):
-    page.add_style_tag(content=f"{WIDEST} svg text {{ font-family: {font} !important }}")
-    assert page.evaluate("document.fonts.load('13px Widest').then(found => found.length)") == 1
-    page.evaluate("document.fonts.load('600 13px Widest')")
-    return page.evaluate(MISPLACED)
-
-
 @pytest.mark.parametrize("font", ["Widest", "sans-serif", "serif"])
-def test_drawn_text_does_not_run_out_of_its_drawing(visit, opened, evolved, tmp_path, font):
+def test_drawn_text_does_not_run_out_of_its_drawing(misplaced, visit, opened, evolved, tmp_path, font):
     assert misplaced(visit(bypass_csp=True), font) == []
     assert misplaced(opened(write_report(evolved, tmp_path)[0], bypass_csp=True), font) == []
 
@@ -284,7 +218,34 @@ def test_the_dots_of_the_map_have_the_colours_of_the_theme(opened, evolved, tmp_
 def test_the_page_of_the_paper_opens_in_silence_on_a_telephone(opened, table, rounds, tmp_path):
     page = opened(write_pieces((table, rounds), tmp_path), viewport={"width": 400, "height": 800})
     shows_on_a_telephone(page, table.title, rounds.title)
-    assert page.eval_on_selector_all("img", "all => all.every(one => one.naturalWidth > 0)")
+    assert page.locator("#figure-main svg path").count() > 20
+
+
+def test_the_figures_of_the_paper_have_the_colours_of_the_theme(opened, table, tmp_path):
+    fills = []
+    for scheme in ("light", "dark"):
+        page = opened(write_pieces((table,), tmp_path), color_scheme=scheme)
+        used = "all => [...new Set(all.flatMap(one => ['fill', 'stroke'].map(name => getComputedStyle(one)[name])))]"
+        fills.append(set(page.eval_on_selector_all("#figure-main svg path, #figure-main svg use", used)) - {"none"})
+        assert paper(page) in fills[-1]
+    assert not fills[0] & fills[1]
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_every_figure_can_be_saved_with_the_colours_that_it_has(visit, opened, table, tmp_path, kind):
+    pages = {"#figure-ladder": visit(color_scheme="dark"), "#figure-main": opened(write_pieces((table,), tmp_path))}
+    for figure, page in pages.items():
+        with page.expect_download() as download:
+            page.click(f"{figure} .save [data-kind={kind}]")
+        assert download.value.suggested_filename == f"{figure[1:]}.{kind}"
+        data = Path(download.value.path()).read_bytes()
+        if kind == "png":
+            assert data.startswith(b"\x89PNG")
+            continue
+        root = ET.fromstring(data)  # noqa: S314, our own markup
+        sheet = root.find("{http://www.w3.org/2000/svg}rect")
+        assert sheet.get("fill") == paper(page)
+        assert b"var(" not in data
 
 
 SYSTEM = ["What was audited", "Independence", "What it stands on", "Provenance"]
@@ -301,7 +262,7 @@ def test_the_page_of_a_system_opens_in_silence_on_a_telephone(opened, systems, t
 
 @pytest.mark.parametrize("font", ["Widest", "serif"])
 @pytest.mark.parametrize("name", ["violated", "other", "several", "leak", "replace"])
-def test_text_stays_in_the_figures_of_a_system(opened, systems, tmp_path, name, font):
+def test_text_stays_in_the_figures_of_a_system(misplaced, opened, systems, tmp_path, name, font):
     assert misplaced(opened(write_report(systems[name], tmp_path)[0], bypass_csp=True), font) == []
 
 
@@ -345,11 +306,11 @@ def test_the_page_of_an_evolution_with_its_certificate_opens_in_silence_on_a_tel
 
 @pytest.mark.parametrize("font", ["Widest", "serif"])
 @pytest.mark.parametrize("name", ["halved", "known", "fair"])
-def test_text_stays_in_the_figures_of_one_run(opened, one_runs, tmp_path, name, font):
+def test_text_stays_in_the_figures_of_one_run(misplaced, opened, one_runs, tmp_path, name, font):
     assert misplaced(opened(write_report(one_runs[name], tmp_path)[0], bypass_csp=True), font) == []
 
 
-def test_text_stays_in_the_figures_of_a_certified_evolution(opened, certified, tmp_path):
+def test_text_stays_in_the_figures_of_a_certified_evolution(misplaced, opened, certified, tmp_path):
     assert misplaced(opened(write_report(certified, tmp_path)[0], bypass_csp=True), "Widest") == []
 
 

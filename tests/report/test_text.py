@@ -1,6 +1,6 @@
 import pytest
 
-from canarybank.report.text import clean, label
+from canarybank.report.text import clean, counted, label, sentence_case
 
 
 @pytest.mark.parametrize("code", [0x202E, 0x2066, 0x200B, 0x061C, 0xFEFF, 0x00AD, 0xE0041, 0x0000, 0x001B, 0x009F])
@@ -36,3 +36,26 @@ def test_piles_of_marks_are_cleared():
 
 def test_labels_are_short():
     assert len(label("u" * 500)) == 49
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "said"),
+    [
+        (1, ("user",), "1 user"),
+        (0, ("user",), "0 users"),
+        (2_000, ("user",), "2,000 users"),
+        (1, ("entry", "entries"), "1 entry"),
+        (3, ("entry", "entries"), "3 entries"),
+    ],
+)
+def test_one_is_singular_and_all_else_plural(number, words, said):
+    assert counted(number, *words) == said
+
+
+def test_a_heading_begins_as_a_sentence_and_a_symbol_stays():
+    assert [sentence_case(each) for each in ("exact TPR", "5% to 95%", "mu_eff", "")] == [
+        "Exact TPR",
+        "5% to 95%",
+        "mu_eff",
+        "",
+    ]

@@ -141,6 +141,7 @@ TRIED = {
             "evolve.tries": 50,
             "evolve.seed": 8,
             "run.workers": 1,
+            "run.shards": 2,
             "run.engine": "serial",
         },
     ),
@@ -219,7 +220,6 @@ REFUSED = {
 
 # Keys that say what a real evolution does not do: audits, and figures of utility.
 UNREAD = {
-    "run.shards": 2,
     "cohorts.auxiliary": 2,
     "cohorts.calibration": 2,
     "cohorts.evaluation": 2,

@@ -115,6 +115,11 @@ def test_a_newcomer_changes_the_file_of_one_shard(tmp_path: Path) -> None:
     assert [i for i in range(16) if before.contents[i] != after.contents[i]] == changed
 
 
+def test_the_shard_of_a_user_never_changes() -> None:
+    # Another hash would move everybody: every shard, and all that passes gave for it, would be made again.
+    assert [shard_of(user, 1024) for user in ("a", "u0000001", "ümlaut")] == [458, 571, 204]
+
+
 def test_roles_are_drawn_by_ids_alone(tmp_path: Path) -> None:
     given, rule = source(written(tmp_path, "csv")), Admission(cap=6)
     users, shards = admit(given, rule).users, sharded(given, rule, 8, tmp_path / "cache")

@@ -154,6 +154,13 @@ def find_attack(name: str) -> Attack:
     """Return the attack of a name: one of the ten, a plug-in's by its entry point, or the one at ``module:name``.
 
     Results are kept by the attack's own name, so a plug-in cannot have that of one of the ten.
+
+    Args:
+        name: The attack's name, or ``module:name``.
+
+    Example:
+        >>> find_attack("nonce").name
+        'nonce'
     """
     found = registry.ATTACKS.find(name)
     if not isinstance(found, Attack):

@@ -20,6 +20,27 @@ def pool_covariance(
     Their records are routed over the base of the bank with all of the pool added, and their contributions clipped by
     their full norm; the estimator is that of ``Moments.estimate``, for ``eligible`` users. Greedy selection takes
     principal submatrices of this one matrix, which is never estimated again.
+
+    Args:
+        pool: The candidate probes.
+        routed: The auxiliary users, routed over the base of the bank.
+        bank: The bank, with the positions for probes reserved.
+        mechanism: The parameters of the release.
+        eligible: How many users the covariance is scaled to.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.attack import ATTACKS, Canary
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> from canarybank.users import Auxiliary, Users
+        >>> rng = np.random.default_rng(0)
+        >>> bank = Bank(rng.normal(size=(30, 4))).reserve(3, seed=0)
+        >>> mechanism = Mechanism(k=2)
+        >>> people = Users.from_vectors(rng.normal(size=(8, 3, 4)))
+        >>> routed = Routed.build(Auxiliary(people), bank, mechanism.k)
+        >>> canary = Canary(rng.normal(size=(3, 4)))
+        >>> pool_covariance(Pool(canary.vectors), routed, bank, mechanism, eligible=8).shape
+        (3, 3)
     """
     require_auxiliary(routed)
     _require_base(bank, routed.table.bank)

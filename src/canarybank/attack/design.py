@@ -80,6 +80,9 @@ def design(
 ) -> Design:
     """Freeze an attack on a canary, from public things and the auxiliary users alone.
 
+    The formula: the squared distance of means in units of the covariance, (vᵀ S⁻¹ v)^½, of equation 3 of the paper
+    (docs/mathematics.md).
+
     Args:
         attack: The recipe.
         canary: The user whose presence will be tested; a member of no cohort.
@@ -92,6 +95,21 @@ def design(
         probes: How many of the reserved positions are this attack's, the first ones; left out, all.
         table: The canary's records, routed over the base of that bank; they are searched where it is not given.
         seed: The root of what is random: the pool of a source, and the selections that draw.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.attack import ATTACKS, Canary
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> from canarybank.users import Auxiliary, Users
+        >>> rng = np.random.default_rng(0)
+        >>> bank = Bank(rng.normal(size=(30, 4))).reserve(3, seed=0)
+        >>> mechanism = Mechanism(k=2)
+        >>> people = Users.from_vectors(rng.normal(size=(8, 3, 4)))
+        >>> routed = Routed.build(Auxiliary(people), bank, mechanism.k)
+        >>> canary = Canary(rng.normal(size=(3, 4)))
+        >>> made = design(ATTACKS["exact"], canary, bank, routed, mechanism, eligible=8, seed=0)
+        >>> 0 < made.score.mu_eff <= 1 / mechanism.sigma
+        True
     """
     require_auxiliary(routed)
     _require_fitting(attack, canary, routed)
@@ -117,6 +135,29 @@ def follow(design: Design, bank: Bank, auxiliary: Routed[Auxiliary], mechanism: 
 
     The probes must stand in the bank as they were designed, and the auxiliary users be routed over its base. On the
     bank of the design itself this is that design.
+
+    Args:
+        design: The attack as it was designed.
+        bank: The later bank, with the probes at their positions.
+        auxiliary: The auxiliary users, routed over the base of that bank.
+        mechanism: The parameters of the release.
+        eligible: How many users other than the canary are eligible.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.attack import ATTACKS, Canary
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> from canarybank.users import Auxiliary, Users
+        >>> rng = np.random.default_rng(0)
+        >>> bank = Bank(rng.normal(size=(30, 4))).reserve(3, seed=0)
+        >>> mechanism = Mechanism(k=2)
+        >>> people = Users.from_vectors(rng.normal(size=(8, 3, 4)))
+        >>> routed = Routed.build(Auxiliary(people), bank, mechanism.k)
+        >>> canary = Canary(rng.normal(size=(3, 4)))
+        >>> made = design(ATTACKS["exact"], canary, bank, routed, mechanism, eligible=8, seed=0)
+        >>> again = follow(made, made.bank, routed, mechanism, eligible=8)
+        >>> bool(np.allclose(again.score.weights, made.score.weights))
+        True
     """
     require_auxiliary(auxiliary)
     _require_probes(design, bank)

@@ -73,6 +73,12 @@ def phrase_facts(count: int, phrasings: int, rng: np.random.Generator) -> list[t
         count: How many facts; at most ``FACTS``.
         phrasings: How many phrasings of each; at most ``PHRASINGS``.
         rng: Draws facts and phrasings, without repeating one.
+
+    Example:
+        >>> import numpy as np
+        >>> facts = phrase_facts(2, 3, np.random.default_rng(0))
+        >>> [len(set(phrasings)) for phrasings in facts]
+        [3, 3]
     """
     if count > FACTS or phrasings > PHRASINGS:
         raise InputError(

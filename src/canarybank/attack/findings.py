@@ -128,6 +128,17 @@ def predicted_epsilon(
         limit: The mechanism's epsilon, which no attack exceeds.
         rng: Draws the populations.
         draws: How many populations are drawn.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import RoundLaw
+        >>> law, none = RoundLaw.perfect(Mechanism()), np.zeros(10)
+        >>> found = predicted_epsilon(
+        ...     law, none, none, eligible=10, delta=1e-5, limit=1.6845, rng=np.random.default_rng(0), draws=5
+        ... )
+        >>> round(found.upper, 2)
+        1.68
     """
     shares = rng.dirichlet(np.ones(len(weights) + 1), size=draws)
     counts = [rng.multinomial(eligible, share) for share in shares]

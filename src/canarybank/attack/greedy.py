@@ -48,6 +48,10 @@ def select_probes(
         k: The length of a route.
         objective: ``"norm"`` or ``"mueff"``.
         covariance: The frozen covariance of the background over all of the pool, needed by ``"mueff"`` alone.
+
+    Example:
+        >>> select_probes([[1.0, 0.0]], [[0.0, 1.0]], [[0.5, 0.5], [1.0, 0.1]], count=1, k=1, objective="norm")
+        [0]
     """
     records, entries = check_vectors(canary, "canary record"), check_vectors(base, "base entry")
     _require_count(count, len(check_vectors(pool, "pool entry")))

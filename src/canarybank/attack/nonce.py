@@ -26,7 +26,18 @@ Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 
 
 def nonces(count: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """Return strings whose characters are independent and uniform over the alphabet."""
+    """Return strings whose characters are independent and uniform over the alphabet.
+
+    Args:
+        count: How many strings.
+        rng: Draws the characters.
+
+    Example:
+        >>> import numpy as np
+        >>> first, second = nonces(2, np.random.default_rng(0))
+        >>> len(first) == len(second), first == second
+        (True, False)
+    """
     if count < 1:
         raise InputError(f"{count} nonces were asked for; ask for at least one.")
     drawn = rng.integers(len(NONCE_ALPHABET), size=(count, NONCE_LENGTH))
@@ -37,13 +48,37 @@ def nonce_canary(records: int, encode: Encode, seed: int, index: int = 0, name: 
     """Return the synthetic user at an index under a seed and a name, whose records are fresh nonces.
 
     The name is that of the attack: attacks of different names get different nonces, and so do their pools.
+
+    Args:
+        records: How many records it has.
+        encode: The encoder.
+        seed: The root of its texts.
+        index: The number of the canary.
+        name: The attack's name.
+
+    Example:
+        >>> from canarybank.encode import HashingEncoder
+        >>> canary = nonce_canary(4, HashingEncoder().encode, seed=0)
+        >>> len(canary), len(set(canary.texts))
+        (4, 4)
     """
     texts = nonces(records, stream(seed, name, "canary", index))
     return Canary(vectors=_encoded(encode, texts), texts=texts, id=f"{name}-{index}", kind=CanaryKind.NONCE)
 
 
 def nonce_pool(encode: Encode) -> PoolSource:
-    """Return the source of pools of fresh nonces, independent of the canary's own and different for each canary."""
+    """Return the source of pools of fresh nonces, independent of the canary's own and different for each canary.
+
+    Args:
+        encode: The encoder.
+
+    Example:
+        >>> from canarybank.encode import HashingEncoder
+        >>> encode = HashingEncoder().encode
+        >>> pool = nonce_pool(encode)(nonce_canary(4, encode, seed=0), 10, 0)
+        >>> len(pool)
+        10
+    """
 
     def source(canary: Canary, size: int, seed: int) -> Pool:
         texts = nonces(size, stream(seed, "nonce", "pool", canary.id))

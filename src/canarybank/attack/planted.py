@@ -163,6 +163,20 @@ def exact_scores(
         votes: What everybody contributes when taking part, voters by bank size: users first, then all canaries.
         mechanism: The parameters of the release, as they are claimed.
         took: Which canaries took part, where it is known.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.encode import HashingEncoder
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> encode, mechanism = HashingEncoder().encode, Mechanism(k=2)
+        >>> texts = [f"text number {i} of the bank" for i in range(40)]
+        >>> bank = Bank(encode(texts), tuple(texts)).reserve(6, seed=0)
+        >>> many = make_canaries("nonce", 3, encode, bank, mechanism, seed=0)
+        >>> planted = many.planted(bank)
+        >>> reading = canary_scores(many, planted, mechanism)
+        >>> users_and_canaries = np.zeros((5 + 3, 40))
+        >>> exact_scores(reading, reading.scores(np.zeros(40)), users_and_canaries, mechanism).shape
+        (3,)
     """
     added, m = reading.projected(votes), len(reading.offsets)
     users, canaries = added[: added.shape[0] - m], added[added.shape[0] - m :]
@@ -196,6 +210,18 @@ def make_canaries(
         records: The records of each canary, its probes in turn; left out, one for each probe.
         public: Vectors of public records, which adaptive canaries shall stand out from: auxiliary users', or the first
             bank's own entries. Left out, the bank's entries.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.encode import HashingEncoder
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> encode, mechanism = HashingEncoder().encode, Mechanism(k=2)
+        >>> texts = [f"text number {i} of the bank" for i in range(40)]
+        >>> bank = Bank(encode(texts), tuple(texts)).reserve(6, seed=0)
+        >>> many = make_canaries("nonce", 3, encode, bank, mechanism, seed=0)
+        >>> planted = many.planted(bank)
+        >>> len(planted) == len(bank)
+        True
     """
     style, k = CanaryStyle(style), mechanism.k
     records = k if records is None else records
@@ -256,7 +282,23 @@ def _prominence(
 
 
 def record_votes(records: ArrayLike, bank: Bank, mechanism: Mechanism) -> csr_array:
-    """Return the contributions (records, bank size) of records, each taken as a user of its own."""
+    """Return the contributions (records, bank size) of records, each taken as a user of its own.
+
+    Args:
+        records: The vectors of the records, a row each.
+        bank: The bank.
+        mechanism: The parameters of the release.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.encode import HashingEncoder
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> encode, mechanism = HashingEncoder().encode, Mechanism(k=2)
+        >>> texts = [f"text number {i} of the bank" for i in range(40)]
+        >>> bank = Bank(encode(texts), tuple(texts)).reserve(6, seed=0)
+        >>> record_votes(encode(["hello there"]), bank, mechanism).shape
+        (1, 40)
+    """
     routes = route(records, bank, mechanism.k)
     users = len(routes)
     return contributions(routes, np.arange(users), users, bank.size, mechanism.clip, entry_cap=mechanism.entry_cap)
@@ -271,6 +313,9 @@ def canary_scores(
     to its score. With v its contribution on its probes, m and S mean and covariance there without it, the score of a
     release y is w · (y - m) with w = S⁻¹ v / mu_eff, and its shift mu_eff = (vᵀ S⁻¹ v)^½, at most 1/sigma.
 
+    The formula: the squared distance of means in units of the covariance, (vᵀ S⁻¹ v)^½, of equation 3 of the paper
+    (docs/mathematics.md).
+
     Args:
         many: The canaries.
         bank: The bank with their probes planted.
@@ -278,6 +323,19 @@ def canary_scores(
         background: Contributions (users, bank size) of auxiliary users over this bank, from which m and S are
             estimated; left out, the background is taken to be none: m = 0 and S = (sigma C)² I.
         eligible: How many users other than the canaries are eligible; left out, as many as the auxiliary ones.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.encode import HashingEncoder
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> encode, mechanism = HashingEncoder().encode, Mechanism(k=2)
+        >>> texts = [f"text number {i} of the bank" for i in range(40)]
+        >>> bank = Bank(encode(texts), tuple(texts)).reserve(6, seed=0)
+        >>> many = make_canaries("nonce", 3, encode, bank, mechanism, seed=0)
+        >>> planted = many.planted(bank)
+        >>> reading = canary_scores(many, planted, mechanism)
+        >>> bool((reading.shifts <= 1 / mechanism.sigma + 1e-9).all())
+        True
     """
     places = many.positions(bank)
     if not np.array_equal(bank.vectors[places.ravel()], many.probe_vectors):
@@ -322,6 +380,11 @@ def share_of_votes(votes: Any, positions: ArrayLike) -> float:
     Args:
         votes: Contributions (users, bank size), dense or sparse.
         positions: Where the probes stand.
+
+    Example:
+        >>> import numpy as np
+        >>> share_of_votes(np.array([[1.0, 0.0, 3.0]]), [2])
+        0.75
     """
     columns = np.asarray(votes.sum(axis=0), dtype=np.float64).ravel()
     total = float(columns.sum())

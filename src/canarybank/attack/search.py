@@ -173,6 +173,24 @@ def search(
         families: The names of the families of texts to search; left out, all, and the design of ``nonce-mueff`` too.
         accept: Says which texts may be planted; left out, all.
         name: The attack's name, which canaries are called after.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.attack import ATTACKS, Canary
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> from canarybank.users import Auxiliary, Users
+        >>> rng = np.random.default_rng(0)
+        >>> bank = Bank(rng.normal(size=(30, 4))).reserve(3, seed=0)
+        >>> mechanism = Mechanism(k=2)
+        >>> people = Users.from_vectors(rng.normal(size=(8, 3, 4)))
+        >>> routed = Routed.build(Auxiliary(people), bank, mechanism.k)
+        >>> canary = Canary(rng.normal(size=(3, 4)))
+        >>> from canarybank.attack import simulated_nonces
+        >>> encode = simulated_nonces(bank.vectors, 1)
+        >>> options = {"eligible": 8, "encode": encode, "records": 3, "seed": 0, "families": ["greek"]}
+        >>> canary, pool = search(bank, routed, mechanism, **options)
+        >>> len(pool) <= 3
+        True
     """
     require_auxiliary(routed)
     places = bank.reserved[:probes]
@@ -217,7 +235,16 @@ def wanted_probes(mechanism: Mechanism, places: int) -> tuple[int, int]:
 
 
 def searched_texts(k: int, *, with_vocabulary: bool) -> int:
-    """Return about how many texts a search encodes: cores, the groups and decoys of the shortlist, and nonces."""
+    """Return about how many texts a search encodes: cores, the groups and decoys of the shortlist, and nonces.
+
+    Args:
+        k: How many entries a record votes for.
+        with_vocabulary: Whether the encoder's own tokens are searched too.
+
+    Example:
+        >>> searched_texts(5, with_vocabulary=False) < searched_texts(5, with_vocabulary=True)
+        True
+    """
     cores = GROUPS * (len(FAMILIES) - 1) + TOKEN_GROUPS * with_vocabulary
     return cores + SHORTLIST * (2 * k + DECOYS) + 2 * POOL_SIZE
 

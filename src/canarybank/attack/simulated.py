@@ -31,6 +31,17 @@ def simulated_nonces(bank: ArrayLike, seed: int, spread: float = NONCE_SPREAD) -
     Every text becomes ``radius * unit(g + spread * z)``: g a unit direction drawn by seed at right angles to the bank's
     mean, z the text's own isotropic vector of unit expected square norm, radius the bank's median norm. Two nonces
     have a cosine of about 1 / (1 + spread^2). The same text always gets the same vector.
+
+    Args:
+        bank: The vectors of the bank's entries.
+        seed: Draws the direction.
+        spread: How far nonces lie from each other.
+
+    Example:
+        >>> import numpy as np
+        >>> encode = simulated_nonces(np.eye(4), seed=0)
+        >>> bool((encode(["x7"]) == encode(["x7"])).all())
+        True
     """
     natural = check_vectors(bank, "bank entry").astype(np.float64)
     if natural.shape[1] < 2:  # noqa: PLR2004, a right angle needs a plane
@@ -51,6 +62,15 @@ def simulated_paraphrases(spread: float = PARAPHRASE_SPREAD) -> PoolSource:
 
     Candidate j rewrites record j modulo their number m: ``x + spread * |x| * z``, scaled back to the norm of x, with z
     isotropic and of unit expected square norm.
+
+    Args:
+        spread: How far a copy is turned away from its record.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.attack import Canary
+        >>> len(simulated_paraphrases()(Canary(np.eye(3)), 6, 0))
+        6
     """
     _require_spread(spread)
 

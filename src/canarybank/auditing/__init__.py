@@ -59,7 +59,7 @@ from canarybank.auditing.one_run import (
     RunShown,
     judge_run,
 )
-from canarybank.auditing.pipeline import Auditor, claim_names, transcript_scores
+from canarybank.auditing.pipeline import Auditor, claim_names
 from canarybank.auditing.ports import (
     Case,
     Claims,
@@ -94,6 +94,7 @@ from canarybank.auditing.settings import (
     pooled_bound,
 )
 from canarybank.auditing.system import Shown, SystemResult, Verdict, judge_runs
+from canarybank.auditing.transcript import transcript_scores
 from canarybank.auditing.trials import (
     Counts,
     Literal,

@@ -171,6 +171,8 @@ def plan_bets(
     ones from runs set apart. They decide the power only. At epsilons that these rates do not violate, a twentieth of
     the limit is staked forward and nothing in reverse; a bet that is not made takes no share of the average.
 
+    The formula: betting on a claim, as in Waudby-Smith and Ramdas (2024, https://arxiv.org/abs/2010.09686).
+
     Args:
         tpr: The rule's true positive rate, one entry a canary.
         fpr: Its false positive rate, one entry a canary.
@@ -179,6 +181,11 @@ def plan_bets(
         alpha: The chance of ever refuting an epsilon that holds.
         arms: Eligible and absent runs of each block; (1, 1) is a pair.
         reverse: Whether to bet on the reverse branch too.
+
+    Example:
+        >>> bets = plan_bets([0.5], [0.01], 1e-5, [0.5, 1.0, 2.0])
+        >>> type(bets).__name__
+        'Bets'
     """
     first, second = np.atleast_1d(np.asarray(tpr, np.float64)), np.atleast_1d(np.asarray(fpr, np.float64))
     rates = np.concatenate([first.ravel(), second.ravel()])
@@ -437,6 +444,24 @@ def pairs_to_refute(
 
     The law of the time is that of a random walk over pairs in which the rule said "present" at least once, on a lattice
     with an absorbing end; where that takes thousands of such pairs, of a Brownian motion.
+
+    The formula: betting on a claim, as in Waudby-Smith and Ramdas (2024, https://arxiv.org/abs/2010.09686).
+
+    Args:
+        tpr: The rule's true positive rate.
+        fpr: Its false positive rate.
+        epsilon: The claimed epsilon.
+        delta: The claimed delta.
+        alpha: The chance of ever refuting a claim that holds.
+        canaries: The canaries on the clock; all but one are taken to add nothing.
+        chances: The shares of audits that are asked about.
+
+    Example:
+        >>> few, half, most = pairs_to_refute(0.5, 0.01, 1.0, 1e-5, alpha=0.05)
+        >>> few <= half <= most < 100
+        True
+        >>> pairs_to_refute(0.02, 0.01, 1.0, 1e-5, alpha=0.05)
+        (None, None, None)
     """
     payoffs, law = _payoffs((1, 1), epsilon, delta)[0], _chances(tpr, fpr, (1, 1))
     stake = float(_best_stakes(law, payoffs, 1 / (math.exp(epsilon) + delta)))
@@ -540,11 +565,19 @@ def betting_power(claim: Claim, pairs: int, *, alpha: float, canaries: int = 1) 
 
     Each is a factor of its own: the noise divided by ``noise_factor``, or q multiplied by ``q_factor``.
 
+    The formula: betting on a claim, as in Waudby-Smith and Ramdas (2024, https://arxiv.org/abs/2010.09686).
+
     Args:
         claim: A claim that names its mechanism, which the violations are of.
         pairs: Pairs of each canary.
         alpha: The chance of ever refuting a claim that holds.
         canaries: The canaries on the clock; all but one are taken to add nothing.
+
+    Example:
+        >>> from canarybank.mechanism import Claim, Mechanism
+        >>> found = betting_power(Claim.of(Mechanism(q=1.0)), 2_000, alpha=0.05)
+        >>> 1 < found.noise_factor < 3
+        True
     """
     curve, number = claimed_curve(claim), whole("pairs", pairs)
 

@@ -128,12 +128,21 @@ def claimed_curve(claim: Claim, *, normalised: bool = False) -> Curve:
 
     Replacement is closed form at q = 1 only: nonnegative votes of norm at most C differ by at most sqrt(2) C.
 
+    The formula: the trade-off function of a subsampled Gaussian (Dong, Roth and Su, 2022,
+    https://arxiv.org/abs/1905.02383).
+
     Args:
         claim: A claim that names its mechanism.
         normalised: Rely on votes of 1/k each, which have a norm of at most k^-1/2.
 
     Raises:
         InputError: If the claim names no mechanism, or is about replacement at q < 1.
+
+    Example:
+        >>> from canarybank.mechanism import Claim, Mechanism
+        >>> curve = claimed_curve(Claim.of(Mechanism()))
+        >>> type(curve).__name__
+        'Curve'
     """
     mechanism = claim.mechanism
     if mechanism is None:
@@ -204,6 +213,19 @@ def perfect_roc(shift: float, q: float, rounds: int = 1) -> tuple[Array, Array]:
 
     They are those of the likelihood ratio of ``rounds`` releases, each of which a canary that takes part moves by
     ``shift`` noise deviations; several with q < 1 on a lattice, to about 1e-4 of a rate.
+
+    The formula: the trade-off function of a subsampled Gaussian (Dong, Roth and Su, 2022,
+    https://arxiv.org/abs/1905.02383).
+
+    Args:
+        shift: How far a canary that takes part moves a release, in noise deviations.
+        q: The probability that it takes part.
+        rounds: How many releases there are.
+
+    Example:
+        >>> fpr, tpr = perfect_roc(1.0, 0.1)
+        >>> bool((tpr >= fpr).all())
+        True
     """
     if rounds > 1 and q < 1 and shift < LEAST_SHIFT:
         return perfect_roc(q * math.sqrt(rounds) * shift, 1.0)  # where only means count
@@ -293,6 +315,13 @@ def curve_test(counts: Sequence[Counts], curve: Curve, *, alpha: float, both: bo
         curve: What the claimed mechanism allows.
         alpha: The chance of refuting an honest system.
         both: Whether the other branch is tested too; declare it before the trials.
+
+    Example:
+        >>> from canarybank.auditing import Counts
+        >>> from canarybank.mechanism import Claim, Mechanism
+        >>> curve = claimed_curve(Claim.of(Mechanism(q=1.0)))
+        >>> curve_test([Counts(tp=900, fp=10, n1=1000, n0=1000)], curve, alpha=0.05).refuted
+        True
     """
     probability("alpha", alpha)
     if not counts:
@@ -504,6 +533,12 @@ def curve_power(curve: Curve, trials: int, *, alpha: float, canaries: int = 1, b
         alpha: The chance of refuting an honest system, over all canaries.
         canaries: How many canaries share alpha.
         both: Whether the other branch is declared too.
+
+    Example:
+        >>> from canarybank.mechanism import Claim, Mechanism
+        >>> found = curve_power(claimed_curve(Claim.of(Mechanism())), 100_000, alpha=0.05)
+        >>> 1 < found.noise_factor < 1.5
+        True
     """
     runs, number = whole("trials", trials), whole("canaries", canaries)
     gamma = probability("alpha", alpha) / ((4 if both else 2) * number)

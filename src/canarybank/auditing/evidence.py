@@ -36,7 +36,37 @@ EXCERPT = 200
 def evidence(
     case: Case, law: RoundLaw, auxiliary: Routed[Auxiliary], mechanism: Mechanism, seed: int
 ) -> dict[str, Any]:
-    """Return the figure data of one canary's frozen rule, as values that JSON holds unchanged."""
+    """Return the figure data of one canary's frozen rule, as values that JSON holds unchanged.
+
+    Args:
+        case: A canary with its frozen rule.
+        law: The law of its score.
+        auxiliary: The auxiliary users, routed.
+        mechanism: The parameters of the release.
+        seed: The root of what is random.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.attack import ATTACKS, Canary
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> from canarybank.users import Auxiliary, Users
+        >>> rng = np.random.default_rng(0)
+        >>> bank = Bank(rng.normal(size=(30, 4))).reserve(3, seed=0)
+        >>> mechanism = Mechanism(k=2)
+        >>> from canarybank.users import Calibration, Cohorts, Evaluation
+        >>> people = [{f"{role}{i}": rng.normal(size=(3, 4)) for i in range(8)} for role in "ace"]
+        >>> auxiliary, calibration, evaluation = map(Users.from_vectors, people)
+        >>> cohorts = Cohorts(Auxiliary(auxiliary), Calibration(calibration), Evaluation(evaluation), {})
+        >>> from canarybank.auditing import Auditor, Settings, route_cohorts
+        >>> routes = route_cohorts(cohorts, bank, mechanism.k)
+        >>> auditor = Auditor(mechanism, Settings(trials=1000, threshold="analytic"), len(evaluation))
+        >>> canary = Canary(rng.normal(size=(3, 4)))
+        >>> designed = Case.of(0, auditor.design(ATTACKS["exact"], canary, None, routes, 0))
+        >>> (case,) = auditor.freeze([designed], auditor.calibration([routes]))
+        >>> law = auditor.law(case, auditor.evaluation([routes])(case))
+        >>> sorted(evidence(case, law, routes.auxiliary, mechanism, seed=0))
+        ['canary', 'densities', 'map', 'roc', 'votes']
+    """
     design, threshold = case.designs[-1], case.thresholds[-1].value
     return {
         "canary": design.canary.id,

@@ -104,6 +104,24 @@ def expected_bound(
 
     Rates are those of an eligible canary and of its absence: one pair for all canaries, or one entry a canary.
     ``alpha`` is the level of each bound: a canary's share, or all of it for ``pooled``.
+
+    The formula: Clopper–Pearson ends in the definition of differential privacy, as in Jagielski, Ullman and Oprea
+    (2020, https://arxiv.org/abs/2006.07709).
+
+    Args:
+        tpr: The true rate of hits, one or one a canary.
+        fpr: The true rate of false alarms, one or one a canary.
+        trials: The trials of each hypothesis of each canary.
+        delta: The delta of epsilon.
+        alpha: The level of each bound.
+        method: The method of the bound.
+        canaries: How many canaries, where one pair of rates is given.
+        q: The probability that a canary takes part, which ``stratified`` needs.
+
+    Example:
+        >>> found = expected_bound(0.06, 0.01, 10_000, delta=1e-5, alpha=0.05)
+        >>> found.q05 <= found.median <= found.q95 < 1.8
+        True
     """
     pairs = _pairs(tpr, fpr, canaries)
     return ExpectedBound(**_summary(Target(trials, delta, alpha, find_method(method), len(pairs), q), pairs))
@@ -256,7 +274,17 @@ class Ceiling(ExpectedBound):
 
 
 def perfect_rates(mechanism: Mechanism) -> AttackRates:
-    """Return FPR and TPR of a perfect attack as functions of the threshold on its log-likelihood ratio."""
+    """Return FPR and TPR of a perfect attack as functions of the threshold on its log-likelihood ratio.
+
+    Args:
+        mechanism: The parameters of the release.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> fpr, tpr = perfect_rates(Mechanism())(2.0)
+        >>> bool(fpr < tpr)
+        True
+    """
     mu, q = 1 / mechanism.sigma, mechanism.q
 
     def rates(thresholds: Array) -> tuple[Array, Array]:
@@ -278,6 +306,22 @@ def ceiling(
     """Return the law of the bound that perfect canaries give with so many trials of each hypothesis of each.
 
     ``alpha`` is the level of each bound: one canary's share, or all of it for ``pooled``. ``trials`` may be infinite.
+
+    The formula: Clopper–Pearson ends in the definition of differential privacy, as in Jagielski, Ullman and Oprea
+    (2020, https://arxiv.org/abs/2006.07709).
+
+    Args:
+        mechanism: The parameters of the release.
+        trials: The trials of each hypothesis of each canary; may be infinite.
+        method: The method of the bound.
+        alpha: The level of each bound.
+        canaries: How many canaries; the largest of their bounds counts.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> found = ceiling(Mechanism(), 1_000_000)
+        >>> round(found.median, 2)
+        0.99
     """
     target = Target(trials, mechanism.delta, alpha, find_method(method), canaries, mechanism.q)
     rates, exact, mu = perfect_rates(mechanism), one_round_epsilon(mechanism), 1 / mechanism.sigma
@@ -311,6 +355,19 @@ def trials_needed(
     """Return how many trials of each hypothesis a perfect attack needs for an expected bound of epsilon.
 
     That many are enough, and at most about a share of ``precision`` too many.
+
+    Args:
+        mechanism: The parameters of the release.
+        epsilon: The expected bound that is wanted.
+        method: The method of the bound.
+        alpha: The level of each bound.
+        canaries: How many canaries; the largest of their bounds counts.
+        precision: The share of trials that may be too many.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> trials_needed(Mechanism(), 0.5) < trials_needed(Mechanism(), 0.9)
+        True
     """
     target = Target(1, mechanism.delta, alpha, find_method(method), canaries, mechanism.q)
     return trials_needed_for(
@@ -325,6 +382,19 @@ def trials_needed_for(
 
     For each number of trials the threshold is the best one; ``target.trials`` plays no part. ``exact`` is the attack's
     exact epsilon, where it is known.
+
+    Args:
+        rates: The true rates of an attack, as functions of the threshold.
+        epsilon: The expected bound that is wanted.
+        target: What the bound will be made with: method and level.
+        exact: The attack's exact epsilon, where it is known.
+        precision: The share of trials that may be too many.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> target = Target(trials=1, delta=1e-5, alpha=0.01)
+        >>> 10_000 < trials_needed_for(perfect_rates(Mechanism()), 0.5, target) < 1_000_000
+        True
     """
     if exact is None:
         exact = best_threshold(rates, replace(target, trials=math.inf))[1]
@@ -356,6 +426,16 @@ def frozen_spread(pairs: Sequence[tuple[float, float]], target: Target, *, level
 
     The bound is the maximum over the canaries, or the pooled one. It falls below the interval, and above it, with
     probability at most (1 - level) / 2 each: the law is that of the binomial counts.
+
+    Args:
+        pairs: Each canary's true rates, TPR and FPR.
+        target: What the bound will be made with: trials, method, level.
+        level: The chance that the bound falls inside.
+
+    Example:
+        >>> found = frozen_spread([(0.06, 0.01)], Target(trials=10_000, delta=1e-5, alpha=0.05))
+        >>> 0 < found.lower < found.upper
+        True
     """
     probability("level", level)
     if not pairs or not all(0 <= rate <= 1 for pair in pairs for rate in pair):
@@ -384,6 +464,24 @@ def calibrated_spread(
     simulation. Each end is put where the chance of missing it, and the standard error of that chance by so many
     calibrations, come to (1 - level) / 2 together. A low end that hangs on rare thresholds still moves by a few
     hundredths from one seed to another.
+
+    Args:
+        calibration: Each canary's law over the calibration cohort.
+        evaluation: Each canary's law over the evaluation cohort.
+        target: What the bound will be made with: trials, method, level.
+        number: The trials of each hypothesis that calibrate a threshold.
+        seed: The root of what is simulated.
+        level: The chance that the bound falls inside.
+        replicates: How many calibrations are simulated, over all canaries.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import RoundLaw
+        >>> law = RoundLaw.perfect(Mechanism(q=0.5))
+        >>> target = Target(trials=2_000, delta=1e-5, alpha=0.01)
+        >>> found = calibrated_spread([law], [law], target, number=2_000, seed=0, replicates=40)
+        >>> 0 <= found.lower < found.upper
+        True
     """
     probability("level", level)
     canaries = len(calibration)

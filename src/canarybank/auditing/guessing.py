@@ -57,10 +57,16 @@ def guess_scores(scores: ArrayLike, *, q: float, designed: float) -> Array:
 
     For canaries with the designed shift it is the exact log-likelihood ratio of "in" against "out".
 
+    The formula: Steinke, Nasr and Jagielski (2023, https://arxiv.org/abs/2305.08846).
+
     Args:
         scores: Whitened scores, canaries by rounds.
         q: The claimed rate at which a canary that is in takes part in a round.
         designed: The shift that canaries were designed for.
+
+    Example:
+        >>> guess_scores([[3.0, 2.0], [-2.0, 0.0]], q=1.0, designed=1.0).tolist()
+        [4.0, -3.0]
     """
     x = np.asarray(scores, np.float64)
     return np.asarray(mixture(designed * x - designed**2 / 2, q).reshape(len(x), -1).sum(axis=1))
@@ -278,6 +284,8 @@ def expected_guesses(
 ) -> Expected:
     """Return the law of the epsilon that guesses will give, for canaries that have the shift.
 
+    The formula: Steinke, Nasr and Jagielski (2023, https://arxiv.org/abs/2305.08846).
+
     Args:
         canaries: All canaries, each in by a fair coin.
         q: The rate at which a canary that is in takes part in a round.
@@ -288,6 +296,11 @@ def expected_guesses(
         method: ``order-statistics`` or ``guessing``.
         guesses: The guesses made; the best number if it is not given.
         designed: The shift that the rule assumes; the true one if it is not given.
+
+    Example:
+        >>> found = expected_guesses(100, q=1.0, shift=1.0, rounds=1, delta=1e-5, alpha=0.05, method="guessing")
+        >>> 0 <= found.median < 4
+        True
     """
     if shift == 0:
         return Expected(0.0, 0.0, 0.0)

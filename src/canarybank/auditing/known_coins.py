@@ -154,6 +154,13 @@ def shift_within(scores: ArrayLike, took: ArrayLike, gamma: float) -> Shift:
         scores: Whitened scores, canaries by rounds: at least two rounds.
         took: Whether the canary took part, alike.
         gamma: The probability with which the bound may exceed the shift.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> took = rng.random((200, 4)) < 0.5
+        >>> 1 < shift_within(rng.normal(size=took.shape) + 2 * took, took, 0.05).lower < 2
+        True
     """
     probability("gamma", gamma)
     x, labels = _checked(scores, took)
@@ -182,6 +189,18 @@ def rate_lower(took: ArrayLike, eligible: ArrayLike, gamma: float) -> float:
     """Return the exact binomial lower bound on the rate at which a sampler takes eligible canaries, over all rounds.
 
     For independent coins of rate q: P(lower > q) <= gamma. Without an eligible canary it is 0.
+
+    The formula: Clopper and Pearson (1934, https://doi.org/10.1093/biomet/26.4.404).
+
+    Args:
+        took: Which canaries took part, canaries by rounds, or how many did in each round.
+        eligible: Which canaries were eligible, alike.
+        gamma: The probability with which the bound may exceed the rate.
+
+    Example:
+        >>> took = [True] * 80 + [False] * 20
+        >>> round(rate_lower(took, [True] * 100, 0.05), 3)
+        0.723
     """
     probability("gamma", gamma)
     labels, there = np.atleast_2d(np.asarray(took, bool).T).T, np.asarray(eligible, bool)
@@ -272,6 +291,11 @@ def expected_known_coins(
         within: The share of alpha of ``shift_within``; None where it is not used.
         sampler: The share of alpha of ``rate_lower``; None where q is named as an assumption.
         releases: The number of releases that epsilon is about: all of them, if it is not given.
+
+    Example:
+        >>> found = expected_known_coins(400, q=1.0, shift=1.0, rounds=1, delta=1e-5, between=0.05)
+        >>> 1 < found.median < 5
+        True
     """
     lower, counts, trials = _simulated(canaries, q, shift, rounds, between, within)
     rates = np.full(len(lower), q) if sampler is None else lower_end(counts, np.maximum(trials, 1), sampler)

@@ -377,7 +377,23 @@ class Certificate:
 
 
 def judge_run(declared: RunDeclaration, run: RunScores) -> Certificate:
-    """Say what the scores of one run show of the claim: its certificate."""
+    """Say what the scores of one run show of the claim: its certificate.
+
+    The formula: Steinke, Nasr and Jagielski (2023, https://arxiv.org/abs/2305.08846).
+
+    Args:
+        declared: What was declared before the run.
+        run: The scores of the canaries that the run carried.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Claim
+        >>> declared = RunDeclaration(Claim(1.0, 1e-5), 400, Coins.FAIR, 1.0)
+        >>> rng = np.random.default_rng(0)
+        >>> is_in = rng.random(400) < 0.5
+        >>> judge_run(declared, RunScores(6.0 * is_in[:, None] + rng.normal(size=(400, 1)), is_in)).refuted
+        True
+    """
     rounds = declared.claim.rounds
     if run.scores.shape != (declared.canaries, rounds):
         raise InputError(

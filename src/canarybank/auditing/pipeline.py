@@ -16,7 +16,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from canarybank.attack import Attack, Canary, CanaryKind, Design, Pool, PoolSource, design
@@ -44,14 +44,14 @@ from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, IncompleteError, InputError
 from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, StreamedCohort, epsilon
 from canarybank.progress import SILENT, Progress
-from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw, mixture
+from canarybank.score import Interval, LinearScore, Moments, RoundLaw, SummedLaw
 from canarybank.store import hash_array, stage_key
 from canarybank.systems.mechanism import BankSystem, ReleaseSystem, SystemFactory
 from canarybank.systems.share import ShareSystem
 from canarybank.systems.torch_mechanism import TorchSystem
 from canarybank.users import Evaluation
 
-__all__ = ["Auditor", "cases_by_attack", "claim_names", "transcript_scores"]
+__all__ = ["Auditor", "cases_by_attack", "claim_names"]
 
 CONTRADICTED = (
     "The system does not release as its law states: its counts cannot come from it. So nothing is computed exactly; "
@@ -536,21 +536,19 @@ class Auditor:
         )
 
 
-def transcript_scores(designs: Sequence[Design], releases: Sequence[ArrayLike], q: float) -> NDArray[np.float64]:
-    """Return the sums of the rounds' mixture scores after each round, the releases being over whole banks.
-
-    The t-th is log p1(y_1..y_t) / p0(y_1..y_t), of an eligible canary against an absent one, if each round's score is
-    the true conditional log-likelihood ratio. Releases may be tables of many over the same banks; so are the sums then.
-    """
-    scores = [
-        mixture(each.score.llr(np.asarray(release)[..., each.inspected]), q)
-        for each, release in zip(designs, releases, strict=True)
-    ]
-    return np.asarray(np.cumsum(scores, axis=0), dtype=np.float64)
-
-
 def claim_names(attack: str, canaries: Sequence[str], settings: Settings) -> list[str]:
-    """Return the names of the claims behind an attack's headline, which share its alpha."""
+    """Return the names of the claims behind an attack's headline, which share its alpha.
+
+    Args:
+        attack: The attack's name.
+        canaries: The names of its canaries.
+        settings: Says which claims the headline is made of.
+
+    Example:
+        >>> from canarybank.auditing import Settings
+        >>> claim_names("nonce", ["a", "b"], Settings())
+        ['nonce/a', 'nonce/b']
+    """
     return [f"{attack}/{name}" for name in (["pooled"] if settings.method.pools else canaries)]
 
 

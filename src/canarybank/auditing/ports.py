@@ -148,7 +148,30 @@ class Routes:
 def route_cohorts(
     cohorts: Cohorts, bank: Bank, k: int, memo: Memo | None = None, progress: Progress = SILENT
 ) -> Routes:
-    """Route every cohort over the base of a bank, once for all attacks and canaries; without a memo nothing is kept."""
+    """Route every cohort over the base of a bank, once for all attacks and canaries; without a memo nothing is kept.
+
+    Args:
+        cohorts: The users of each role, with vectors.
+        bank: The bank, with the positions for probes reserved.
+        k: How many entries a record votes for.
+        memo: Where routes are kept; left out, nowhere.
+        progress: Where progress is shown.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.attack import ATTACKS, Canary
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> from canarybank.users import Auxiliary, Users
+        >>> rng = np.random.default_rng(0)
+        >>> bank = Bank(rng.normal(size=(30, 4))).reserve(3, seed=0)
+        >>> mechanism = Mechanism(k=2)
+        >>> from canarybank.users import Calibration, Cohorts, Evaluation
+        >>> people = [{f"{role}{i}": rng.normal(size=(3, 4)) for i in range(8)} for role in "ace"]
+        >>> auxiliary, calibration, evaluation = map(Users.from_vectors, people)
+        >>> cohorts = Cohorts(Auxiliary(auxiliary), Calibration(calibration), Evaluation(evaluation), {})
+        >>> route_cohorts(cohorts, bank, mechanism.k).bank is bank
+        True
+    """
     return Routes(
         bank,
         route_cohort(cohorts.auxiliary, bank, k, memo, progress),

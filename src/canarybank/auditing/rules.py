@@ -94,6 +94,24 @@ def fit_rules(
 
     ``designed`` has the scores of each canary that were designed beforehand, one a round. Where runs released different
     numbers of values, that number is a score too, and alpha is split over it as well: the judged runs had no say in it.
+
+    Args:
+        declared: What was declared before the first run.
+        releases: The releases of the runs set apart.
+        designed: The scores of each canary that were designed beforehand, one a round.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.auditing import Declaration, Settings
+        >>> from canarybank.mechanism import Claim
+        >>> from canarybank.systems import Hypothesis, Releases, Split
+        >>> declared = Declaration(Claim(0.5, 1e-5), Settings(trials=100))
+        >>> rng = np.random.default_rng(0)
+        >>> released = [rng.normal(3.0 * (run.hypothesis is Hypothesis.ELIGIBLE), 1.0, 2) for run in declared.schedule]
+        >>> apart = [i for i, run in enumerate(declared.schedule) if run.split is Split.FIT]
+        >>> fitted_on = Releases.of([declared.schedule[i] for i in apart], [released[i] for i in apart])
+        >>> len(fit_rules(declared, fitted_on).rules)
+        1
     """
     refuse_other_shapes(declared, releases, designed)
     ragged = any(releases.lengths_differ(canary) for canary in declared.canaries)

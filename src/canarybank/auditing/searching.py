@@ -41,6 +41,41 @@ def search_canary(
 
     The texts that were found are remembered where ``encoder`` is the fingerprint of what encodes. Where the bank is
     vetted, ``screen`` says which texts may be planted.
+
+    Args:
+        auditor: The audit that the canary is for.
+        attack: The attack that searches.
+        routes: The routes of all cohorts.
+        index: The number of the canary.
+        records: How many records it has.
+        seed: The root of what is random.
+        encode: The encoder.
+        vocabulary: The encoder's own tokens, as texts.
+        encoder: The encoder's fingerprint; left out, nothing is remembered.
+        probes: How many of the reserved positions are this canary's; left out, all.
+        screen: Says which texts may be planted; left out, all.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.attack import ATTACKS, Canary
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> from canarybank.users import Auxiliary, Users
+        >>> rng = np.random.default_rng(0)
+        >>> bank = Bank(rng.normal(size=(30, 4))).reserve(3, seed=0)
+        >>> mechanism = Mechanism(k=2)
+        >>> from canarybank.users import Calibration, Cohorts, Evaluation
+        >>> people = [{f"{role}{i}": rng.normal(size=(3, 4)) for i in range(8)} for role in "ace"]
+        >>> auxiliary, calibration, evaluation = map(Users.from_vectors, people)
+        >>> cohorts = Cohorts(Auxiliary(auxiliary), Calibration(calibration), Evaluation(evaluation), {})
+        >>> from canarybank.attack import simulated_nonces
+        >>> from canarybank.auditing import Auditor, Settings, route_cohorts
+        >>> auditor = Auditor(mechanism, Settings(trials=100), len(evaluation))
+        >>> routes = route_cohorts(cohorts, bank, mechanism.k)
+        >>> encode = simulated_nonces(bank.vectors, 1)
+        >>> options = {"index": 0, "records": 3, "seed": 0, "encode": encode}
+        >>> canary, pool = search_canary(auditor, ATTACKS["searched"], routes, **options)
+        >>> len(pool) <= 3
+        True
     """
     bank, auxiliary = routes.bank, routes.auxiliary
     make = partial(

@@ -193,6 +193,19 @@ def best_threshold(rates: AttackRates, target: Target, branch: Branch | None = N
 
     A scan over all thresholds at which either rate is neither 0 nor 1 for so many trials, then five ever closer
     looks around the best. The bound is a forecast from true rates: it claims nothing.
+
+    Args:
+        rates: The true rates of an attack, as functions of the threshold.
+        target: What the bound will be made with: trials, method, level.
+        branch: The branch of the bound that counts; left out, the better one.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.auditing import perfect_rates
+        >>> target = Target(trials=1_000_000, delta=1e-5, alpha=0.01)
+        >>> threshold, bound = best_threshold(perfect_rates(Mechanism()), target)
+        >>> round(bound, 2)
+        0.99
     """
     rare = 1e-3 / min(target.trials, 1e9)
     low = -_doubled(lambda at: float(rates(np.array([-at]))[1][0]) >= 1 - rare)
@@ -235,12 +248,33 @@ def choose_aim(candidates: Sequence[Sequence[Threshold]]) -> list[Threshold]:
     """Return each canary's threshold under the one aim that promises an attack's canaries most together.
 
     ``candidates[c][a]`` is the threshold of canary c under aim a of ``Method.aims``; the first of equal aims wins.
+
+    Args:
+        candidates: The thresholds of each canary, one for each aim.
+
+    Example:
+        >>> low, high = (Threshold(each, ThresholdMode.ANALYTIC, expected=each / 2) for each in (1.0, 2.0))
+        >>> choose_aim([[low, high]]) == [high]
+        True
     """
     return list(max(zip(*candidates, strict=True), key=lambda aim: sum(threshold.expected for threshold in aim)))
 
 
 def analytic(law: Law, target: Target, branch: Branch | None = None) -> Threshold:
-    """Freeze the threshold at which the law's exact rates promise the best bound, or the best of one branch."""
+    """Freeze the threshold at which the law's exact rates promise the best bound, or the best of one branch.
+
+    Args:
+        law: The law of the score under both hypotheses.
+        target: What the bound will be made with: trials, method, level.
+        branch: The branch of the bound that counts; left out, the better one.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import RoundLaw
+        >>> target = Target(trials=1_000_000, delta=1e-5, alpha=0.01)
+        >>> round(analytic(RoundLaw.perfect(Mechanism()), target).expected, 2)
+        0.99
+    """
     value, expected = best_threshold(law.point, target, branch)
     return Threshold(value, ThresholdMode.ANALYTIC, expected)
 
@@ -260,6 +294,25 @@ def calibrated(
 
     With ``branch`` it is the best for that branch of the bound alone.
     The candidates are the scores at log-spaced ranks of both hypotheses together, from both ends.
+
+    Args:
+        trials: What plays trials.
+        target: What the bound will be made with: trials, method, level.
+        number: How many trials of each hypothesis are played.
+        seed: The root of what is random.
+        path: Where these trials stand below the root.
+        branch: The branch of the bound that counts; left out, the better one.
+        engine: Where the work runs; left out, here.
+        progress: Where progress is shown.
+
+    Example:
+        >>> from canarybank.auditing import Projected
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import RoundLaw
+        >>> trials = Projected(RoundLaw.perfect(Mechanism(q=0.5)))
+        >>> target = Target(trials=10_000, delta=1e-5, alpha=0.01)
+        >>> calibrated(trials, target, number=2_000, seed=0).expected > 0.5
+        True
     """
     absent, eligible = draw(
         trials,
@@ -282,6 +335,21 @@ def attack_bound(counts: Sequence[Counts], mechanism: Mechanism | Claim, setting
     """Return an attack's headline from its canaries' counts.
 
     With probability at least 1 - alpha it does not exceed the epsilon of the mechanism that gave the counts.
+
+    The formula: Clopper–Pearson ends in the definition of differential privacy, as in Jagielski, Ullman and Oprea
+    (2020, https://arxiv.org/abs/2006.07709).
+
+    Args:
+        counts: The counts of each canary.
+        mechanism: The parameters of the release, or the claim.
+        settings: Trials, method and alpha, which the canaries share.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.auditing import Counts, Settings
+        >>> found = attack_bound([Counts(tp=60, fp=10, n1=1000, n0=1000)], Mechanism(), Settings(trials=1000))
+        >>> round(found.epsilon, 2)
+        0.81
     """
     return headline(
         [canary_bound(each, mechanism, settings, len(counts)) for each in counts],
@@ -291,12 +359,43 @@ def attack_bound(counts: Sequence[Counts], mechanism: Mechanism | Claim, setting
 
 
 def canary_bound(counts: Counts, mechanism: Mechanism | Claim, settings: Settings, canaries: int) -> Bound:
-    """Return one canary's bound at its share of alpha: by the declared method, or what it shows of a canary alone."""
+    """Return one canary's bound at its share of alpha: by the declared method, or what it shows of a canary alone.
+
+    The formula: Clopper–Pearson ends in the definition of differential privacy, as in Jagielski, Ullman and Oprea
+    (2020, https://arxiv.org/abs/2006.07709).
+
+    Args:
+        counts: The counts of the canary.
+        mechanism: The parameters of the release, or the claim.
+        settings: Trials, method and alpha.
+        canaries: How many canaries share alpha.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.auditing import Counts, Settings
+        >>> counts = Counts(tp=60, fp=10, n1=1000, n0=1000)
+        >>> one, of_five = (canary_bound(counts, Mechanism(), Settings(trials=1000), n).epsilon for n in (1, 5))
+        >>> of_five < one
+        True
+    """
     return settings.method.single.bound([counts], delta=mechanism.delta, alpha=settings.alpha / canaries, q=mechanism.q)
 
 
 def pooled_bound(counts: Sequence[Counts], mechanism: Mechanism | Claim, settings: Settings) -> Bound | None:
-    """Return the bound over all canaries at all of alpha; none of included canaries' counts, or beyond its proof."""
+    """Return the bound over all canaries at all of alpha; none of included canaries' counts, or beyond its proof.
+
+    Args:
+        counts: The counts of each canary.
+        mechanism: The parameters of the release, or the claim.
+        settings: Trials, method and alpha.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.auditing import Counts, Settings
+        >>> counts = [Counts(tp=60, fp=10, n1=1000, n0=1000)] * 5
+        >>> pooled_bound(counts, Mechanism(), Settings(trials=1000)).epsilon > 1.2
+        True
+    """
     method = settings.method if settings.method.pools else POOLED
     if not settings.method.pools and (settings.method.included or settings.alpha > method.largest_alpha):
         return None
@@ -304,7 +403,19 @@ def pooled_bound(counts: Sequence[Counts], mechanism: Mechanism | Claim, setting
 
 
 def headline(bounds: Sequence[Bound], over_all: Bound | None, settings: Settings) -> Bound:
-    """Return the one claim that all of alpha buys: the pooled bound, or the largest of the canaries' own."""
+    """Return the one claim that all of alpha buys: the pooled bound, or the largest of the canaries' own.
+
+    Args:
+        bounds: Each canary's own bound, at its share of alpha.
+        over_all: The pooled bound at all of alpha, where there is one.
+        settings: Says which of the two is the headline.
+
+    Example:
+        >>> from canarybank.auditing import Settings, epsilon_lower
+        >>> bounds = [epsilon_lower(tp, 10, 1000, 1000, delta=1e-5, alpha=0.025) for tp in (40, 60)]
+        >>> headline(bounds, None, Settings(trials=1000)).epsilon == bounds[1].epsilon
+        True
+    """
     if not bounds:
         raise InputError("An audit needs at least one canary.")
     if settings.method.pools and over_all is not None:

@@ -126,6 +126,25 @@ def judge_runs(declared: Declaration, rules: Rules, releases: Releases) -> Syste
 
     Where runs depend on each other, no bound is stated. Of a true claim, and independent runs, the probability of
     "refuted" is at most alpha.
+
+    Args:
+        declared: What was declared before the first run.
+        rules: The rules that were sealed.
+        releases: The releases of all runs.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.auditing import Declaration, Settings, fit_rules
+        >>> from canarybank.mechanism import Claim
+        >>> from canarybank.systems import Hypothesis, Releases, Split
+        >>> declared = Declaration(Claim(0.5, 1e-5), Settings(trials=100))
+        >>> rng = np.random.default_rng(0)
+        >>> released = [rng.normal(3.0 * (run.hypothesis is Hypothesis.ELIGIBLE), 1.0, 2) for run in declared.schedule]
+        >>> apart = [i for i, run in enumerate(declared.schedule) if run.split is Split.FIT]
+        >>> fitted_on = Releases.of([declared.schedule[i] for i in apart], [released[i] for i in apart])
+        >>> rules = fit_rules(declared, fitted_on)
+        >>> str(judge_runs(declared, rules, Releases.of(declared.schedule, released)).verdict)
+        'refuted'
     """
     independence = _independence(declared, rules, releases)
     judged = min(releases.planned(canary, each, JUDGE) for canary in declared.canaries for each in Hypothesis)

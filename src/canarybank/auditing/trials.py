@@ -228,7 +228,16 @@ class Counts:
 
 
 def plan(trials: int, size: int = SHARD) -> tuple[Shard, ...]:
-    """Cut ``trials`` of each hypothesis into shards of at most ``size``."""
+    """Cut ``trials`` of each hypothesis into shards of at most ``size``.
+
+    Args:
+        trials: The trials of each hypothesis.
+        size: The most trials of a shard.
+
+    Example:
+        >>> len(plan(1000, size=300))
+        8
+    """
     if trials < 1:
         raise InputError(f"An audit needs at least one trial of each hypothesis, not {trials}.")
     return tuple(
@@ -241,7 +250,24 @@ def plan(trials: int, size: int = SHARD) -> tuple[Shard, ...]:
 def count_shard(
     trials: Trials, thresholds: Sequence[float], seed: int, path: Sequence[str | int], shard: Shard
 ) -> tuple[int, ...]:
-    """Play one shard and return how many scores exceed each threshold: one for each prefix of rounds."""
+    """Play one shard and return how many scores exceed each threshold: one for each prefix of rounds.
+
+    Args:
+        trials: What plays trials.
+        thresholds: The frozen threshold after each number of rounds.
+        seed: The root of what is random.
+        path: Where these trials stand below the root.
+        shard: Which trials of which hypothesis are played.
+
+    Example:
+        >>> from canarybank.auditing import Projected
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import RoundLaw
+        >>> trials = Projected(RoundLaw.perfect(Mechanism(q=0.5)))
+        >>> absent, eligible = (count_shard(trials, [1.0], 0, (), shard)[0] for shard in plan(1_000))
+        >>> absent < eligible
+        True
+    """
     drawn = (shard.eligible, shard.size, shard.stream(seed, path))
     scores = trials.running(*drawn) if isinstance(trials, Summed) else [trials.scores(*drawn)]
     return tuple(int(np.count_nonzero(each > at)) for each, at in zip(scores, thresholds, strict=True))
@@ -257,7 +283,26 @@ def count(
     engine: Engine | None = None,
     progress: Progress = SILENT,
 ) -> Counts:
-    """Play ``number`` trials of each hypothesis and count the scores above the threshold."""
+    """Play ``number`` trials of each hypothesis and count the scores above the threshold.
+
+    Args:
+        trials: What plays trials.
+        threshold: The frozen threshold.
+        number: How many trials of each hypothesis are played.
+        seed: The root of what is random.
+        path: Where these trials stand below the root.
+        engine: Where the work runs; left out, here.
+        progress: Where progress is shown.
+
+    Example:
+        >>> from canarybank.auditing import Projected
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import RoundLaw
+        >>> trials = Projected(RoundLaw.perfect(Mechanism(q=0.5)))
+        >>> found = count(trials, 1.0, 1_000, seed=0)
+        >>> found.tp > found.fp
+        True
+    """
     thresholds = [threshold] * (len(trials.rounds) if isinstance(trials, Summed) else 1)
     return count_prefixes(trials, thresholds, number, seed=seed, path=path, engine=engine, progress=progress)[-1]
 
@@ -275,6 +320,24 @@ def count_prefixes(
     """Play ``number`` trials of each hypothesis and count, for the first 1, 2, ... rounds, the sums above a threshold.
 
     Entry t - 1 equals what ``count`` returns for the first t rounds alone, at the same seed and path.
+
+    Args:
+        trials: What plays trials.
+        thresholds: The frozen threshold after each number of rounds.
+        number: How many trials of each hypothesis are played.
+        seed: The root of what is random.
+        path: Where these trials stand below the root.
+        engine: Where the work runs; left out, here.
+        progress: Where progress is shown.
+
+    Example:
+        >>> from canarybank.auditing import Projected
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import RoundLaw
+        >>> trials = Projected(RoundLaw.perfect(Mechanism(q=0.5)))
+        >>> (found,) = count_prefixes(trials, [1.0], 1_000, seed=0)
+        >>> found == count(trials, 1.0, 1_000, seed=0)
+        True
     """
     rounds = len(trials.rounds) if isinstance(trials, Summed) else 1
     if len(thresholds) != rounds:
@@ -294,7 +357,26 @@ def draw(
     engine: Engine | None = None,
     progress: Progress = SILENT,
 ) -> tuple[Scores, Scores]:
-    """Return the scores themselves, absent then eligible, for calibration and for figures: as drawn, or in order."""
+    """Return the scores themselves, absent then eligible, for calibration and for figures: as drawn, or in order.
+
+    Args:
+        trials: What plays trials.
+        number: How many trials of each hypothesis are played.
+        seed: The root of what is random.
+        path: Where these trials stand below the root.
+        ascending: Whether the scores come in order.
+        engine: Where the work runs; left out, here.
+        progress: Where progress is shown.
+
+    Example:
+        >>> from canarybank.auditing import Projected
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import RoundLaw
+        >>> trials = Projected(RoundLaw.perfect(Mechanism(q=0.5)))
+        >>> absent, eligible = draw(trials, 1_000, seed=0)
+        >>> bool(absent.mean() < eligible.mean())
+        True
+    """
     work = partial(_draw_shard, trials, seed, tuple(path), ascending)
     scores = dict(_over_shards(work, number, engine, progress))
     absent, eligible = (

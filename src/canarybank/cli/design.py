@@ -71,6 +71,8 @@ def command(
 
 def _print_schedule(run: "Run", plant: Path, output: Output) -> None:
     """Print what was planted, and the runs to make."""
+    from canarybank.report.text import counted
+
     made = run.plant
     declared = made.declaration
     document = {
@@ -90,7 +92,8 @@ def _print_schedule(run: "Run", plant: Path, output: Output) -> None:
         facts(
             {
                 "claim": str(made.claim),
-                "plant": f"{len(made.canaries)} canaries; {len(made.positions)} positions are inspected",
+                "plant": f"{counted(len(made.canaries), 'canary', 'canaries')}; "
+                f"{counted(len(made.positions), 'position')} inspected",
                 "runs": f"{made.apart:,} of each hypothesis of each canary to fit on, {made.trials:,} to judge",
                 "evidence": f"{', '.join(made.evidence)} on {', '.join(made.scores)} scores, "
                 f"{100 * (1 - made.alpha):g}% confidence over all",

@@ -125,6 +125,7 @@ def _machines(made: "Plan") -> list["RenderableType"]:
 
 
 def _facts(made: "Plan", config: "Config") -> dict[str, str]:
+    from canarybank.report.text import counted
     from canarybank.run.gating import shown_epsilon
 
     audit, canaries, asked = config.audit, config.cohorts.canaries, made.generator
@@ -133,11 +134,11 @@ def _facts(made: "Plan", config: "Config") -> dict[str, str]:
         "measured": "; ".join(made.measured),
         "assumed": "; ".join(made.assumed),
         "attacks": ", ".join(made.attacks),
-        "encoder": f"{made.texts_to_encode:,} texts to encode",
+        "encoder": f"{counted(made.texts_to_encode, 'text')} to encode",
         "generator": f"{asked.calls:,} calls, about {asked.tokens:,} tokens; {asked.cached:,} cached",
         "sent": _sent(asked),
         "trials": f"{made.trials:,} left, those that calibrate included, at {made.trials_per_second:,.0f} a second on "
-        f"{made.workers} workers",
+        f"{counted(made.workers, 'worker')}",
         "exact epsilon": f"{shown_epsilon(made.epsilon, 4)} of one release at delta {config.mechanism.delta:g}, "
         "computed",
         "perfect attack": f"would show a median bound of {made.ceiling:.3f}, and {made.ceiling_range[0]:.3f} to "
@@ -188,9 +189,12 @@ def _staying(option: "Option") -> str:
 
 def _one_run(made: "OneRunPlan") -> dict[str, str]:
     """Return a line for what the canaries of one run take, for each protocol, and for what it all comes to."""
+    from canarybank.report.text import counted
+
     lines = {
         "one run": made.statement,
-        "canaries": f"{made.canaries:,} with {made.probes} probes each, {100 * made.share:.3g}% of the bank's "
+        "canaries": f"{made.canaries:,} with {counted(made.probes, 'probe')} each, {100 * made.share:.3g}% of the "
+        "bank's "
         f"{made.bank:,} entries; designed shift {made.shift:.3g} noise deviations",
     }
     for coins in dict.fromkeys(each.coins for each in made.expected):

@@ -131,6 +131,7 @@ def evolution_parts(run: "Run") -> tuple[str, tuple[list[str], list[list[str]]],
     from canarybank.mechanism import delta_text
     from canarybank.report import evolution_headline
     from canarybank.report.evolution import account_text, round_rows
+    from canarybank.report.text import counted
 
     results, evolution = run.results, run.results.evolution
     assert evolution is not None  # noqa: S101, the caller looked
@@ -143,7 +144,7 @@ def evolution_parts(run: "Run") -> tuple[str, tuple[list[str], list[list[str]]],
     shown = {name: head for name, head in shown.items() if not made or any(row[name] is not None for row in made)}
     rows = [[_cell(row[name]) for name in shown] for row in made]
     mechanism, worth = results.mechanism, evolution.utility
-    voters = "" if evolution.voters is None else f"; {evolution.voters:,} users"
+    voters = "" if evolution.voters is None else f"; {counted(evolution.voters, 'user')}"
     lines = {
         "epsilon": f"of all releases so far at {delta_text(mechanism.delta, evolution.slack)}, add or remove one user; "
         "from the privacy loss distribution, and added up round by round",
@@ -179,13 +180,15 @@ def _worth_parts(evolution: "EvolutionFacts") -> list[Any]:
 
 def _certificate_lines(evolution: "EvolutionFacts") -> dict[str, str]:
     """Say what a certificate stands on: its canaries, what they cost, its evidence and what it could have shown."""
+    from canarybank.report.text import counted
+
     carried, found = evolution.carried, evolution.certificate
     if carried is None or found is None:
         return {}
     shown = {str(each.evidence): f"{each.statement} {each.assumption}" for each in found.shown}
     return {
         "canaries": f"{carried.canaries:,} synthetic users of the auditor, {carried.eligible:,} of them in; style "
-        f"{carried.style}; {carried.probes // carried.canaries} probes each",
+        f"{carried.style}; {counted(carried.probes // carried.canaries, 'probe')} each",
         "their cost": carried.cost,
         **shown,
         "power": " ".join(carried.power),

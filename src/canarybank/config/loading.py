@@ -114,6 +114,11 @@ def resolve(
             it asks for a grid.
         flags: Values by dotted key, such as ``{"audit.trials": 1000}``; texts are read as the key's own type.
         preset: A name in ``PRESETS``.
+
+    Example:
+        >>> resolved = resolve(flags={"audit.trials": 10_000, "mechanism.sigma": 2})
+        >>> resolved.config.audit.trials, resolved.origins["audit.trials"], resolved.origins["audit.alpha"]
+        (10000, 'flag', 'default')
     """
     layers = []
     sweep: dict[str, tuple[Any, ...]] = {}

@@ -72,7 +72,7 @@ class _Pooled:
         try:
             futures = {pool.submit(call, task): index for index, task in enumerate(tasks)}
             for future in as_completed(futures):
-                yield futures[future], future.result()
+                yield futures.pop(future), future.result()  # what was handed on is not held here
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

@@ -171,6 +171,15 @@ def predict_survival(stand_ins: StandIns, mechanism: Mechanism, *, people: int, 
         people: How many people there are.
         top: How many entries stay.
         seed: Draws the stand-ins where there are more of them than people.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Mechanism
+        >>> rng = np.random.default_rng(0)
+        >>> stand_ins = StandIns.of(rng.normal(size=(30, 4)), np.repeat(np.arange(10), 3), rng.normal(size=(20, 4)), 2)
+        >>> few, many = (predict_survival(stand_ins, Mechanism(k=2), people=n, top=5) for n in (100, 10_000))
+        >>> few < many
+        True
     """
     _refuse_shares(mechanism)
     count = whole("people", people)
@@ -361,6 +370,23 @@ def predict_setting(
 
     For the keeper ``top`` that is computed, for any other it is simulated on the bank's ``vectors`` and ``labels``.
     Where a keeper fails, the setting says so and is predicted for ``top``.
+
+    Args:
+        stand_ins: Public people's votes over a bank.
+        mechanism: The parameters of the release.
+        people: How many people there are.
+        top: How many entries stay.
+        keeper: The rule that decides who stays.
+        vectors: The bank's vectors, which other keepers than ``top`` need.
+        labels: The bank's labels, likewise.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Mechanism
+        >>> rng = np.random.default_rng(0)
+        >>> stand_ins = StandIns.of(rng.normal(size=(30, 4)), np.repeat(np.arange(10), 3), rng.normal(size=(20, 4)), 2)
+        >>> 0 < predict_setting(stand_ins, Mechanism(k=2), people=1000, top=5).survival <= 1
+        True
     """
     clipped, failure = stand_ins.clipped_share(mechanism.clip), ""
     if keeper != KeepTop():
@@ -393,6 +419,24 @@ def best_settings(
 
     Best is what the keeper ``top`` does best with. Of clips that are equally good it is the largest, which changes the
     fewest people's votes.
+
+    Args:
+        stand_ins: Public people's votes over a bank.
+        mechanisms: The mechanisms to look at.
+        people: How many people there are.
+        top: How many entries stay.
+        keeper: The rule that decides who stays.
+        vectors: The bank's vectors, which other keepers than ``top`` need.
+        labels: The bank's labels, likewise.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Mechanism
+        >>> rng = np.random.default_rng(0)
+        >>> stand_ins = StandIns.of(rng.normal(size=(30, 4)), np.repeat(np.arange(10), 3), rng.normal(size=(20, 4)), 2)
+        >>> (best,) = best_settings(stand_ins, [Mechanism(k=2)], people=100, top=5)
+        >>> 0 < best.mechanism.clip <= 1
+        True
     """
     clips = sorted({rounded_up(stand_ins.norm_quantile(level), CLIP_DIGITS) for level in CLIP_QUANTILES}, reverse=True)
     found = []
@@ -414,6 +458,19 @@ def choose_setting(settings: Sequence[Setting], *, goal: float) -> Setting:
     For each bank size, of the settings that are equally good: the one with the fewest people in a round, then with the
     smallest k. Of those, the largest bank whose survival reaches the goal; or where none does, the one with the highest
     survival.
+
+    Args:
+        settings: What there is to choose from.
+        goal: The share of the true top that shall survive.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Mechanism
+        >>> rng = np.random.default_rng(0)
+        >>> stand_ins = StandIns.of(rng.normal(size=(30, 4)), np.repeat(np.arange(10), 3), rng.normal(size=(20, 4)), 2)
+        >>> settings = best_settings(stand_ins, [Mechanism(k=2, sigma=s) for s in (0.5, 5.0)], people=100, top=5)
+        >>> choose_setting(settings, goal=0.9).mechanism.sigma
+        0.5
     """
     if not settings:
         raise InputError("There is no setting to choose from.")

@@ -118,6 +118,15 @@ def snapped(release: Floats, noise: float) -> Floats:
     """Round a simulated release to the grid of the largest power of two that is at most noise · 2^-12.
 
     The grid is a power of two, so the rounding is exact.
+
+    Args:
+        release: A simulated release.
+        noise: The standard deviation of its noise.
+
+    Example:
+        >>> import numpy as np
+        >>> snapped(np.array([0.25, 0.1]), 0.1).tolist()
+        [0.25, 0.100006103515625]
     """
     step = 2.0 ** (math.floor(math.log2(noise)) - CELL_BITS)
     return np.rint(release / step) * step + 0.0
@@ -142,7 +151,15 @@ class Noise:
 
 
 def find_noise(name: str) -> Noise:
-    """Return a sampler by its name, ready to draw: ``discrete`` or ``float``."""
+    """Return a sampler by its name, ready to draw: ``discrete`` or ``float``.
+
+    Args:
+        name: ``discrete``, which is exact and needs the extra opendp, or ``float``.
+
+    Example:
+        >>> type(find_noise("float")).__name__
+        'Noise'
+    """
     if name not in NOISES:
         raise InputError(f"There is no noise {name!r}; choose one of {', '.join(NOISES)}.")
     NOISES[name].check()

@@ -83,7 +83,19 @@ class Keeper(Protocol):
 
 
 def apply_keeper(keeper: Keeper, choice: Choice) -> Kept:
-    """Return what a keeper decides, or say what is wrong with it."""
+    """Return what a keeper decides, or say what is wrong with it.
+
+    Args:
+        keeper: The rule.
+        choice: What it sees.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.evolution import KeepTop
+        >>> choice = Choice(np.array([0.1, 0.9, 0.5]), np.eye(3, dtype=np.float32), ("", "", ""), noise=0.1, size=2)
+        >>> apply_keeper(KeepTop(), choice).indices.tolist()
+        [1, 2]
+    """
     with naming_errors_of("keeper", keeper):
         kept = keeper(choice)
     name = f"The keeper {describe(keeper)['rule']!r}"
@@ -126,7 +138,16 @@ def describe(rule: Callable[..., Any]) -> dict[str, Any]:
 
 
 def top(votes: ArrayLike, count: int) -> NDArray[np.int64]:
-    """Return the indices of the ``count`` largest votes, largest first, ties to the lowest index."""
+    """Return the indices of the ``count`` largest votes, largest first, ties to the lowest index.
+
+    Args:
+        votes: Noisy votes.
+        count: How many stay.
+
+    Example:
+        >>> top([0.1, 0.9, 0.5], 2).tolist()
+        [1, 2]
+    """
     values = np.asarray(votes, dtype=np.float64)
     if not 1 <= count <= len(values):
         raise InputError(f"{count} candidates cannot stay of {len(values)}; keep at least one and at most all.")
@@ -156,6 +177,16 @@ def project(votes: ArrayLike, total: float) -> Floats:
 
     That is the Euclidean projection onto a simplex: every vote less one and the same number, and 0 where that is
     negative. A total that is not positive gives zeros.
+
+    The formula: the projection onto a simplex of Duchi et al. (2008, https://doi.org/10.1145/1390156.1390191).
+
+    Args:
+        votes: Noisy votes.
+        total: What the histogram shall add up to.
+
+    Example:
+        >>> project([3.0, 2.0, -2.0], 2.0).tolist()
+        [1.5, 0.5, 0.0]
     """
     values = np.asarray(votes, dtype=np.float64)
     if total <= 0:

@@ -278,13 +278,8 @@ def evolve(
 ) -> Evolution:
     """Run Private Evolution for ``rounds`` releases and return all that it made.
 
-    ``users`` come with vectors from the same encoder, or lie in shards and are encoded by it when they vote
-    (``StreamedUsers``): the releases of a seed are the same bytes either way. ``start`` is the first population: texts
-    with labels or without, a bank (what stands at its reserved positions are the probes), or a population with lineage.
-    ``canaries`` are synthetic users who vote beside them; ``Round.took`` says which of them took part.
-    ``EvolutionPlan`` says what the further choices mean.
-    With a folder every step is durable before the next begins, and the same call resumes a run that ended early;
-    a resume never repeats a release. Together the releases are (epsilon, delta + slack)-private for adding or removing
+    With a folder every step is durable before the next begins, and the same call resumes a run that ended early; a
+    resume never repeats a release. Together the releases are (epsilon, delta + slack)-private for adding or removing
     one user, by ``Evolution.spent``; a release that would pass ``budget``, or that ``account`` cannot pay, is not made,
     and ``BudgetError`` is raised. Without an account other runs over the same people add to that epsilon.
 
@@ -294,6 +289,45 @@ def evolve(
     users, do not drop one user because another one came, and encode their texts with an isolated encoder
     (``canarybank.encode.is_isolated``). Take every other argument from public knowledge, and publish no count of the
     users. ``canarybank evolve`` does all of this for you; ``docs/threat-model.md`` says what is promised.
+
+    The algorithm: Lin et al. (https://arxiv.org/abs/2305.15560); for text, Xie et al. (https://arxiv.org/abs/2403.01749).
+
+    Args:
+        users: The users who vote, with vectors of the same encoder; or ``StreamedUsers``, who lie in shards and are
+            encoded when they vote. The releases of a seed are the same bytes either way.
+        start: The first population: texts, a bank (probes stand at its reserved positions), or one with lineage.
+        mechanism: The parameters of the release.
+        encoder: What turns text into vectors.
+        generator: What writes new candidates.
+        rounds: How many releases are made.
+        keep: How many candidates stay after a round.
+        new: How many new ones are asked for; left out, as many as left.
+        feedback: How new candidates are asked for.
+        taking: Which answers are taken.
+        cap: The most records of a user that vote.
+        budget: The largest epsilon that may be spent.
+        seed: The public seed of requests and keepers.
+        insecure_seed: Makes the run a simulation: noise and coins follow from it.
+        noise: What draws the noise of a real run.
+        account: The budget account that pays for releases.
+        vetting: Which entries get no vote.
+        probes: What an auditor planted.
+        canaries: Synthetic users who vote beside the others; ``Round.took`` says which of them took part.
+        folder: Where every step is kept; left out, in memory.
+        progress: Where progress is shown.
+        keeper: The rule that decides who stays.
+        carry: Whether kept candidates stand in the next bank.
+        temperature: That of each round's requests; left out, that of the prompts.
+
+    Example:
+        >>> from canarybank.encode import HashingEncoder
+        >>> from canarybank.generate import ScriptedGenerator
+        >>> encoder, start = HashingEncoder(), [f"note {i} says {i * i} and {i + 7}" for i in range(20)]
+        >>> users = Users.from_vectors(encoder.encode(start * 2).reshape(20, 2, -1))
+        >>> writer = ScriptedGenerator(lambda request: f"text {request.seed} has {request.seed % 97} words")
+        >>> run = evolve(users, start, Mechanism(k=1), encoder, writer, 1, insecure_seed=0)
+        >>> len(run.population), run.spent.epsilon > 0
+        (20, True)
     """
     plan = EvolutionPlan(
         mechanism,

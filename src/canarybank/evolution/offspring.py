@@ -61,6 +61,26 @@ def offspring(
 
     The outcome follows from the answers alone, not from the order in which they arrive. ``temperature`` stands in place
     of the prompts' own. A new candidate may resemble a kept one only where those do not stay in the bank.
+
+    Args:
+        voted: What the round left.
+        feedback: How new texts are asked for.
+        generator: What writes them.
+        taking: Which answers are taken.
+        stage: Where progress is shown.
+        temperature: Stands in place of the prompts' own; left out, theirs.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.evolution import InContext, split
+        >>> from canarybank.generate import ScriptedGenerator
+        >>> from canarybank.mechanism import Bank
+        >>> texts = ("we walked by the river", "she baked some bread", "the train was late")
+        >>> population, _ = split(Bank(np.eye(3, dtype=np.float32), texts))
+        >>> voted = Voted(0, population.candidates, np.array([2.0, 1.0, 0.5]), kept=(0,), wanted=2)
+        >>> answers = ["they sang all evening by the fire", "my bicycle has a flat tyre again today"] * 20
+        >>> len(offspring(voted, InContext(), ScriptedGenerator(answers), Taking()).candidates)
+        2
     """
     others = Distinct(taking.similarity, (voted.candidates[i].text for i in (voted.kept if voted.carry else ())))
     born, empty = voted.round + 1, list(range(voted.wanted))

@@ -172,7 +172,19 @@ class Probes:
 
 
 def lay_out(population: Population, probes: Probes | None = None) -> Bank:
-    """Return the bank of a population: probes at their positions, the candidates in order at the others."""
+    """Return the bank of a population: probes at their positions, the candidates in order at the others.
+
+    Args:
+        population: The candidates.
+        probes: What stands at reserved positions; left out, nothing.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Bank
+        >>> bank = Bank(np.eye(4, dtype=np.float32), ("a", "b", "c", "d")).reserve(1, seed=0)
+        >>> lay_out(*split(bank)).hash == bank.hash
+        True
+    """
     if probes is None:
         return Bank(population.vectors, population.texts)
     size = len(population) + len(probes)
@@ -193,6 +205,18 @@ def split(bank: Bank, labels: Sequence[str] | None = None) -> tuple[Population, 
     """Return a bank's candidates as a first population, and what stands at its reserved positions as probes.
 
     ``labels`` are those of the candidates alone, in bank order. ``lay_out`` of the two is the same bank.
+
+    Args:
+        bank: The bank.
+        labels: The labels of the candidates alone, in bank order.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Bank
+        >>> bank = Bank(np.eye(4, dtype=np.float32), ("a", "b", "c", "d")).reserve(1, seed=0)
+        >>> population, probes = split(bank)
+        >>> len(population), len(probes)
+        (3, 1)
     """
     if bank.texts is None:
         raise InputError(
@@ -452,7 +476,23 @@ Archive = MemoryArchive | FolderArchive
 def write_population(
     population: Population, folder: Path | str, *, name: str = "population", insecure_seed: int | None = None
 ) -> tuple[Path, ...]:
-    """Write a population with its lineage, as ``write_candidates`` does, and return the three paths."""
+    """Write a population with its lineage, as ``write_candidates`` does, and return the three paths.
+
+    Args:
+        population: The population.
+        folder: Where the files go.
+        name: What the files are called.
+        insecure_seed: The seed of a simulated run, which every row then carries.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Bank
+        >>> bank = Bank(np.eye(4, dtype=np.float32), ("a", "b", "c", "d")).reserve(1, seed=0)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [path.name for path in write_population(split(bank)[0], folder)]
+        ['population.parquet', 'population.jsonl', 'population.csv']
+    """
     return write_candidates(population.candidates, folder, name, insecure_seed=insecure_seed)
 
 
@@ -465,6 +505,21 @@ def write_candidates(
     field, their ids separated by spaces, and a text that a spreadsheet would run as a formula (it begins with = + - @,
     a tab or a carriage return) has an apostrophe before it: programs read Parquet or JSON lines, which hold every text
     as it is.
+
+    Args:
+        candidates: The candidates.
+        folder: Where the files go.
+        name: What the files are called.
+        insecure_seed: The seed of a simulated run, which every row then carries.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Bank
+        >>> bank = Bank(np.eye(4, dtype=np.float32), ("a", "b", "c", "d")).reserve(1, seed=0)
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [path.name for path in write_candidates(split(bank)[0].candidates, folder, "texts")]
+        ['texts.parquet', 'texts.jsonl', 'texts.csv']
     """
     import polars as pl
 

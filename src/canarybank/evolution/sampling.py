@@ -32,6 +32,29 @@ def vote_shares(done: Round) -> NDArray[np.float64]:
     It is the histogram without negative votes that is nearest to the release and has its total (``project``). Entries
     that vetting barred have no share. Where the total is not positive, the positive votes are taken as they are, and
     where there are none, all candidates have the same share.
+
+    Args:
+        done: A round with its release.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.encode import HashingEncoder
+        >>> from canarybank.evolution import Keep, evolve
+        >>> from canarybank.generate import ScriptedGenerator
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.users import Users
+        >>> words = ["rain", "soup", "train", "music", "bread", "river", "stone", "light"]
+        >>> def text(i):
+        ...     return f"today we talked about {words[i % 8]} and {words[i // 8 % 8]} in room {i}"
+        >>> encoder, texts = HashingEncoder(), tuple(text(i) for i in range(40))
+        >>> owners = np.repeat(np.arange(20), 2)
+        >>> users = Users(tuple(f"u{i}" for i in range(20)), owners, texts, vectors=encoder.encode(texts))
+        >>> start = [text(100 + i) for i in range(20)]
+        >>> writer = ScriptedGenerator(lambda request: text(request.seed % 100_000))
+        >>> mechanism = Mechanism(k=1, sigma=0.5, q=0.5)
+        >>> run = evolve(users, start, mechanism, encoder, writer, 1, keep=Keep(share=0.5), insecure_seed=0)
+        >>> round(float(vote_shares(run.rounds[0]).sum()), 6)
+        1.0
     """
     is_open = ~np.isin(done.bank.base, done.bank.barred)
     votes = done.votes[is_open]
@@ -77,6 +100,26 @@ def sample(
         neighbours: Where it is above 0, a candidate is drawn by the mean votes of so many nearest candidates that were
             voted on, itself among them: their noise averages out, and the final population is drawn from too.
         focus: The power to which shares are raised; above 1 it prefers candidates with many votes.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.encode import HashingEncoder
+        >>> from canarybank.evolution import Keep, evolve
+        >>> from canarybank.generate import ScriptedGenerator
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.users import Users
+        >>> words = ["rain", "soup", "train", "music", "bread", "river", "stone", "light"]
+        >>> def text(i):
+        ...     return f"today we talked about {words[i % 8]} and {words[i // 8 % 8]} in room {i}"
+        >>> encoder, texts = HashingEncoder(), tuple(text(i) for i in range(40))
+        >>> owners = np.repeat(np.arange(20), 2)
+        >>> users = Users(tuple(f"u{i}" for i in range(20)), owners, texts, vectors=encoder.encode(texts))
+        >>> start = [text(100 + i) for i in range(20)]
+        >>> writer = ScriptedGenerator(lambda request: text(request.seed % 100_000))
+        >>> mechanism = Mechanism(k=1, sigma=0.5, q=0.5)
+        >>> run = evolve(users, start, mechanism, encoder, writer, 1, keep=Keep(share=0.5), insecure_seed=0)
+        >>> len(sample(run, 30))
+        30
     """
     whole("size", size)
     if neighbours < 0 or not 0 < focus < math.inf:

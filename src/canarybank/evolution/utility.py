@@ -61,7 +61,21 @@ class Reference(Cohort):
 
 
 def hold_out(users: Users, size: int, *, seed: int) -> tuple[Users, Reference]:
-    """Set ``size`` users aside as the reference, by seed and id alone, and return the others first, in their order."""
+    """Set ``size`` users aside as the reference, by seed and id alone, and return the others first, in their order.
+
+    Args:
+        users: All users.
+        size: How many are set aside.
+        seed: Decides who.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.users import Users
+        >>> users = Users.from_vectors(np.random.default_rng(0).normal(size=(20, 3, 4)))
+        >>> others, reference = hold_out(users, 5, seed=0)
+        >>> len(others), len(reference.users)
+        (15, 5)
+    """
     others, held = hold_out_indices(users.ids, size, seed=seed)
     return users.take(others), Reference(users.take(held))
 
@@ -98,7 +112,20 @@ class Roles(Protocol):
 
 
 def require_apart(reference: Reference, others: Users | Members | Roles) -> Reference:
-    """Return the reference where none of its users plays another role, or refuse it."""
+    """Return the reference where none of its users plays another role, or refuse it.
+
+    Args:
+        reference: The users held out.
+        others: All who play another role.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.users import Users
+        >>> users = Users.from_vectors(np.random.default_rng(0).normal(size=(20, 3, 4)))
+        >>> others, reference = hold_out(users, 5, seed=0)
+        >>> require_apart(reference, others) is reference
+        True
+    """
     if not isinstance(reference, Reference):
         raise CohortError(
             f"Utility is measured against a Reference, not a {type(reference).__name__}: a cohort never plays "
@@ -180,6 +207,34 @@ def utility(
     """Return the figures of every round's population and of the final one, against the reference's records.
 
     The reference users come with vectors from the run's own encoder, and were in no other cohort (``require_apart``).
+
+    Args:
+        evolution: The run.
+        reference: The users held out, with vectors.
+        mauve: How MAUVE is computed; None leaves it out.
+        neighbours: Which nearest neighbour a ball reaches to.
+        similarity: The share of word pairs from which two texts are near copies.
+        progress: Where progress is shown.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.encode import HashingEncoder
+        >>> from canarybank.evolution import Keep, evolve
+        >>> from canarybank.generate import ScriptedGenerator
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.users import Users
+        >>> words = ["rain", "soup", "train", "music", "bread", "river", "stone", "light"]
+        >>> def text(i):
+        ...     return f"today we talked about {words[i % 8]} and {words[i // 8 % 8]} in room {i}"
+        >>> encoder, texts = HashingEncoder(), tuple(text(i) for i in range(40))
+        >>> owners = np.repeat(np.arange(20), 2)
+        >>> users = Users(tuple(f"u{i}" for i in range(20)), owners, texts, vectors=encoder.encode(texts))
+        >>> start = [text(100 + i) for i in range(20)]
+        >>> writer = ScriptedGenerator(lambda request: text(request.seed % 100_000))
+        >>> mechanism = Mechanism(k=1, sigma=0.5, q=0.5)
+        >>> run = evolve(users, start, mechanism, encoder, writer, 1, keep=Keep(share=0.5), insecure_seed=0)
+        >>> len(utility(run, Reference(users), mauve=None).figures)
+        2
     """
     if not isinstance(reference, Reference):
         raise CohortError(f"Utility is measured against a Reference, not against a {type(reference).__name__}.")
@@ -270,6 +325,32 @@ def audit_cost(audited: Utility, plain: Utility) -> tuple[AuditCost, ...]:
     """Return, for every population, how much better a run without probes was than one with them.
 
     Positive differences are what auditing cost. Both runs must be measured alike, against the same reference.
+
+    Args:
+        audited: The figures of the run with probes.
+        plain: The figures of the run without them.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.encode import HashingEncoder
+        >>> from canarybank.evolution import Keep, evolve
+        >>> from canarybank.generate import ScriptedGenerator
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> from canarybank.users import Users
+        >>> words = ["rain", "soup", "train", "music", "bread", "river", "stone", "light"]
+        >>> def text(i):
+        ...     return f"today we talked about {words[i % 8]} and {words[i // 8 % 8]} in room {i}"
+        >>> encoder, texts = HashingEncoder(), tuple(text(i) for i in range(40))
+        >>> owners = np.repeat(np.arange(20), 2)
+        >>> users = Users(tuple(f"u{i}" for i in range(20)), owners, texts, vectors=encoder.encode(texts))
+        >>> start = [text(100 + i) for i in range(20)]
+        >>> writer = ScriptedGenerator(lambda request: text(request.seed % 100_000))
+        >>> bank = Bank(encoder.encode(start), tuple(start))
+        >>> def figures(bank):
+        ...     run = evolve(users, bank, Mechanism(k=1), encoder, writer, 1, keep=Keep(share=0.5), insecure_seed=0)
+        ...     return utility(run, Reference(users), mauve=None)
+        >>> len(audit_cost(figures(bank.reserve(2, seed=0)), figures(bank)))
+        2
     """
     if not audited.probes or plain.probes:
         raise InputError(

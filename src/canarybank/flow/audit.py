@@ -95,6 +95,14 @@ def run_audit(
         committed: Called with the commitment's hash once the commitment is on disk, before the first evaluation trial.
         make_work: Returns the work of this very configuration, where the caller goes on with it; it is called only if
             something is left to do.
+
+    Example:
+        >>> from canarybank.config import resolve_users
+        >>> flags = {"bank.source": "bank.txt", "encoder.name": "hashing", "attack.names": "ordinary"}
+        >>> small = {"attack.probes": 12, "cohorts.canaries": 1, "audit.trials": 500}
+        >>> run = run_audit(resolve_users("my-users.csv", flags | small), "runs/mine")
+        >>> [attack.attack for attack in run.results.final]
+        ['ordinary']
     """
     config = resolved.config
     with Run.held(resolved, Path(folder), command, "audit") as run:

@@ -25,11 +25,13 @@ def admit_voters(
     cache: StageCache,
     progress: Progress = SILENT,
     shards: int | None = None,
+    engine: Engine | None = None,
 ) -> Users | Shards:
     """Read and admit the users of a real evolution, into memory or into shards (``shards_for``).
 
     Whether a user is admitted, and with which records, follows from that user's rows and the configuration alone. There
-    may be no users. Nothing is counted, and an error says nothing about rows.
+    may be no users. Nothing is counted, and an error says nothing about rows. Where users lie in shards, the engine on
+    which they will vote is joined first, while it can still say what is wrong with it: later, errors are hidden.
     """
     given, rule = users_source(config, isolated=True), admission(config, cohorts)
     require_label_column(given, rule)
@@ -37,6 +39,8 @@ def admit_voters(
         require_encoding(encoding)
     obstacle = None if cache.is_writable else f"the cache in {str(cache.folder)!r}, where they lie, cannot be written"
     key, number = users_key(given, rule), shards_for(given, shards, obstacle)
+    if number is not None and callable(connect := getattr(engine, "connect", None)):
+        connect()
     with hidden("reading users", progress), named_columns():
         if number is not None:
             return shard_users(given, rule, number, cache.folder, key=key)
@@ -47,9 +51,7 @@ def real_voters(
     config: Config, encoder: CachedEncoder, cache: StageCache, progress: Progress, engine: Engine
 ) -> VotingUsers:
     """Return the users of a real run, who vote with the records that can be encoded; no count of votes is kept."""
-    if callable(connect := getattr(engine, "connect", None)):
-        connect()  # while it can still say what is wrong: later its errors are hidden
-    people = admit_voters(config.users, config.cohorts, cache, progress, config.run.shards)
+    people = admit_voters(config.users, config.cohorts, cache, progress, config.run.shards, engine)
     with hidden("preparing users' records", progress):
         if isinstance(people, Users):
             return HiddenVoters(HeldUsers(encode_users(people, encoder)), progress)

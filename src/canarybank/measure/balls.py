@@ -81,10 +81,20 @@ class Balls:
 def precision_recall(generated: ArrayLike, real: ArrayLike | Balls, *, neighbours: int = NEIGHBOURS) -> Coverage:
     """Return precision, recall, density and coverage of generated against real vectors.
 
+    The formula: precision and recall of Kynkäänniemi et al. (2019, https://arxiv.org/abs/1904.06991), density and
+    coverage of Naeem et al. (2020, https://arxiv.org/abs/2002.09797).
+
     Args:
         generated: The vectors that are judged.
         real: The vectors that they are judged by, or the balls around them, where many clouds meet the same.
         neighbours: Which nearest neighbour a ball reaches to.
+
+    Example:
+        >>> import numpy as np
+        >>> cloud = np.random.default_rng(0).normal(size=(50, 3))
+        >>> found = precision_recall(cloud, cloud + 100.0)
+        >>> found.precision, found.recall
+        (0.0, 0.0)
     """
     truth = real if isinstance(real, Balls) else Balls.around(real, neighbours=neighbours)
     made = Balls.around(generated, neighbours=neighbours, what="generated")
@@ -111,6 +121,11 @@ def expected_coverage(generated: int, real: int, *, neighbours: int = NEIGHBOURS
 
     >>> round(expected_coverage(1000, 1000, neighbours=3), 4)
     0.8754
+
+    Args:
+        generated: How many vectors are judged.
+        real: How many they are judged by.
+        neighbours: Which nearest neighbour a ball reaches to.
     """
     if not 1 <= neighbours < real or generated < 1:
         raise InputError(

@@ -89,6 +89,16 @@ def frechet_distance(generated: ArrayLike, real: ArrayLike) -> float:
     Two samples of one distribution are apart too: the estimate is biased upwards, the more the fewer the vectors, and
     with fewer vectors than dimensions by most of its value. Compare figures of equal numbers of vectors only, beside
     real against real at those numbers.
+
+    Args:
+        generated: The vectors that are judged.
+        real: The vectors that they are judged by.
+
+    Example:
+        >>> import numpy as np
+        >>> cloud = np.random.default_rng(0).normal(size=(50, 3))
+        >>> round(abs(frechet_distance(cloud, cloud)), 6), round(frechet_distance(cloud + 2.0, cloud), 6)
+        (0.0, 12.0)
     """
     made, truth = (check_vectors(v, what).astype(np.float64) for v, what in ((generated, "generated"), (real, "real")))
     check_dimensions(made, truth, "real vectors")

@@ -73,6 +73,15 @@ def selection_fidelity(
             and bars alone.
         reference_clip: The clip of the noiseless votes, left out the mechanism's own; at 1 nobody is clipped.
         seed: The root of what is drawn.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Bank, Mechanism
+        >>> rng = np.random.default_rng(0)
+        >>> bank, owners = Bank(rng.normal(size=(20, 4))), np.repeat(np.arange(10), 3)
+        >>> options = {"top": 5, "draws": 2}
+        >>> type(selection_fidelity(rng.normal(size=(30, 4)), owners, bank, Mechanism(k=2), **options)).__name__
+        'Fidelity'
     """
     vectors, owner = np.asarray(records), np.asarray(owners, dtype=np.int64)
     users, candidates = int(owner.max()) + 1, np.intersect1d(bank.base, bank.open)

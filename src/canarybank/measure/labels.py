@@ -91,6 +91,17 @@ def label_agreement(vectors: ArrayLike, labels: Sequence[str], classifier: Class
 
     The expectation over shuffles is exact: the sum over labels of the share of texts that have the label times the
     share that are given it.
+
+    Args:
+        vectors: The vectors of the texts.
+        labels: The labels that the texts have.
+        classifier: What learnt from real text.
+
+    Example:
+        >>> import numpy as np
+        >>> vectors, labels = np.repeat(np.eye(2), 10, axis=0), ["rain"] * 10 + ["soup"] * 10
+        >>> label_agreement(vectors, labels, Classifier.fit(vectors, labels)).share
+        1.0
     """
     given = classifier.predict(vectors)
     if len(labels) != len(given):
@@ -134,6 +145,12 @@ def downstream_task(
         penalty: How strongly weights are held back, see ``Classifier.fit``.
         shuffles: How often it learns from shuffled labels, for ``chance``.
         seed: The root of the shuffles.
+
+    Example:
+        >>> import numpy as np
+        >>> vectors, labels = np.repeat(np.eye(2), 10, axis=0), ["rain"] * 10 + ["soup"] * 10
+        >>> downstream_task(vectors, labels, vectors, labels, shuffles=2).accuracy
+        1.0
     """
     if shuffles < 1:
         raise InputError(f"Chance needs at least 1 shuffle of the labels, not {shuffles}.")

@@ -34,7 +34,16 @@ class Variety:
 
 
 def variety(texts: Sequence[str], *, similarity: float = 0.7) -> Variety:
-    """Return how varied texts are; near copies share at least ``similarity`` of their word pairs, by Jaccard."""
+    """Return how varied texts are; near copies share at least ``similarity`` of their word pairs, by Jaccard.
+
+    Args:
+        texts: The texts.
+        similarity: The share of word pairs from which two texts are near copies.
+
+    Example:
+        >>> variety(["a cat sat here", "a cat sat here", "dogs run far away"]).distinct_1 < 1
+        True
+    """
     if not texts or isinstance(texts, str):
         raise InputError("Variety is measured over a list of at least one text.")
     split = [words(text) for text in texts]
@@ -62,6 +71,9 @@ def effective_texts(vectors: ArrayLike) -> float:
 
     >>> effective_texts([[1, 0], [0, 2], [1, 0], [0, 3]])
     2.0
+
+    Args:
+        vectors: The vectors of the texts, a row each.
     """
     table = check_vectors(vectors, "text").astype(np.float64)
     lengths = np.sqrt(np.square(table).sum(axis=1, keepdims=True))
@@ -96,6 +108,11 @@ def concentration(release: ArrayLike, kept: ArrayLike, *, noise: float, reserved
         kept: The positions of the candidates that stay.
         noise: The standard deviation of the noise on each entry.
         reserved: The positions of the probes, which are no candidates.
+
+    Example:
+        >>> found = concentration([3.0, 0.1, -0.2, 2.0], [0, 3], noise=0.1)
+        >>> type(found).__name__
+        'Concentration'
     """
     entries = np.asarray(release, dtype=np.float64)
     probes = np.asarray(reserved, dtype=np.int64)

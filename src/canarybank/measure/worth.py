@@ -122,7 +122,20 @@ class Compared:
 
 
 def halves(users: Users, *, seed: int = 0) -> tuple[Users, Users]:
-    """Split users in two halves by seed and id alone, so that no user's records are in both."""
+    """Split users in two halves by seed and id alone, so that no user's records are in both.
+
+    Args:
+        users: The users.
+        seed: Decides the halves.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.users import Users
+        >>> users = Users.from_vectors(np.random.default_rng(0).normal(size=(20, 3, 4)))
+        >>> one, other = halves(users)
+        >>> len(one) + len(other), set(one.ids) & set(other.ids)
+        (20, set())
+    """
     if len(users) < 2:  # noqa: PLR2004, two halves
         raise InputError(f"Real text is compared with itself by user, and there is {len(users)}; give at least 2.")
     ranks = [hashlib.sha256(f"{seed}\0half\0{name}".encode()).digest() for name in users.ids]
@@ -131,7 +144,20 @@ def halves(users: Users, *, seed: int = 0) -> tuple[Users, Users]:
 
 
 def common_size(sets: Sequence[int], real: Users, *, seed: int = 0) -> int:
-    """Return the size to which sets of these sizes and both halves of the real text are cut."""
+    """Return the size to which sets of these sizes and both halves of the real text are cut.
+
+    Args:
+        sets: The sizes of the sets.
+        real: The users of the real text.
+        seed: Decides the halves.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.users import Users
+        >>> users = Users.from_vectors(np.random.default_rng(0).normal(size=(20, 3, 4)))
+        >>> common_size([25, 100], users)
+        25
+    """
     return min([*sets, *(len(half.owners) for half in halves(real, seed=seed))])
 
 
@@ -157,6 +183,14 @@ def compare_texts(
         seed: Decides the halves, and who is left out where there are too many.
         cuts: How many other cuts of the first set are measured too, to show what chance alone gives.
         progress: Is told of what is done.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.users import Users
+        >>> users = Users.from_vectors(np.random.default_rng(0).normal(size=(20, 3, 4)))
+        >>> made = TextSet(np.random.default_rng(1).normal(size=(40, 4)).astype(np.float32))
+        >>> compare_texts([made], users, mauve=None).size
+        30
     """
     size = common_size([len(each) for each in sets], real, seed=seed)
     if size <= max(neighbours, 1):

@@ -44,6 +44,19 @@ def epsilon(mechanism: Mechanism, rounds: int = 1) -> float:
     - Several, at all other settings, where dp-accounting's lattice may be too coarse: ``composition``, above the exact
       epsilon by less than 1e-6 of it. Where both hold they agree to that, as tests show.
     - Several, sigma below 1e-3: the sum of the rounds' closed forms at their share of delta, an upper bound.
+
+    The formula: the trade-off of two Gaussians (Balle and Wang, 2018, https://arxiv.org/abs/1805.06530), subsampled as
+    in Zhu, Dong and Wang (2022, https://arxiv.org/abs/2106.08567), and the privacy loss distribution of a
+    Poisson-subsampled Gaussian (Koskela et al., 2021, https://arxiv.org/abs/2102.12412).
+
+    Args:
+        mechanism: The parameters of the release.
+        rounds: How many releases are composed.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> round(epsilon(Mechanism(sigma=1.0, q=0.1, delta=1e-5)), 6)
+        1.684544
     """
     count = whole("rounds", rounds)
     if mechanism.delta == 0:
@@ -62,6 +75,14 @@ def delta_slack(epsilon: float, variation: float) -> float:
     each within ``variation`` of the ideal one. Then for every event P'(A) <= P(A) + variation <= exp(epsilon) Q(A) +
     delta + variation <= exp(epsilon) Q'(A) + delta + (1 + exp(epsilon))·variation. Several releases, each chosen after
     the ones before, differ by at most the sum of their variations.
+
+    Args:
+        epsilon: The epsilon of the ideal releases.
+        variation: The total variation between what is drawn and the ideal, over all releases.
+
+    Example:
+        >>> round(delta_slack(1.0, 1e-12) * 1e12, 3)
+        3.718
     """
     return min(1.0, variation * (1 + math.exp(min(epsilon, 700.0))))
 
@@ -71,6 +92,14 @@ def slack_refusal(delta: float, slack: float) -> str | None:
 
     So releases that are accounted for at (epsilon, delta) are (epsilon, 2·delta)-private whatever draws their noise;
     ``delta_text`` states the sum.
+
+    Args:
+        delta: The delta of ideal noise.
+        slack: What the noise's arithmetic adds to it.
+
+    Example:
+        >>> slack_refusal(1e-5, 1e-9) is None
+        True
     """
     if slack <= delta:
         return None
@@ -82,7 +111,16 @@ def slack_refusal(delta: float, slack: float) -> str | None:
 
 
 def delta_text(delta: float, slack: float) -> str:
-    """Say at which delta an epsilon is stated: that of ideal noise, and what the noise's arithmetic adds."""
+    """Say at which delta an epsilon is stated: that of ideal noise, and what the noise's arithmetic adds.
+
+    Args:
+        delta: The delta of ideal noise.
+        slack: What the noise's arithmetic adds to it.
+
+    Example:
+        >>> delta_text(1e-5, 0.0)
+        'delta 1e-05'
+    """
     return f"delta {delta:g}{f' + {slack:.2g}' if slack else ''}"
 
 
@@ -130,6 +168,19 @@ def prv_epsilon(mechanism: Mechanism, rounds: int = 1, *, error: float = 0.01) -
 
     Where that accountant fails, would need too much memory, or states what cannot be such an upper end, an
     ``InputError`` says so. It is asked only where sigma is at least 0.3 and its lattice is of moderate size.
+
+    The formula: Gopi, Lee and Wutschitz (2021, https://arxiv.org/abs/2106.02848), as Opacus has it.
+
+    Args:
+        mechanism: The parameters of the release.
+        rounds: How many releases are composed.
+        error: The half width of the accountant's band, its ``eps_error``.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> prv_epsilon(Mechanism(sigma=0.01))
+        Traceback (most recent call last):
+        canarybank.errors.InputError: ...
     """
     count = whole("rounds", rounds)
     require_delta(mechanism.delta, "Opacus's accountant")

@@ -26,6 +26,16 @@ def sigma_for_epsilon(target: float, *, q: float, delta: float, rounds: int = 1)
 
     ``epsilon(Mechanism(sigma=result, q=q, delta=delta), rounds) <= target`` holds for the returned value, and fails
     for one that is 2e-4 of it smaller. Neither k nor clip has a part in it.
+
+    Args:
+        target: The epsilon that all releases together may spend.
+        q: The probability that a user takes part in a release.
+        delta: The delta of epsilon.
+        rounds: How many releases are composed.
+
+    Example:
+        >>> sigma_for_epsilon(1.0, q=0.1, delta=1e-5)
+        1.259
     """
     if not 0 < target < math.inf:
         raise InputError(f"The target epsilon must be positive and finite, not {target!r}.")
@@ -54,6 +64,14 @@ def q_for_users(per_round: float, users: int) -> float:
 
     The number that takes part is random, and so it must be: epsilon is that of independent coins, one a user. The
     number of users counts as public here, for q follows from it.
+
+    Args:
+        per_round: How many users shall take part in a round, on average.
+        users: How many users are eligible.
+
+    Example:
+        >>> q_for_users(100, 1000)
+        0.1
     """
     count = whole("users", users)
     if not 0 < per_round <= count:
@@ -67,13 +85,37 @@ def composition_bound(mechanism: Mechanism, rounds: int = 1) -> float:
     Each release is (e, delta/rounds)-private with e in closed form, so all of them together are (rounds·e,
     delta)-private, whatever each round's bank was made of. It lies above ``epsilon``, which composes the losses'
     whole distribution.
+
+    The formula: basic composition (Dwork and Roth, 2014, theorem 3.16,
+    https://www.cis.upenn.edu/~aaroth/Papers/privacybook.pdf).
+
+    Args:
+        mechanism: The parameters of the release.
+        rounds: How many releases are composed.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism, epsilon
+        >>> mechanism = Mechanism(sigma=2.0)
+        >>> composition_bound(mechanism, 2) > epsilon(mechanism, 2)
+        True
     """
     count = whole("rounds", rounds)
     return count * one_round_epsilon(replace(mechanism, delta=mechanism.delta / count))
 
 
 def affordable_rounds(mechanism: Mechanism, budget: float, at_most: int) -> int:
-    """Return the largest number of rounds up to ``at_most`` whose epsilon stays within the budget; 0 if none does."""
+    """Return the largest number of rounds up to ``at_most`` whose epsilon stays within the budget; 0 if none does.
+
+    Args:
+        mechanism: The parameters of the release.
+        budget: The epsilon that all rounds together may spend.
+        at_most: The most rounds that are wanted.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> affordable_rounds(Mechanism(sigma=2.0), 1.0, at_most=3)
+        3
+    """
     low, high = 0, whole("at_most", at_most) + 1
     known: list[tuple[int, float]] = []
     while high - low > 1:

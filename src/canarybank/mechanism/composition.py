@@ -42,6 +42,18 @@ def composed_epsilon(mechanism: Mechanism, rounds: int) -> float:
     """Return the epsilon at the mechanism's delta of several releases, for adding or removing one user.
 
     But for rounding it lies above the exact epsilon, by less than ``RELATIVE_ERROR`` of it.
+
+    The formula: the privacy loss distribution of a Poisson-subsampled Gaussian (Koskela et al., 2021,
+    https://arxiv.org/abs/2102.12412).
+
+    Args:
+        mechanism: The parameters of the release.
+        rounds: How many releases are composed.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> round(composed_epsilon(Mechanism(sigma=2.0), 2), 2)
+        0.45
     """
     if rounds * one_round_delta(mechanism, 0.0) <= mechanism.delta:
         return 0.0

@@ -33,6 +33,19 @@ def contributions(
     float64 under any order of summation: for that, a row with e entries is scaled to ``clip`` times
     1 - (e + 8)·2^-52. Where a route holds ``NO_ENTRY`` the record casts a vote less; a user without votes contributes
     nothing.
+
+    Args:
+        routes: The bank entries that each record votes for, a row each.
+        owners: Whose record each row is: a whole number from 0.
+        users: How many users there are.
+        bank_size: How many entries the bank has.
+        clip: The largest L2 norm of a user's contribution.
+        entry_cap: The most that a user may give to one entry; left out, there is no cap.
+
+    Example:
+        >>> votes = contributions([[0, 1], [0, 2]], owners=[0, 0], users=1, bank_size=4, clip=1.0)
+        >>> votes.toarray().round(2).tolist()
+        [[0.5, 0.25, 0.25, 0.0]]
     """
     votes, owner = _checked(routes, owners, users, bank_size, clip)
     rows, columns, counts = _histograms(votes, owner, users, bank_size)
@@ -62,6 +75,21 @@ def whole_contributions(
 
     Each entry is that of ``contributions``, clipped to ``grid.radius`` steps and rounded towards zero. Every row's sum
     of squares is at most ``grid.radius``², checked in whole numbers. A row depends on its own user's records alone.
+
+    Args:
+        routes: The bank entries that each record votes for, a row each.
+        owners: Whose record each row is: a whole number from 0.
+        users: How many users there are.
+        bank_size: How many entries the bank has.
+        grid: The grid of whole steps on which releases are made.
+        entry_cap: The most that a user may give to one entry; left out, there is no cap.
+
+    Example:
+        >>> from canarybank.mechanism import Grid, Mechanism
+        >>> grid = Grid.of(Mechanism())
+        >>> steps = whole_contributions([[0, 1]], owners=[0], users=1, bank_size=3, grid=grid)
+        >>> int((steps.toarray() ** 2).sum()) <= grid.radius**2
+        True
     """
     table = contributions(routes, owners, users, bank_size, grid.radius * grid.step, entry_cap=entry_cap)
     table.data = np.trunc(table.data / grid.step).astype(np.int64)

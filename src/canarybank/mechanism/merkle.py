@@ -79,13 +79,36 @@ class Proof:
 
 
 def bank_root(texts: Sequence[str]) -> str:
-    """Return the root of a bank's texts in their order, in hexadecimal: what a server publishes before the vote."""
+    """Return the root of a bank's texts in their order, in hexadecimal: what a server publishes before the vote.
+
+    The formula: the Merkle tree hash of RFC 6962, section 2.1, https://www.rfc-editor.org/rfc/rfc6962#section-2.1.
+
+    Args:
+        texts: The bank's texts; their order matters.
+
+    Example:
+        >>> bank_root(["good day", "hello"]) == bank_root(["hello", "good day"])
+        False
+    """
     leaves = _leaves(texts)
     return _sealed(_top(leaves), len(leaves))
 
 
 def prove(texts: Sequence[str], position: int) -> Proof:
-    """Return the proof that a bank's text stands at a position."""
+    """Return the proof that a bank's text stands at a position.
+
+    The formula: the audit path of RFC 6962, section 2.1.1, https://www.rfc-editor.org/rfc/rfc6962#section-2.1.1.
+
+    Args:
+        texts: The bank's texts, in their order.
+        position: The position of the text that is proven.
+
+    Example:
+        >>> bank = ["good day", "hello", "see you"]
+        >>> proof = prove(bank, 1)
+        >>> proof.holds(bank_root(bank), "hello"), proof.holds(bank_root(bank), "hallo")
+        (True, False)
+    """
     leaves = _leaves(texts)
     if not 0 <= position < len(leaves):
         raise InputError(f"There is no entry {position} in a bank of {len(leaves)}; positions run from 0.")

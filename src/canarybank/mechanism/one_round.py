@@ -27,6 +27,18 @@ def one_round_delta(mechanism: Mechanism, epsilon: float) -> float:
 
     It is the supremum over events A of P(A) - exp(epsilon) P'(A), over both orders of neighbouring populations, at
     the worst contribution that the clip admits. The mechanism's own delta plays no part.
+
+    The formula: the trade-off of two Gaussians (Balle and Wang, 2018, https://arxiv.org/abs/1805.06530), subsampled as
+    in Zhu, Dong and Wang (2022, https://arxiv.org/abs/2106.08567).
+
+    Args:
+        mechanism: The parameters of the release.
+        epsilon: The epsilon at which delta is stated.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> f"{one_round_delta(Mechanism(), 1.684544):.3g}"
+        '1e-05'
     """
     if not 0 <= epsilon < math.inf:
         raise InputError(f"epsilon must be finite and not negative, but is {epsilon!r}.")
@@ -38,6 +50,17 @@ def one_round_epsilon(mechanism: Mechanism) -> float:
 
     It solves ``one_round_delta(mechanism, epsilon) = mechanism.delta``, and is 0 where delta alone covers it. At
     delta = 0 it is infinite: the loss of Gaussian noise has no largest value.
+
+    The formula: the trade-off of two Gaussians (Balle and Wang, 2018, https://arxiv.org/abs/1805.06530), subsampled as
+    in Zhu, Dong and Wang (2022, https://arxiv.org/abs/2106.08567).
+
+    Args:
+        mechanism: The parameters of the release.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> round(one_round_epsilon(Mechanism()), 6)
+        1.684544
     """
     if mechanism.delta == 0:
         return math.inf

@@ -22,6 +22,18 @@ def release(
     Each row is sum over users of I_u c_u + Z with I_u ~ Bernoulli(q) and Z ~ N(0, (sigma·clip)² I), all of them
     independent and fresh in every row. The contributions (users, bank_size) are sparse or dense and are taken as
     they are: clipping happened when they were made. Beyond the result, memory stays below some 100 MB.
+
+    Args:
+        contributions: What each user adds when taking part, users by bank size.
+        mechanism: The parameters of the release.
+        rng: Draws who takes part, and the noise; a simulation's, never that of a real release.
+        size: How many releases are drawn.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Mechanism
+        >>> release(np.full((3, 4), 0.05), Mechanism(), np.random.default_rng(0), size=2).shape
+        (2, 4)
     """
     table = _checked(contributions, size)
     result = np.empty((size, table.shape[1]))

@@ -35,6 +35,10 @@ def route(records: ArrayLike, bank: ArrayLike | Bank, k: int, *, device: str | N
         k: How many entries to find for each record.
         device: A torch device to search on, such as "cuda"; left out, much work is done where this process has loaded
             an encoder on a GPU, and all else by numpy on the CPU.
+
+    Example:
+        >>> route([[1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0], [0.9, 0.1]], k=2).tolist()
+        [[1, 2]]
     """
     vectors = check_vectors(records, "record")
     if isinstance(bank, Bank) and bank.barred:

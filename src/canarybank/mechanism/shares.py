@@ -36,6 +36,14 @@ def route_within(
         bank: The bank.
         k: How many entries a record votes for.
         chosen: Which entries each user may vote for, shape (users, bank size).
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Bank
+        >>> bank = Bank(np.array([[0.0, 1.0], [1.0, 0.0], [0.9, 0.1]]))
+        >>> may = np.array([[True, False, True]])
+        >>> route_within([[1.0, 0.0]], [0], bank, 2, may).tolist()
+        [[2, 0]]
     """
     vectors, owner = np.asarray(records), np.asarray(owners, dtype=np.int64)
     if chosen.ndim != 2 or chosen.shape[1] != bank.size or chosen.dtype != np.bool_:  # noqa: PLR2004, two axes

@@ -145,5 +145,5 @@ class ShardVotes:
 
 
 def _table(kept: Any, number: int, users: int, columns: int) -> csr_array:
-    arrays = tuple(np.array(kept[f"{name}{number}"]) for name in ("data", "indices", "indptr"))
+    arrays = tuple(kept[f"{name}{number}"] for name in ("data", "indices", "indptr"))
     return csr_array(arrays, shape=(users, columns))

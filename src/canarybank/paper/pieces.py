@@ -37,6 +37,7 @@ from canarybank.paper.runs import (
     bank_note,
     dataset_of,
     encoder_note,
+    failing_claims,
     preset_values,
     run_cells,
     run_notes,
@@ -46,7 +47,6 @@ from canarybank.paper.runs import (
     true_notes,
     true_rates,
 )
-from canarybank.run.gating import failing_claims
 from canarybank.run.results import EvolutionFacts, Results
 
 __all__ = [

@@ -32,7 +32,7 @@ from canarybank.generate.bank import bank_plan
 from canarybank.paper.piece import DATASETS, THEORY, Cell, Coordinate, PaperValue, Span
 from canarybank.progress import SILENT, Progress
 from canarybank.run.folder import Run
-from canarybank.run.gating import failing_claims, shown_epsilon
+from canarybank.run.gating import compare, shown_epsilon
 from canarybank.run.results import Results
 from canarybank.score import Interval
 from canarybank.store import StageCache, canonical_json, read_checked, write_atomic, write_checked
@@ -48,6 +48,7 @@ __all__ = [
     "bank_note",
     "dataset_of",
     "encoder_note",
+    "failing_claims",
     "kept_spreads",
     "paper_notes",
     "preset_values",
@@ -431,3 +432,9 @@ def encoder_note(encoder: str) -> Note:
     name = Path(encoder).name
     is_paper = name == "minilm" or "minilm-l6" in name.lower()
     return not is_paper, f"The encoder is {name}; the paper's is MiniLM-L6."
+
+
+def failing_claims(runs: Mapping[str, Run]) -> dict[str, str]:
+    """Return a sentence for each run, by its name, whose own claim is below what is computed or measured."""
+    outcomes = {name: compare(run, run.results.claim) for name, run in runs.items()}
+    return {name: f"{name}: {outcome.statement}" for name, outcome in outcomes.items() if not outcome.ok}

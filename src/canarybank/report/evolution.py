@@ -6,7 +6,7 @@ from typing import Any
 from canarybank.mechanism import delta_text
 from canarybank.mechanism.account import left_text
 from canarybank.report.lineage import History, lineage_trees, read_history, round_samples, sample_texts
-from canarybank.report.text import LONG, NAME, SHORT, clean, epsilon
+from canarybank.report.text import LONG, NAME, SHORT, clean, counted, epsilon
 from canarybank.report.verdicts import strongest
 from canarybank.report.worth import figures_by_round
 from canarybank.run.clouds import map_clouds
@@ -27,7 +27,7 @@ def evolution_headline(results: Results) -> str:
     assert evolution is not None  # noqa: S101, the caller looked
     done, asked = len(evolution.rounds), evolution.evolve.rounds
     made = f"{done} of {asked} rounds" if done < asked else f"{done} round{'s' * (done != 1)}"
-    voters = "" if evolution.voters is None else f" on {evolution.voters:,} users"
+    voters = "" if evolution.voters is None else f" on {counted(evolution.voters, 'user')}"
     at = delta_text(results.mechanism.delta, evolution.slack)
     text = f"{made} of Private Evolution{voters}: epsilon {epsilon(evolution.spent)} at {at}"
     if exceeded := exceeded_ledger(results):
@@ -135,5 +135,8 @@ def evolution_facts(evolution: EvolutionFacts) -> dict[str, str]:
     if (barred := [each.barred for each in evolution.rounds]) and any(barred):
         facts["Barred by vetting"] = f"{', '.join(map(str, barred))} entries of the rounds' banks got no vote"
     if (held := evolution.utility) is not None:
-        facts["Held out"] = f"{held.reference_users:,} users with {held.reference_records:,} records, for utility alone"
+        facts["Held out"] = (
+            f"{counted(held.reference_users, 'user')} with {counted(held.reference_records, 'record')}, for utility "
+            "alone"
+        )
     return facts

@@ -69,6 +69,15 @@ def write_report(
 
     They go into the run's own folder unless another is given. The same run gives the same bytes. Only their owner may
     read them, unless they are made shareable: they hold statistics of users without noise.
+
+    Args:
+        run: A run, or its folder.
+        folder: Where the files go; left out, into the run's own folder.
+        shareable: Whether others may read the files.
+
+    Example:
+        >>> [path.name for path in write_report("runs/demo", "pages")][0]
+        'report.html'
     """
     run, mode = run if isinstance(run, Run) else Run.open(run), SHAREABLE if shareable else PRIVATE
     target = run.folder if folder is None else Path(folder)

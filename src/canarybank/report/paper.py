@@ -3,7 +3,6 @@
 Figures are matplotlib's. The same piece gives the same bytes.
 """
 
-import base64
 import io
 import math
 from collections.abc import Iterable, Sequence
@@ -14,8 +13,10 @@ from canarybank import __version__
 from canarybank.auditing import own_method
 from canarybank.paper import DATASETS, UNPUBLISHED, Cell, Piece, Span
 from canarybank.report.page import page_of
+from canarybank.report.svg import Drawn
 from canarybank.report.tables import PACKAGES, latex_table, write_csv
 from canarybank.report.text import UNKNOWN, clean, confidence, decimal, epsilon, interval_text, setting_text
+from canarybank.report.themed import themed_svg
 from canarybank.store import write_atomic
 
 if TYPE_CHECKING:
@@ -88,11 +89,17 @@ def render_pieces(pieces: Sequence[Piece], *, title: str = "the paper, reproduce
             "about": piece.about,
             "setup": [(name, clean(value, 400)) for name, value in piece.setup.items()],
             "notes": [clean(note, 600) for note in piece.notes],
-            "image": base64.b64encode(figure_bytes(piece, "svg")).decode(),
-            "alternative": alternative(piece),
+            "figure": Drawn(
+                key=piece.name,
+                title=piece.title,
+                caption=stands_on(piece),
+                alternative=alternative(piece),
+                svg=themed_svg(figure_bytes(piece, "svg"), piece.name, piece.title, alternative(piece)),
+                columns=(),
+                rows=(),
+            ),
             "columns": shown_columns(piece),
             "rows": shown_rows(piece),
-            "legend": stands_on(piece),
         }
         for piece in pieces
     ]

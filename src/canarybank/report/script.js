@@ -19,6 +19,64 @@
     remember(next);
   });
 
+  // A saved figure is a file of its own, so it carries the colours and fonts that the page shows it with.
+  const shown = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
+  const drawn = (svg) => {
+    const copy = svg.cloneNode(true);
+    const [own, others] = [svg, copy].map((one) => [one, ...one.querySelectorAll("*")]);
+    own.forEach((one, index) => {
+      const style = getComputedStyle(one);
+      shown.forEach((name) => others[index].setAttribute(name, style.getPropertyValue(name)));
+    });
+    const { x, y, width, height } = svg.viewBox.baseVal;
+    const sheet = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    Object.entries({ x, y, width, height, fill: getComputedStyle(document.body).backgroundColor }).forEach(([name, value]) => sheet.setAttribute(name, value));
+    copy.prepend(sheet);
+    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    copy.setAttribute("width", width);
+    copy.setAttribute("height", height);
+    return [new XMLSerializer().serializeToString(copy), width, height];
+  };
+  const save = (blob, name) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+  const asPng = (text, width, height, name) => {
+    const image = new Image();
+    image.onload = () => {
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [2 * width, 2 * height];
+      canvas.getContext("2d").drawImage(image, 0, 0, 2 * width, 2 * height);
+      canvas.toBlob((blob) => save(blob, name));
+    };
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  };
+  document.querySelectorAll(".save").forEach((line) => {
+    line.hidden = false;
+    line.addEventListener("click", (event) => {
+      const kind = event.target.dataset.kind;
+      const figure = line.closest("figure");
+      if (kind) figure.querySelectorAll(".plot svg").forEach((svg, index) => {
+        const [text, width, height] = drawn(svg);
+        const name = `${figure.id}${index ? `-${index + 1}` : ""}.${kind}`;
+        if (kind === "png") asPng(text, width, height, name);
+        else save(new Blob([text], { type: "image/svg+xml" }), name);
+      });
+    });
+  });
+
+  // What is wider than its frame says so: nothing is hidden by a frame that only looks whole.
+  const frames = [...document.querySelectorAll(".plot, .scroll")];
+  const tell = () => frames.forEach((frame) => {
+    const line = frame.matches(".plot") ? frame.nextElementSibling : frame.previousElementSibling;
+    line.hidden = frame.scrollWidth <= frame.clientWidth + 1;
+  });
+  const watch = new ResizeObserver(tell);
+  frames.forEach((frame) => watch.observe(frame));
+
   const choice = document.getElementById("choice");
   if (choice) {
     const panels = [...document.querySelectorAll(".panel")];

@@ -304,7 +304,8 @@ def provenance(manifest: Manifest, hashes: list[tuple[str, str]], seed: int) -> 
             ("python", around.python),
             *sorted(around.packages.items()),
         ],
-        "hardware": f"{clean(around.platform, SHORT)}; {clean(around.processor, NAME)}, {around.cores} cores",
+        "hardware": f"{clean(around.platform, SHORT)}; {clean(around.processor, NAME)}, "
+        + counted(around.cores, "core"),
         "hashes": hashes,
         "config": [
             (key, clean(_written(value), SHORT), clean(manifest.origins.get(key, ""), SHORT))
@@ -352,7 +353,7 @@ def _asked(record: GeneratorRecord) -> str:
     if record.requests_with_records:
         shown = f"{record.requests_with_records:,} of them with a user's record ({record.records:,} different ones)"
     unsent = "no request is made from users' records"
-    sent = unsent if record.requests is None else f"{record.requests:,} requests sent, {shown}"
+    sent = unsent if record.requests is None else f"{counted(record.requests, 'request')} sent, {shown}"
     return f"{name} at {clean(record.server, 200)}{proxy}: {sent}"
 
 

@@ -18,7 +18,7 @@ from canarybank.mechanism import Claim, attained_epsilon
 from canarybank.report.next_steps import system_steps
 from canarybank.report.summary import provenance
 from canarybank.report.tables import known_columns, markdown_table, plain, verdict_markdown
-from canarybank.report.text import UNKNOWN, clean, confidence, epsilon, label, rate
+from canarybank.report.text import UNKNOWN, clean, confidence, counted, epsilon, label, rate
 from canarybank.report.verdicts import Number, Tone, shown_verdict
 from canarybank.run.commitment import finite
 from canarybank.run.folder import COMMITMENT, RESULTS, SEALED, Run
@@ -224,7 +224,7 @@ def _facts(found: SystemResult, plant: Plant) -> dict[str, str]:
         "Runs": f"{found.runs:,} declared, in random order, {plant.batch:,} at once",
         "Set apart": f"{plant.apart:,} of each hypothesis of each canary, to fit scores and thresholds on",
         "Judged": f"{found.judged:,} of each hypothesis of each canary, of {plant.trials:,} declared",
-        "Lost": f"{found.lost:,} runs",
+        "Lost": counted(found.lost, "run"),
         "Scores": ", ".join(plant.scores),
         "Evidence": f"{', '.join(plant.evidence)}; bounds by the method {plant.method}",
         "Alpha": f"{plant.alpha:g} over all evidence, declared beforehand",
@@ -243,11 +243,12 @@ def _planted(run: Run, plant: Plant) -> dict[str, Any]:
     )
     replaced = "".join(f" {label(a)} is replaced by {label(b)}." for a, b in plant.replaced_by.items())
     places: dict[tuple[str, str], list[str]] = {}
+    probes = counted(len(plant.positions), "probe")
     with (run.folder / PROBES).open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             places.setdefault((row["canary"], row["label"]), []).append(row["position"])
     return {
-        "sentence": f"{canaries}, with {len(plant.positions):,} probes in the bank ({sizes} entries).{replaced}",
+        "sentence": f"{canaries}, with {probes} in the bank ({sizes} entries).{replaced}",
         "rows": [
             (label(canary), label(of) or UNKNOWN, f"{len(at):,}", clean(", ".join(at)))
             for (canary, of), at in places.items()

@@ -442,7 +442,16 @@ class Run:
 
 
 def open_run(folder: Path | str) -> Run:
-    """Open the run in a folder: its ``manifest``, and once they are there, its ``commitment`` and ``results``."""
+    """Open the run in a folder: its ``manifest``, and once they are there, its ``commitment`` and ``results``.
+
+    Args:
+        folder: The run's folder.
+
+    Example:
+        >>> run = open_run("runs/demo")
+        >>> run.kind, run.is_finished
+        ('audit', True)
+    """
     return Run.open(folder)
 
 

@@ -46,7 +46,6 @@ __all__ = [
     "claim_of",
     "compare",
     "exceeded_ledger",
-    "failing_claims",
     "frozen_rates",
     "gate",
     "power_text",
@@ -224,10 +223,17 @@ class GateOutcome(Record):
 def gate(
     run: Run | Path | str, claimed: float, commitment_hash: str | None = None, *, trust: Iterable[str] = ()
 ) -> GateOutcome:
-    """Verify a finished run, against the published hash where it is given, and compare it with a claimed epsilon.
+    """Compare a finished run with a claimed epsilon; one that `verify` finds fault with is refused with what it found.
 
-    A run that `verify` finds fault with is refused with what was found: nothing is gated that was altered. So is one
-    whose bounds are by a plug-in method, unless ``trust`` names it: nothing is imported because a folder names it.
+    Args:
+        run: A run, or its folder.
+        claimed: The epsilon that the operator claims for all releases of the run.
+        commitment_hash: The hash that was published before the trials, where it was.
+        trust: Plug-in methods that may be imported; nothing is imported because a folder names it.
+
+    Example:
+        >>> gate("runs/demo", 0.01).ok
+        False
     """
     trust_methods(trust)
     run = run if isinstance(run, Run) else Run.open(run)
@@ -303,12 +309,6 @@ def compare(run: Run, claimed: float) -> GateOutcome:
 def claim_of(results: Results, claimed: float) -> Claim:
     """Return the claim that all releases of a run together have some epsilon, for adding or removing one user."""
     return Claim(claimed, results.mechanism.delta, mechanism=results.mechanism, rounds=max(1, results.rounds))
-
-
-def failing_claims(runs: Mapping[str, Run]) -> dict[str, str]:
-    """Return a sentence for each run, by its name, whose own claim is below what is computed or measured."""
-    outcomes = {name: compare(run, run.results.claim) for name, run in runs.items()}
-    return {name: f"{name}: {outcome.statement}" for name, outcome in outcomes.items() if not outcome.ok}
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,15 @@ def verify(folder: Run | Path | str, commitment_hash: str | None = None, *, trus
     """Check a finished run: against the hash that was published before its trials, where that is given.
 
     Nothing that the folder names is imported, but for the plug-in methods that ``trust`` names.
+
+    Args:
+        folder: A run, or its folder.
+        commitment_hash: The hash that was published before the trials, where it was.
+        trust: Plug-in methods that may be imported.
+
+    Example:
+        >>> verify("runs/demo").ok
+        True
     """
     trust_methods(trust)
     return _verified(folder if isinstance(folder, Run) else Run.open(folder), commitment_hash)

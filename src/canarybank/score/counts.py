@@ -23,6 +23,18 @@ def clopper_pearson(successes: Any, trials: Any, gamma: float) -> Any:
 
     For X ~ Bin(trials, p) and every p: P(lower(X) > p) <= gamma, and P(upper(X) < p) <= gamma. Together they hold
     with probability at least 1 - 2 gamma. Arrays broadcast, and give arrays.
+
+    The formula: Clopper and Pearson (1934, https://doi.org/10.1093/biomet/26.4.404).
+
+    Args:
+        successes: How many trials succeeded.
+        trials: How many trials there were.
+        gamma: How often each end may miss the rate.
+
+    Example:
+        >>> lower, upper = clopper_pearson(0, 100, 0.025)
+        >>> float(lower), round(float(upper), 4)
+        (0.0, 0.0362)
     """
     probability("gamma", gamma)
     x, n = np.broadcast_arrays(whole_counts("successes", successes), whole_counts("trials", trials))

@@ -50,7 +50,20 @@ class Branch(StrEnum):
 
 
 def rate_epsilon(above: ArrayLike, below: ArrayLike, delta: float) -> Array:
-    """Return log((above - delta) / below), the epsilon forced by above <= exp(epsilon) below + delta; -inf for none."""
+    """Return log((above - delta) / below), the epsilon forced by above <= exp(epsilon) below + delta; -inf for none.
+
+    The formula: the region of error rates that (epsilon, delta) allows (Kairouz, Oh and Viswanath, 2015,
+    https://arxiv.org/abs/1311.0776).
+
+    Args:
+        above: The rate that is larger.
+        below: The rate that is smaller.
+        delta: The delta of epsilon.
+
+    Example:
+        >>> float(rate_epsilon(0.5, 0.25, 0.0).round(4))
+        0.6931
+    """
     excess = np.asarray(above, np.float64) - delta
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(excess > 0, np.log(excess) - np.log(np.asarray(below, np.float64)), -np.inf)
@@ -82,12 +95,36 @@ def at_most(interval: Interval, exact: float) -> Interval:
     """Return the interval, cut off at the exact epsilon of the releases: no attack on them exceeds it.
 
     Where a rate underflows, the law alone gives no upper end.
+
+    Args:
+        interval: Ends of an attack's exact epsilon.
+        exact: The exact epsilon of the releases.
+
+    Example:
+        >>> at_most(Interval(1.0, 9.0), 1.7)
+        Interval(lower=1.0, upper=1.7)
     """
     return Interval(interval.lower, max(interval.lower, min(interval.upper, exact)))
 
 
 def epsilon_at(law: Law, threshold: float, delta: float) -> Interval:
-    """Return ends of max(0, log((TPR - delta) / FPR), log((TNR - delta) / FNR)) for the rule "score > threshold"."""
+    """Return ends of max(0, log((TPR - delta) / FPR), log((TNR - delta) / FNR)) for the rule "score > threshold".
+
+    The formula: the region of error rates that (epsilon, delta) allows (Kairouz, Oh and Viswanath, 2015,
+    https://arxiv.org/abs/1311.0776).
+
+    Args:
+        law: The law of the score under both hypotheses.
+        threshold: The threshold of the rule.
+        delta: The delta of epsilon.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import RoundLaw
+        >>> found = epsilon_at(RoundLaw.perfect(Mechanism()), 2.0, 1e-5)
+        >>> 0 < found.lower <= found.upper < 1.6846
+        True
+    """
     probability("delta", delta, or_zero=True)
     pairs = _pairs(law.rates(np.array([threshold], dtype=np.float64)))
     return Interval(
@@ -103,6 +140,21 @@ def supremum(law: Law, delta: float, *, tolerance: float = 5e-7) -> Supremum:
     Cells whose bound exceeds the best lower end by more than the tolerance are divided until there are none, until the
     law's own ends get no tighter, or until there are too many: a weak score at a large q, whose epsilon hardly changes
     with the threshold, is then known to about 1e-4, still for certain.
+
+    The formula: the region of error rates that (epsilon, delta) allows (Kairouz, Oh and Viswanath, 2015,
+    https://arxiv.org/abs/1311.0776).
+
+    Args:
+        law: The law of the score under both hypotheses.
+        delta: The delta of epsilon.
+        tolerance: How tight the ends shall be.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import RoundLaw
+        >>> found = supremum(RoundLaw.perfect(Mechanism()), 1e-5)
+        >>> round(found.interval.lower, 5), round(found.interval.upper, 5)
+        (1.68454, 1.68454)
     """
     probability("delta", delta, or_zero=True)
     if law.blind:
@@ -135,6 +187,16 @@ def quick_epsilon(law: RoundLaw, delta: float) -> float:
 
     Tails come from a plain inversion, whose accuracy is absolute, and thresholds from two grids. Nothing is certified:
     use it to compare laws, and `supremum` to state a figure. False positive rates below 1e-10 are not looked at.
+
+    Args:
+        law: The law of the score under both hypotheses.
+        delta: The delta of epsilon.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import RoundLaw
+        >>> round(quick_epsilon(RoundLaw.perfect(Mechanism()), 1e-5), 3)
+        1.685
     """
     probability("delta", delta, or_zero=True)
     if law.blind or law.silent:

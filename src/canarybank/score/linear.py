@@ -113,6 +113,17 @@ def mixture(llr: ArrayLike, q: float) -> NDArray[np.float64]:
     """Return log((1 - q) + q exp(llr)), the log-likelihood ratio of a canary that participates by a coin of q.
 
     It increases strictly in ``llr`` (in exact arithmetic), from log(1 - q) at minus infinity.
+
+    The formula: the likelihood ratio of a mixture of taking part and not, equation 3 of the paper
+    (docs/mathematics.md).
+
+    Args:
+        llr: The log-likelihood ratio of a canary that takes part.
+        q: The probability that it takes part.
+
+    Example:
+        >>> mixture([2.0], q=0.1).round(3).tolist()
+        [0.494]
     """
     _check_q(q)
     given = np.asarray(llr, dtype=np.float64)
@@ -121,7 +132,16 @@ def mixture(llr: ArrayLike, q: float) -> NDArray[np.float64]:
 
 
 def unmix(mixed: ArrayLike, q: float) -> NDArray[np.float64]:
-    """Return the llr whose mixture score is ``mixed``; minus infinity at log(1 - q) and below, which none reaches."""
+    """Return the llr whose mixture score is ``mixed``; minus infinity at log(1 - q) and below, which none reaches.
+
+    Args:
+        mixed: Mixture scores.
+        q: The probability that the canary takes part.
+
+    Example:
+        >>> unmix(mixture([2.0], q=0.1), q=0.1).round(12).tolist()
+        [2.0]
+    """
     _check_q(q)
     given = np.asarray(mixed, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -48,12 +48,38 @@ def tail(weights: ArrayLike, q: float, noise: float, thresholds: ArrayLike) -> B
     The statement is lower <= P <= upper, in the shape of ``thresholds``; aliasing, truncation and rounding are inside.
     Where noise is so small against the weights that the law cannot be resolved the interval is wide, never wrong;
     below 1e-300 the lower end is 0.
+
+    The formula: an inversion of the characteristic function (Gil-Pelaez, 1951,
+    https://doi.org/10.1093/biomet/38.3-4.481), with error terms in docs/mathematics.md.
+
+    Args:
+        weights: What each user adds to the score when taking part.
+        q: The probability that a user takes part.
+        noise: The standard deviation of the Gaussian.
+        thresholds: The thresholds t.
+
+    Example:
+        >>> lower, upper = tail([], q=0.1, noise=1.0, thresholds=[1.6448536269514722])
+        >>> round(float(lower[0]), 6), round(float(upper[0]), 6)
+        (0.05, 0.05)
     """
     return Tails(NoisySum.of(weights, q, noise)).upper(thresholds)
 
 
 def both_tails(weights: ArrayLike, q: float, noise: float, thresholds: ArrayLike) -> tuple[Bounds, Bounds]:
-    """Return ends of P(X > t) and of P(X <= t), each of full relative accuracy, for the X of `tail`."""
+    """Return ends of P(X > t) and of P(X <= t), each of full relative accuracy, for the X of `tail`.
+
+    Args:
+        weights: What each user adds to the score when taking part.
+        q: The probability that a user takes part.
+        noise: The standard deviation of the Gaussian.
+        thresholds: The thresholds t.
+
+    Example:
+        >>> above, below = both_tails([0.5, 0.2], q=0.1, noise=1.0, thresholds=[1.0])
+        >>> bool(abs(above[0][0] + below[0][0] - 1) < 1e-9)
+        True
+    """
     return Tails(NoisySum.of(weights, q, noise)).both(thresholds)
 
 

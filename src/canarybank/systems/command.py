@@ -221,7 +221,17 @@ class CommandSystem:
 
 
 def schedule_text(trials: Iterable[Trial], replacements: Mapping[str, str] | None = None) -> str:
-    """Return a schedule in order of runs; in a replace audit ``replacements`` names what absent runs plant instead."""
+    """Return a schedule in order of runs; in a replace audit ``replacements`` names what absent runs plant instead.
+
+    Args:
+        trials: The runs.
+        replacements: What absent runs plant instead of each canary, in a replace audit.
+
+    Example:
+        >>> from canarybank.systems import Hypothesis, Split
+        >>> print(schedule_text([Trial(1, Hypothesis.ELIGIBLE, "canary", Split.JUDGE)]).splitlines()[0])
+        run,canary,plant,split
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -231,7 +241,21 @@ def schedule_text(trials: Iterable[Trial], replacements: Mapping[str, str] | Non
 
 
 def read_schedule(path: Path) -> tuple[Trial, ...]:
-    """Read a schedule; a run is eligible where it plants the canary that it tests."""
+    """Read a schedule; a run is eligible where it plants the canary that it tests.
+
+    Args:
+        path: The schedule's file, as ``schedule_text`` writes it.
+
+    Example:
+        >>> import tempfile
+        >>> from canarybank.systems import Hypothesis, Split
+        >>> runs = [Trial(run, each, "canary", Split.JUDGE) for run, each in enumerate(Hypothesis, 1)]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "schedule.csv"
+        ...     _ = file.write_text(schedule_text(runs))
+        ...     read_schedule(file) == tuple(runs)
+        True
+    """
     return tuple(
         Trial(
             run,

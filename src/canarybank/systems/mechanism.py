@@ -91,6 +91,15 @@ def checked_releases(given: ArrayLike, size: int, coordinates: int) -> Releases:
     """Return what a system released, or refuse what is not ``size`` finite releases on so many coordinates.
 
     A release that is missing or NaN exceeds no threshold: counted as a trial, it would silently bend the rates.
+
+    Args:
+        given: What the system returned.
+        size: How many releases were asked for.
+        coordinates: How many values a release has.
+
+    Example:
+        >>> checked_releases([[0.1, 0.2]], 1, 2).shape
+        (1, 2)
     """
     releases = np.asarray(given, dtype=np.float64)
     if releases.shape != (size, coordinates):

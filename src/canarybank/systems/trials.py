@@ -84,6 +84,16 @@ def playing(system: Any) -> System:
     the same three arguments, is called once for the absent and once for the eligible runs. It returns one release a
     row, as a table (size, values), a block (size, rounds, values), or a list of vectors of any lengths with None for
     lost runs.
+
+    Args:
+        system: A function, or a thing with ``release`` or ``play``.
+
+    Example:
+        >>> import numpy as np
+        >>> system = playing(lambda eligible, size, rng: rng.normal(eligible, 1.0, (size, 2)))
+        >>> runs = [Trial(run, each, "canary", Split.JUDGE) for run, each in enumerate(Hypothesis, 1)]
+        >>> len(system.play(runs, np.random.default_rng(0)))
+        2
     """
     if isinstance(system, type):
         raise InputError(f"{system.__name__} is a class, not a system; give an instance of it: {system.__name__}(...).")

@@ -226,6 +226,8 @@ def draw_indices(
 
 def _ordered(ids: Sequence[str], indices: Indices, seed: int, role: str) -> Indices:
     """Return these users in an order that follows from seed, role and id alone."""
-    digests = b"".join(hashlib.sha256(f"{seed}\0{role}\0{ids[i]}".encode()).digest() for i in indices.tolist())
+    digests = bytearray()
+    for i in map(int, indices):
+        digests += hashlib.sha256(f"{seed}\0{role}\0{ids[i]}".encode()).digest()
     words = np.frombuffer(digests, dtype=">u8").reshape(-1, 4)
     return indices[np.lexsort(words.T[::-1])]

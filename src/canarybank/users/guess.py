@@ -48,8 +48,13 @@ def column_names(path: Path, format: Format) -> list[str]:  # noqa: A002, as in 
     with opened(path, Member(format.member, format.usual)) as file:
         content = lines(file, format.encoding, strict=False)
         if isinstance(format, Delimited):
-            quoting = csv.QUOTE_NONE if format.quote is None else csv.QUOTE_MINIMAL
-            return next(csv.reader(content, delimiter=format.delimiter, quotechar=format.quote, quoting=quoting), [])
+            rows = csv.reader(
+                content,
+                delimiter=format.delimiter,
+                quotechar=format.quote,
+                quoting=csv.QUOTE_NONE if format.quote is None else csv.QUOTE_MINIMAL,
+            )
+            return next(rows, [])
         try:
             first = json.loads(next(line for line in content if line.strip()))
         except (StopIteration, ValueError, RecursionError):

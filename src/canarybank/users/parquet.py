@@ -133,7 +133,7 @@ def _readable(name: str, kind: "pl.DataType") -> "pl.Expr":
         return pl.when(known).then(when).cast(pl.String).alias(name)
     if isinstance(kind, pl.Time | pl.Duration):
         return column.to_physical()
-    if kind in (pl.Float32, pl.Float16):
+    if str(kind) in _SHORT_FLOATS:  # polars has Float16 since 1.36
         return column.cast(pl.String).cast(pl.Float64)  # 0.1, and not the digits of its rounding
     return column
 

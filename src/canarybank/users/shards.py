@@ -286,7 +286,14 @@ def _kept_summary(cache: StageCache, place: str) -> dict[str, Any] | None:
         found: dict[str, Any] = cache.document(_SUMMARY, place, _lost)
     except StoreError:
         return None
-    return found if cache.has(_CONTENT, found["content"]) else None
+    return _compact(found) if cache.has(_CONTENT, found["content"]) else None
+
+
+def _compact(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of a shard with numbers in arrays, for that of all shards is in memory at once."""
+    numbers = {name: np.array(summary[name], dtype=np.int32) for name in ("counts", "seen")}
+    digests = np.frombuffer(bytes.fromhex(summary["digests"]), dtype=np.uint8).reshape(-1, 32)
+    return summary | numbers | {"digests": digests}
 
 
 def _read(folder: Path, content: str) -> Users:
@@ -321,7 +328,7 @@ def _admit_shard(
         "digests": users.digests.tobytes().hex(),
     }
     _keep(cache, place, summary)
-    return summary
+    return _compact(summary)
 
 
 def _gathered(
@@ -332,19 +339,17 @@ def _gathered(
     sizes = [len(each["ids"]) for each in summaries]
     homes = np.repeat(np.arange(len(summaries), dtype=np.int32), sizes)
     rows = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
-    counts, seen = (
-        np.array(list(chain.from_iterable(each[name] for each in summaries)), dtype=np.int64)
-        for name in ("counts", "seen")
+    counts, seen, digests = (
+        np.concatenate([each[name] for each in summaries]) for name in ("counts", "seen", "digests")
     )
-    digests = np.frombuffer(b"".join(bytes.fromhex(each["digests"]) for each in summaries), dtype=np.uint8)
-    order = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64)
+    order = np.argsort(np.array(ids, dtype=object), kind="stable")
     dropped = _summed(Drop, "dropped", summaries)
     records_dropped = sum(each["records_dropped"] for each in summaries)
     if rule.users is not None and len(ids) > rule.users:
         drawn = set(draw_lots(ids, rule.seed)[: rule.users])
         is_drawn = np.array([ids[place] in drawn for place in order.tolist()])
         dropped[Drop.UNDRAWN] = int((~is_drawn).sum())
-        records_dropped += int(seen[order[~is_drawn]].sum())
+        records_dropped += int(seen[order[~is_drawn]].sum(dtype=np.int64))
         order = order[is_drawn]
     total = [*summaries, stray]
     skipped, read = _summed(Fault, "skipped", total), sum(each["rows"] for each in total)
@@ -362,8 +367,8 @@ def _gathered(
         users=users,
         admitted=len(order),
         dropped=dropped,
-        records=int(counts[order].sum()),
-        records_capped=int(seen[order].sum() - counts[order].sum()),
+        records=int(counts[order].sum(dtype=np.int64)),
+        records_capped=int((seen - counts)[order].sum(dtype=np.int64)),
         records_dropped=records_dropped,
         full=int((counts[order] == rule.cap).sum()),
     )
@@ -371,11 +376,11 @@ def _gathered(
         folder,
         tuple(each["content"] for each in summaries),
         tuple(ids[place] for place in order.tolist()),
-        counts[order],
+        counts[order].astype(np.int64),
         homes[order],
         rows[order],
         report,
-        _digests=digests.reshape(-1, 32)[order],
+        _digests=digests[order],
     )
 
 

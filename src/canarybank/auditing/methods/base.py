@@ -305,7 +305,15 @@ STRATIFIED = _Stratified(
 
 
 def find_method(method: Method | str) -> Method:
-    """Return a method by its name, or by ``module:name``; a method itself is returned as it is."""
+    """Return a method by its name, or by ``module:name``; a method itself is returned as it is.
+
+    Args:
+        method: A name, ``module:name``, or a method.
+
+    Example:
+        >>> find_method("paper").name
+        'paper'
+    """
     found = METHODS.find(method) if isinstance(method, str) else method
     if not isinstance(found, Method):
         raise ConfigError(f"{method!r} is not a method but a {type(found).__name__}; give a Method or the name of one.")
@@ -317,7 +325,15 @@ def find_method(method: Method | str) -> Method:
 
 
 def own_method(name: str) -> Method | None:
-    """Return one of canarybank's own methods, or None for somebody else's, which is not imported."""
+    """Return one of canarybank's own methods, or None for somebody else's, which is not imported.
+
+    Args:
+        name: A method's name.
+
+    Example:
+        >>> own_method("paper").name, own_method("somebody:else")
+        ('paper', None)
+    """
     return METHODS.built_in(name) if name in METHODS.places else None
 
 
@@ -328,6 +344,23 @@ def epsilon_lower(
 
     Whatever the two rates are, P(bound.epsilon > epsilon) <= alpha for every epsilon at which they meet the
     definition in both directions. ``joint`` needs the two counts to be independent as well.
+
+    The formula: Clopper–Pearson ends in the definition of differential privacy, as in Jagielski, Ullman and Oprea
+    (2020, https://arxiv.org/abs/2006.07709).
+
+    Args:
+        tp: Eligible trials whose score exceeds the threshold.
+        fp: Absent trials whose score does.
+        n1: All eligible trials.
+        n0: All absent trials.
+        delta: The delta of epsilon.
+        alpha: How often the bound may exceed the truth: the canary's share.
+        method: The method, or its name.
+
+    Example:
+        >>> found = epsilon_lower(600, 100, 10_000, 10_000, delta=1e-5, alpha=0.05)
+        >>> round(found.epsilon, 2), found.method
+        (1.48, 'paper')
     """
     chosen = find_method(method)
     chosen.require_alone()
@@ -339,6 +372,22 @@ def pooled(tp: ArrayLike, fp: ArrayLike, n1: ArrayLike, n0: ArrayLike, *, delta:
 
     P(bound.epsilon > epsilon) <= alpha for every epsilon at which all canaries' rates meet the definition, even
     where those rates differ: with equal shares of the trials their means meet it too.
+
+    The formula: Clopper–Pearson ends in the definition of differential privacy, as in Jagielski, Ullman and Oprea
+    (2020, https://arxiv.org/abs/2006.07709).
+
+    Args:
+        tp: Eligible trials whose score exceeds the threshold, one entry a canary.
+        fp: Absent trials whose score does.
+        n1: All eligible trials of each canary.
+        n0: All absent trials of each canary.
+        delta: The delta of epsilon.
+        alpha: How often the bound may exceed the truth.
+
+    Example:
+        >>> found = pooled([600] * 5, [100] * 5, [10_000] * 5, [10_000] * 5, delta=1e-5, alpha=0.05)
+        >>> found.epsilon > epsilon_lower(600, 100, 10_000, 10_000, delta=1e-5, alpha=0.01).epsilon
+        True
     """
     given = {"tp": tp, "fp": fp, "n1": n1, "n0": n0}
     arrays = [np.atleast_1d(whole_counts(name, value)) for name, value in given.items()]
@@ -355,6 +404,20 @@ def stratified(tp_included: int, fp: int, n1: int, n0: int, *, q: float, delta: 
 
     P(bound.epsilon > epsilon) <= alpha, where an eligible canary takes part with probability at least q and a canary
     that does not leaves the law of its absence: then TPR >= (1-q) FPR + q TPR_included.
+
+    Args:
+        tp_included: Trials with the canary taking part whose score exceeds the threshold.
+        fp: Absent trials whose score does.
+        n1: All trials with the canary taking part.
+        n0: All absent trials.
+        q: The least probability with which an eligible canary takes part.
+        delta: The delta of epsilon.
+        alpha: How often the bound may exceed the truth.
+
+    Example:
+        >>> found = stratified(5000, 100, 10_000, 10_000, q=0.1, delta=1e-5, alpha=0.05)
+        >>> found.method
+        'stratified'
     """
     return STRATIFIED.bound([Counts(tp_included, fp, n1, n0)], delta=delta, alpha=alpha, q=q)
 
