@@ -2,7 +2,9 @@
 
 import csv
 import json
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import canarybank.users.shards as shards_module
 from canarybank.engine import Serial, Threads
 from canarybank.errors import DataError, StoreError
 from canarybank.progress import Silent, Stage
@@ -209,6 +212,61 @@ def test_a_lost_shard_says_what_to_do(tmp_path: Path) -> None:
         shards.users(0)
     again = sharded(source(written(tmp_path, "csv")), Admission(), 4, tmp_path / "cache")
     assert again.everybody.load().hash == admit(source(written(tmp_path, "csv")), Admission()).users.hash
+
+
+@pytest.mark.parametrize("stage", ["sharding", "shards"])
+def test_whatever_is_lost_or_damaged_is_made_again(tmp_path: Path, stage: str) -> None:
+    given, folder = source(written(tmp_path, "csv")), tmp_path / "cache"
+    whole = sharded(given, Admission(), 3, folder)
+    for path in sorted((folder / stage).iterdir()):
+        path.unlink()
+        again = sharded(given, Admission(), 3, folder)
+        assert again.everybody.load().hash == whole.everybody.load().hash
+        assert again.report == whole.report
+        assert path.exists()
+    if stage == "sharding":
+        for path in sorted((folder / stage).iterdir()):
+            path.write_bytes(path.read_bytes()[:20])
+            assert sharded(given, Admission(), 3, folder).report == whole.report
+
+
+class Meeting(Silent):
+    """Once users are admitted, let another process begin with the same users and wait."""
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self.begin = begin
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Stage]:
+        if name == "admit users":
+            self.begin()
+        with super().stage(name, total, unit) as stage:
+            yield stage
+
+
+def test_two_runs_at_once_lay_out_the_same_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, folder, waiting = source(written(tmp_path, "csv")), tmp_path / "cache", threading.Event()
+    locked = shards_module.flocked
+
+    def announced(descriptor: int, path: Path, *, wait: bool) -> bool:
+        if threading.current_thread() is not threading.main_thread():
+            waiting.set()
+        return locked(descriptor, path, wait=wait)
+
+    monkeypatch.setattr(shards_module, "flocked", announced)
+    with ThreadPoolExecutor(1) as other:
+        seconds: list[Future[Shards]] = []
+
+        def begin() -> None:
+            seconds.append(other.submit(sharded, given, Admission(), 4, folder))
+            assert waiting.wait(30)
+
+        first = shard_users(
+            given, Admission(), 4, folder, key=hash_json(["a key", str(given.path)]), progress=Meeting(begin)
+        )
+        (second,) = seconds
+        assert second.result(30).everybody.load().hash == first.everybody.load().hash
+    assert not list((folder / "spill").glob("*"))
 
 
 def test_the_number_of_shards_is_a_power_of_two_of_the_size(write: Callable[[str, bytes], Path]) -> None:

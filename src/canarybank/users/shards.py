@@ -248,25 +248,23 @@ def shard_users(
     rule, cache = rule_for(given, admission), StageCache(folder)
     places = [hash_json({"users": key, "shards": number, "shard": shard}) for shard in range(number)]
     spill = _Spill(cache.folder / _SPILL / hash_json({"users": key, "shards": number})[:32], number)
-    summaries = [_kept_summary(cache, place) for place in places]
-    if None in summaries:
+    nobodys = hash_json({"users": key, "shards": number, "shard": "nobody's"})
+    summaries, stray = [_kept_summary(cache, place) for place in places], _kept(cache, nobodys)
+    if stray is None or None in summaries:
         with spill.held():
             summaries = [_kept_summary(cache, place) for place in places]
             lacking = [shard for shard, summary in enumerate(summaries) if summary is None]
-            stray = spill.ensure(given, progress, lacking)
-            _keep(cache, _stray_key(key, number), stray)
+            stray = None if lacking else _kept(cache, nobodys)
+            if stray is None:
+                stray = spill.ensure(given, progress, lacking)
+                _keep(cache, nobodys, stray)
             with progress.stage("admit users", total=len(lacking), unit="shards") as stage:
                 for shard in lacking:
                     summaries[shard] = _admit_shard(cache, places[shard], spill.rows(shard), given, rule)
                     spill.drop(shard)
                     stage.advance()
             spill.remove()
-    stray = cache.document(_SUMMARY, _stray_key(key, number), _lost)
     return _gathered(given, rule, cache.folder, [each for each in summaries if each is not None], stray)
-
-
-def _stray_key(key: str, number: int) -> str:
-    return hash_json({"users": key, "shards": number, "shard": "nobody's"})
 
 
 def _lost() -> NoReturn:
@@ -280,13 +278,17 @@ def _keep(cache: StageCache, key: str, value: Mapping[str, Any]) -> None:
     cache.document(_SUMMARY, key, lambda: dict(value))
 
 
-def _kept_summary(cache: StageCache, place: str) -> dict[str, Any] | None:
-    """Return what is known of a shard, if it was admitted before and its file is still there."""
+def _kept(cache: StageCache, key: str) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = cache.document(_SUMMARY, place, _lost)
+        return dict(cache.document(_SUMMARY, key, _lost))
     except StoreError:
         return None
-    return _compact(found) if cache.has(_CONTENT, found["content"]) else None
+
+
+def _kept_summary(cache: StageCache, place: str) -> dict[str, Any] | None:
+    """Return what is known of a shard, if it was admitted before and its file is still there."""
+    found = _kept(cache, place)
+    return _compact(found) if found is not None and cache.has(_CONTENT, found["content"]) else None
 
 
 def _compact(summary: dict[str, Any]) -> dict[str, Any]:
@@ -401,14 +403,19 @@ class _Spill:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Hold the spill for this process alone; wait while another one lays out the same users."""
-        path = private_folder(self.folder) / LOCK_NAME
-        with file_errors(path, "lock"):
-            descriptor = open_private(path, os.O_RDWR)
-        try:
-            flocked(descriptor, path, wait=True)
-            yield
-        finally:
-            os.close(descriptor)
+        path, is_held = self.folder / LOCK_NAME, False
+        while not is_held:
+            private_folder(self.folder)
+            with file_errors(path, "lock"):
+                descriptor = open_private(path, os.O_RDWR)
+            try:
+                flocked(descriptor, path, wait=True)
+                # Who held it before us may have removed the spill, and with it the file that we locked.
+                is_held = path.exists() and os.path.samestat(os.fstat(descriptor), path.stat())
+                if is_held:
+                    yield
+            finally:
+                os.close(descriptor)
 
     @property
     def _whole(self) -> Path:
