@@ -106,7 +106,7 @@ class Inputs:
         config, obstacle = self.config, None
         if config.mechanism.share < 1 and (self.attacks or not self.evolving):
             obstacle = "mechanism.share is below 1, and secret shares are drawn from users in memory"
-        number = shards_for(users_source(config.users), config.run.shards, obstacle)
+        number = shards_for(users_source(config.users), config.run.shards, self.cache, obstacle)
         if number is None:
             return admit_users(config.users, config.cohorts, self.cache, self.progress)
         return admit_shards(config.users, config.cohorts, number, self.cache, self.progress)

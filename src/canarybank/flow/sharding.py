@@ -7,27 +7,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.errors import ConfigError
+from canarybank.store import StageCache
 from canarybank.users import STREAM_BYTES, DrawnIndices, Members, Source, Users, shard_count
 
 __all__ = ["Roles", "roles_of", "shards_for"]
 
 
-def shards_for(given: Source, asked: int | None, obstacle: str | None = None) -> int | None:
+def shards_for(given: Source, asked: int | None, cache: StageCache, obstacle: str | None = None) -> int | None:
     """Return the number of shards to read a source in, or None where all users are read into memory.
 
     Args:
         given: The source.
         asked: ``run.shards``: 0 for memory, a number of shards, or None, where the file's size decides.
+        cache: Where they would lie; one that cannot be written is an obstacle.
         obstacle: Why this run needs all users in memory, if it does; a number that is asked for is then refused.
     """
-    if asked == 0:
-        return None
-    if asked is not None:
-        if obstacle is not None:
-            raise ConfigError(f"run.shards is {asked}, but {obstacle}. Set run.shards to 0, or leave it out.")
-        return asked
     is_large = not given.built_in and given.path.is_file() and given.path.stat().st_size > STREAM_BYTES
-    return shard_count(given.path) if is_large and obstacle is None else None
+    number = shard_count(given.path) if asked is None and is_large else asked
+    if not number:
+        return None
+    if obstacle is None and not cache.is_writable:
+        obstacle = f"the cache in {str(cache.folder)!r}, where they lie, cannot be written"
+    if obstacle is not None and asked is not None:
+        raise ConfigError(f"run.shards is {asked}, but {obstacle}. Set run.shards to 0, or leave it out.")
+    return number if obstacle is None else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

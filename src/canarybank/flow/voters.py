@@ -37,8 +37,7 @@ def admit_voters(
     require_label_column(given, rule)
     if isinstance(encoding := getattr(given.format, "encoding", None), str):
         require_encoding(encoding)
-    obstacle = None if cache.is_writable else f"the cache in {str(cache.folder)!r}, where they lie, cannot be written"
-    key, number = users_key(given, rule), shards_for(given, shards, obstacle)
+    key, number = users_key(given, rule), shards_for(given, shards, cache)
     if number is not None and callable(connect := getattr(engine, "connect", None)):
         connect()
     with hidden("reading users", progress), named_columns():
