@@ -19,7 +19,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from canarybank.engine.local import count_cores
-from canarybank.engine.ray_cluster import connect, load_ray
+from canarybank.engine.ray_cluster import connect, load_ray, require_ray
 from canarybank.engine.ray_tasks import LOOK_AROUND, Surroundings, answer, last_line, spread
 from canarybank.errors import ConfigError, InputError
 
@@ -61,6 +61,7 @@ class Ray:
             raise InputError(
                 f"An engine needs at least one worker, not {self.workers}; leave workers out to use every core."
             )
+        require_ray()
 
     def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """Yield results as they finish; an exception or an abandoned iteration cancels what has not begun."""

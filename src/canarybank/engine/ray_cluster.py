@@ -17,12 +17,13 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from canarybank.errors import MissingError
 
-__all__ = ["connect", "disconnect", "load_ray"]
+__all__ = ["connect", "disconnect", "load_ray", "require_ray"]
 
 LOCAL = "local"
 """The word by which Ray starts a cluster of its own, whatever other cluster runs on this machine."""
@@ -51,15 +52,25 @@ _connections: list[_Connection] = []
 """The connection that this module made, if there is one."""
 
 
+def require_ray() -> None:
+    """Say how to install Ray where it is not, without loading it."""
+    if find_spec("ray") is None:
+        raise _missing()
+
+
 def load_ray() -> Any:
     """Return the module ray, or say how to install it."""
     with _environment(_QUIET):
         try:
             import ray
         except ImportError as error:
-            raise MissingError("The engine 'ray' needs Ray; run: pip install 'canarybank[ray]'") from error
+            raise _missing() from error
     logging.getLogger("ray").setLevel(logging.ERROR)
     return ray
+
+
+def _missing() -> MissingError:
+    return MissingError("The engine 'ray' needs Ray; run: pip install 'canarybank[ray]'")
 
 
 def connect(address: str | None, workers: int) -> Any:
