@@ -31,6 +31,7 @@ Arrays = dict[str, NDArray[Any]]
 About = dict[str, str]
 """The stage and the key of a piece, which its file repeats."""
 _FORMAT = 2
+_SUFFIXES = ("json", "arrays", "packed")
 
 
 def stage_key(stage: str, **inputs: Any) -> str:
@@ -69,7 +70,7 @@ class StageCache:
 
     def has(self, stage: str, key: str) -> bool:
         """Say whether something stands under a key."""
-        return any((self.folder / stage).glob(f"{key}.*"))
+        return any((self.folder / stage / f"{key}.{suffix}").exists() for suffix in _SUFFIXES)
 
     def document(self, stage: str, key: str, make: Callable[[], Any]) -> Any:
         """Return the JSON document under a key, making and keeping it where there is none."""
