@@ -1,12 +1,13 @@
 """What a run takes here, with a GPU and on a cluster follows from what was measured by rules that can be counted."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
 
 from canarybank.config import resolve
 from canarybank.errors import InputError
-from canarybank.flow import plan, run_audit
+from canarybank.flow import machines, plan, run_audit
 from canarybank.flow.machines import GPU_TEXTS, Machine, PassPiece, Work, plan_machines
 
 HERE = Machine("this machine", 1, 2)
@@ -65,6 +66,17 @@ def test_a_run_in_shards_passes_over_as_many_shards_as_were_planned(flags, tmp_p
     assert any("run.engine = ray" in each for each in found.assumed)
     after = plan(told, tmp_path / "run", nodes=3, price=1.0)
     assert (after.state, after.shards, after.seconds, after.machines[1].cost) == ("finished", 0, 0.0, 0.0)
+    assert found.texts_to_encode > after.texts_to_encode == 0
+    assert [each.stages[0].cached for each in (found, after)] == [False, True]
+
+
+@pytest.mark.usefixtures("fresh_cache")
+def test_a_pass_takes_at_least_its_encoding_on_a_machine_too_busy_to_measure(flags, tmp_path, monkeypatch):
+    ticks = itertools.count()
+    monkeypatch.setattr(machines.time, "perf_counter", lambda: float(next(ticks)))  # everything takes as long
+    found = plan(resolve(flags={**flags, "run.shards": 4}), tmp_path / "run")
+    (said,) = [each for each in found.measured if "of a pass" in each]
+    assert float(said.split()[0].replace(",", "")) < 10_000
 
 
 def test_more_nodes_do_not_help_users_in_memory_and_the_plan_says_so(flags, tmp_path):

@@ -59,6 +59,7 @@ from canarybank.users import (
     Members,
     Shards,
     Users,
+    are_sharded,
     draw_indices,
 )
 
@@ -103,13 +104,26 @@ class Inputs:
     @cached_property
     def people(self) -> People | ShardedPeople:
         """Return the admitted users: in memory, or in shards where they are many."""
-        config, obstacle = self.config, None
-        if config.mechanism.share < 1 and (self.attacks or not self.evolving):
-            obstacle = "mechanism.share is below 1, and secret shares are drawn from users in memory"
-        number = shards_for(users_source(config.users), config.run.shards, self.cache, obstacle)
+        config, number = self.config, self.shards
         if number is None:
             return admit_users(config.users, config.cohorts, self.cache, self.progress)
         return admit_shards(config.users, config.cohorts, number, self.cache, self.progress)
+
+    @cached_property
+    def shards(self) -> int | None:
+        """Return the number of shards that users are read in; None where all are read into memory."""
+        config, obstacle = self.config, None
+        if config.mechanism.share < 1 and (self.attacks or not self.evolving):
+            obstacle = "mechanism.share is below 1, and secret shares are drawn from users in memory"
+        return shards_for(users_source(config.users), config.run.shards, self.cache, obstacle)
+
+    @property
+    def is_admitted(self) -> bool:
+        """Say whether the cache holds the users already."""
+        config = self.config
+        key = users_key(users_source(config.users), admission(config.users, config.cohorts))
+        number = self.shards
+        return self.cache.has("users", key) if number is None else are_sharded(self.cache.folder, number, key=key)
 
     @cached_property
     def _apart(self) -> tuple[Users | Members, Reference | None]:

@@ -33,7 +33,7 @@ from canarybank.errors import InputError
 from canarybank.flow.audit import mechanism_of, settings_of
 from canarybank.flow.bank import GENERATED_SIZE, Candidates, bank_labels, bank_prompt
 from canarybank.flow.generators import build_generator, may_send_records, response_file
-from canarybank.flow.inputs import Inputs, admission, gather, users_key, users_source
+from canarybank.flow.inputs import Inputs, gather
 from canarybank.flow.machines import (
     GPU_TEXTS,
     Machine,
@@ -188,15 +188,15 @@ def plan(
     mechanism, settings = mechanism_of(config), settings_of(config)
     generator = build_generator(config)
     inputs = gather(config, cache, generator, progress)
-    admitted = cache.has("users", users_key(users_source(config.users), admission(config.users, config.cohorts)))
+    admitted = inputs.is_admitted
     attacks, people, cohorts, encoder = inputs.attacks, inputs.people, inputs.roles, inputs.encoder
     # What a generator would write is not there yet, and nothing is asked of it here.
     bank = Candidates(()) if config.bank.source == "generate" else inputs.candidates
     asked = _asked(config, cohorts, attacks, None if finished else generator)
     held = cohorts.texts
     known = [*held, *bank.texts, *_nonces(inputs)]
-    missing = cohorts.streamed_records if isinstance(cohorts, Roles) else 0
-    missing += encoder.missing(known) + round(ANSWER_YIELD * asked.calls)
+    streamed = cohorts.streamed_records if isinstance(cohorts, Roles) and not finished else 0
+    missing = streamed + encoder.missing(known) + round(ANSWER_YIELD * asked.calls)
     searches = 0 if finished else config.cohorts.canaries * sum(each.pool is PoolKind.SEARCHED for each in attacks)
     missing += searches * searched_texts(mechanism.k, with_vocabulary=bool(encoder.vocabulary()))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -213,7 +213,7 @@ def plan(
     routing = 0.0 if finished else len(held) / route_rate(mechanism, entries, encoder.dimension)
     once = routing + (0.0 if finished else CASE_SECONDS * cases) + SEARCH_SECONDS * searches
     encoding = encode_rate(encoder.encoder, known) if missing else 1.0
-    work = Work(once=once, texts=missing, encode_rate=encoding, trials=left, trial_rate=rate / workers)
+    work = Work(once=once, texts=missing - streamed, encode_rate=encoding, trials=left, trial_rate=rate / workers)
     in_memory = _memory(config, len(held), entries, encoder.dimension, cases)
     if isinstance(cohorts, Roles):
         in_memory += _pass_memory(config, cohorts, encoder.dimension, workers)
@@ -269,7 +269,7 @@ def _with_passes(
     work: Work, inputs: Inputs, roles: Roles, mechanism: Mechanism, entries: int, cases: int, workers: int
 ) -> Work:
     """Return the work with its passes over users in shards, a piece of them measured; none where no case is left."""
-    config, work = inputs.config, replace(work, texts=work.texts - roles.streamed_records)
+    config = inputs.config
     if not cases:
         return work
     piece = measure_pass(

@@ -22,7 +22,7 @@ from canarybank.users.passes import run_pass
 from canarybank.users.records import Users
 from canarybank.users.report import AdmissionReport, Drop
 from canarybank.users.rows import Columns, Fault, Row, Skip
-from canarybank.users.shards import STREAM_BYTES, Members, Part, Shards, shard_count, shard_of, shard_users
+from canarybank.users.shards import STREAM_BYTES, Members, Part, Shards, are_sharded, shard_count, shard_of, shard_users
 from canarybank.users.sources import FORMATS, Format, Source, infer_format, read, source
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "Source",
     "Users",
     "admit",
+    "are_sharded",
     "draw_cohorts",
     "draw_indices",
     "guess_columns",

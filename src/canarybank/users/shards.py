@@ -47,7 +47,7 @@ from canarybank.users.report import AdmissionReport, Drop
 from canarybank.users.rows import Fault, Row, Skip
 from canarybank.users.sources import Source
 
-__all__ = ["STREAM_BYTES", "Members", "Part", "Shards", "shard_count", "shard_of", "shard_users"]
+__all__ = ["STREAM_BYTES", "Members", "Part", "Shards", "are_sharded", "shard_count", "shard_of", "shard_users"]
 
 STREAM_BYTES = 256 * 10**6
 """A file of users that is larger than this is read in shards, unless the configuration says otherwise."""
@@ -246,7 +246,7 @@ def shard_users(
     if number < 1:
         raise InputError(f"Users are laid out in at least one shard, not {number}.")
     rule, cache = rule_for(given, admission), StageCache(folder)
-    places = [hash_json({"users": key, "shards": number, "shard": shard}) for shard in range(number)]
+    places = _places(key, number)
     spill = _Spill(cache.folder / _SPILL / hash_json({"users": key, "shards": number})[:32], number)
     nobodys = hash_json({"users": key, "shards": number, "shard": "nobody's"})
     summaries, stray = [_kept_summary(cache, place) for place in places], _kept(cache, nobodys)
@@ -265,6 +265,16 @@ def shard_users(
                     stage.advance()
             spill.remove()
     return _gathered(given, rule, cache.folder, [each for each in summaries if each is not None], stray)
+
+
+def are_sharded(folder: Path | str, number: int, *, key: str) -> bool:
+    """Say whether the users of that key lie in so many shards already."""
+    cache = StageCache(folder)
+    return all(cache.has(_SUMMARY, place) for place in _places(key, number))
+
+
+def _places(key: str, number: int) -> list[str]:
+    return [hash_json({"users": key, "shards": number, "shard": shard}) for shard in range(number)]
 
 
 def _lost() -> NoReturn:
