@@ -22,7 +22,8 @@ class RunConfig(Section):
         default=None,
         ge=0,
         description="Into how many shards users are laid out, so that memory holds one at a time and not all users; 0 "
-        "for none. Left out, files above 256 MB are. Results do not depend on it.",
+        "for none. Left out, files above 256 MB are. Results do not depend on it where a text's vector depends on that "
+        "text alone, as all do but those of models on a CPU.",
         json_schema_extra=FREE,
     )
     engine: Annotated[str, Registered("engine")] = Field(
