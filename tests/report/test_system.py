@@ -151,7 +151,7 @@ def test_betting_shows_its_wealth_and_the_pair_at_which_it_crossed(systems):
     assert row[5] == f"{bet.pairs:,}"
     assert float(row[2]) >= float(row[3]) * 0.99  # as rounded
     page = text_of(render_html(run))
-    assert "wealth at the end" in page
+    assert "Wealth at the end" in page
     (row,) = summarise_system(systems["other"])["betting"]
     assert row[4] == "—"
 
