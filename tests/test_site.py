@@ -180,7 +180,7 @@ def test_the_tutorial_goes_from_a_file_to_a_verdict_with_the_figures_that_it_sta
     assert run(own_bank + quick)[0] == 0
     assert run("canarybank gate runs/my-users --claimed-eps 1.0")[0] == 1
     found = canarybank.open_run(tmp_path / "runs" / "my-users").results.attacks
-    rows = re.findall(r"^\| ([\w-]+) \| a [^|]*\| (\S+) \| (\S+) \|$", said, re.MULTILINE)
+    rows = re.findall(r"^\| ([\w-]+) \| (?:a|the) [^|]*\| (\S+) \| (\S+) \|$", said, re.MULTILINE)
     assert [row[0] for row in rows] == [each.attack for each in found]
     for (name, exact, bound), each in zip(rows, found, strict=True):
         assert float(exact) == pytest.approx(each.ladder.attack.epsilon, abs=1e-3), name

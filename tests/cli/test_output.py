@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import sys
 
 from canarybank import __version__
@@ -62,3 +63,22 @@ def test_headings_begin_as_sentences_do(capsys):
         "rate",
         "mu_eff",
     ]
+
+
+def test_a_table_too_wide_for_the_screen_goes_on_below_and_no_number_is_cut(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    numbers = [f"{index}.123456 to {index}.987654" for index in range(5)]
+    headers = ["name", *(f"number {index}" for index in range(5))]
+    out = printed(capsys, table(headers, [["one", *numbers], ["other", *numbers]]))
+    assert all(len(line) <= 60 for line in out.splitlines())
+    assert all(out.count(number) == 2 for number in numbers)
+    assert len(re.findall(r"^ other", out, flags=re.MULTILINE)) == 3
+
+
+def test_a_table_that_fits_is_one_table_and_texts_fold_before_numbers_do(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert printed(capsys, table(["a", "b"], [["x", 1.5]])).count("─\n") == 1
+    out = printed(capsys, table(["a", "number"], [["many words " * 9, "1.234567 to 8.765432"]]))
+    assert out.count("─\n") == 1
+    assert "1.234567 to 8.765432" in out
+    assert all(len(line) <= 40 for line in out.splitlines())

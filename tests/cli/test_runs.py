@@ -166,7 +166,7 @@ def test_two_runs_stand_side_by_side_with_the_settings_that_differ(cli, copied, 
     assert [float(value) for value in figures["budget claimed"]] == pytest.approx(claimed, abs=5e-4)
     assert figures["nonce-norm, exact"][1] == "—"
     out = cli("runs", "compare", "runs/own", "runs/other").out
-    assert "In runs/own" in out
+    assert "in runs/own" in out
     assert "mechanism.sigma" in out
     assert "same settings" in cli("runs", "compare", copied, copied).out
 

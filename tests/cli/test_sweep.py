@@ -46,7 +46,7 @@ def test_a_file_says_what_to_sweep_over(cli, own, tmp_path):
         "mechanism.q": [0.1, 0.2],
     }
     shown = cli("config", "show", file)
-    assert "swept over" in shown.out
+    assert "Swept over" in shown.out
     assert "0.5,1" in shown.out
 
 

@@ -35,7 +35,7 @@ def test_systems_are_audited_by_name(cli, tmp_path):
     outcome = cli(*words, "--record", tmp_path / "zoo.json")
     assert outcome.code == 0
     assert "generator-restarted: how many of 2 audits caught it" in outcome.out
-    assert "honest    0 of 4 (at most 2 allowed)   0 of 4 (at most 1 allowed)" in outcome.out
+    assert "honest   0 of 4 (at most 2 allowed)  0 of 4 (at most 1 allowed)" in outcome.out
     assert (tmp_path / "zoo.json").exists()
     document = cli(*words, "--json").document
     assert [each["runs"] for each in document["measurement"][0]["cells"]] == [20]

@@ -182,7 +182,24 @@ def route_cohorts(
 
 
 def route_cohort(cohort: C, bank: Bank, k: int, memo: Memo | None = None, progress: Progress = SILENT) -> Routed[C]:
-    """Route one cohort over the base of a bank."""
+    """Route one cohort over the base of a bank.
+
+    Args:
+        cohort: The users, with vectors.
+        bank: The bank, with the positions for probes reserved.
+        k: How many entries a record votes for.
+        memo: Where routes are kept; left out, nowhere.
+        progress: Where progress is shown.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Bank
+        >>> from canarybank.users import Auxiliary, Users
+        >>> rng = np.random.default_rng(0)
+        >>> people = Auxiliary(Users.from_vectors(rng.normal(size=(8, 3, 4))))
+        >>> route_cohort(people, Bank(rng.normal(size=(30, 4))), k=2).table.positions.shape
+        (24, 2)
+    """
     return Routed(cohort, _route_table(cohort.users.require_vectors(), bank, k, memo, progress))
 
 

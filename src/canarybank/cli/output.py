@@ -18,6 +18,8 @@ __all__ = ["OUTPUT", "Output", "facts", "paragraph", "table"]
 
 SCHEMA = 1
 PIPE_WIDTH = 120
+GAP, MOST_LETTERS = 2, 32
+"""The room between two columns of a table, and the longest word of it that is not folded."""
 OUTPUT = Group("Output", sort_key=99)
 
 
@@ -106,18 +108,72 @@ def table(
 
     The first ``whole`` columns are never folded, whatever the width.
     """
-    from rich import box
-    from rich.table import Table
-
     from canarybank.report.text import sentence_case
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    for index, header in enumerate(headers):
-        side: Literal["left", "right"] = "left" if index < text else "right"
-        made.add_column(sentence_case(header), justify=side, overflow="fold", no_wrap=index < whole)
-    for row in rows:
-        made.add_row(*(_safe(cell) for cell in row))
-    return made
+    cells = tuple(tuple(printable(str(cell)) for cell in row) for row in rows)
+    return _Rows(tuple(map(sentence_case, headers)), cells, text, whole)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows under headers. Where they are too wide for the screen, texts fold; numbers never do: they go on below."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    text: int
+    whole: int
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        every, numbers = range(len(self.headers)), range(self.text, len(self.headers))
+        if not numbers or sum(map(self._widest, every)) + GAP * len(every) <= options.max_width:
+            yield self._part(every, {})
+            return
+        room = options.max_width - sum(self._least(index) + GAP for index in range(self.text))
+        widths = {index: min(self._least(index), max(room - GAP, 1)) for index in numbers}
+        part, left = list[int](), room
+        for index in numbers:
+            if part and left < widths[index] + GAP:
+                yield self._part([*range(self.text), *part], widths)
+                part, left = [], room
+            part.append(index)
+            left -= widths[index] + GAP
+        yield self._part([*range(self.text), *part], widths)
+
+    def _lines(self, index: int) -> list[str]:
+        return [line for row in self.rows for line in row[index].split("\n")]
+
+    def _widest(self, index: int) -> int:
+        from rich.cells import cell_len
+
+        return max(map(cell_len, [*self.headers[index].split("\n"), *self._lines(index)]), default=0)
+
+    def _least(self, index: int) -> int:
+        """Return how narrow a column may be: a number is not folded, a text and a header are, between words."""
+        from rich.cells import cell_len
+
+        if index < self.whole:
+            return self._widest(index)
+        lines = self._lines(index)
+        cells = lines if index >= self.text else [word for line in lines for word in line.split()]
+        return min(MOST_LETTERS, max(map(cell_len, [*self.headers[index].split(), *cells]), default=0))
+
+    def _part(self, columns: Sequence[int], widths: Mapping[int, int]) -> "RenderableType":
+        from rich import box
+        from rich.table import Table
+
+        made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+        for index in columns:
+            side: Literal["left", "right"] = "left" if index < self.text else "right"
+            made.add_column(
+                self.headers[index],
+                justify=side,
+                overflow="fold",
+                no_wrap=index < self.whole,
+                width=widths.get(index),
+            )
+        for row in self.rows:
+            made.add_row(*(paragraph(row[index]) for index in columns))
+        return made
 
 
 def paragraph(text: str, style: str = "") -> "RenderableType":
@@ -132,7 +188,3 @@ def _console(is_terminal: bool, *, stderr: bool = False) -> "Console":  # noqa: 
 
     width = None if is_terminal or "COLUMNS" in os.environ else PIPE_WIDTH
     return Console(width=width, stderr=stderr, markup=False, highlight=False)
-
-
-def _safe(value: object) -> "RenderableType":
-    return paragraph(str(value))

@@ -81,7 +81,18 @@ def hold_out(users: Users, size: int, *, seed: int) -> tuple[Users, Reference]:
 
 
 def hold_out_indices(ids: Sequence[str], size: int, *, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return whom ``hold_out`` leaves, in their order, and whom it sets aside, from ids alone."""
+    """Return whom ``hold_out`` leaves, in their order, and whom it sets aside, from ids alone.
+
+    Args:
+        ids: The ids of all users.
+        size: How many are set aside.
+        seed: Decides who.
+
+    Example:
+        >>> others, held = hold_out_indices(["ann", "bob", "cleo"], 1, seed=0)
+        >>> sorted([*others.tolist(), *held.tolist()])
+        [0, 1, 2]
+    """
     if not 1 <= size < len(ids):
         raise CohortError(
             f"{size} of {len(ids)} users cannot be the reference; hold out at least one and leave at least one."

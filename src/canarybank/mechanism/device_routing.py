@@ -298,13 +298,12 @@ def _candidates(scores: Any, width: int) -> tuple[Any, Any]:
     if groups <= 2 * width:
         values, columns = _smallest(scores, width)
         return columns, values
-    # The smallest so many scores lie in as many groups at most, and these have the smallest minima. A group's columns
-    # stand apart, so that a GPU reads neighbouring columns of neighbouring groups at once.
-    table = scores.view(len(scores), GROUP, groups)
-    best = _smallest(table.amin(dim=1), width)[1]
-    few = table.gather(2, best[:, None, :].expand(-1, GROUP, -1)).flatten(1)
+    # The smallest so many scores lie in as many groups at most, and these have the smallest minima.
+    table = scores.view(len(scores), groups, GROUP)
+    best = _smallest(table.amin(dim=2), width)[1]
+    few = table.gather(1, best[:, :, None].expand(-1, -1, GROUP)).flatten(1)
     values, places = _smallest(few, width)
-    return best.gather(1, places % width) + places // width * groups, values
+    return best.gather(1, places // GROUP) * GROUP + places % GROUP, values
 
 
 def _smallest(values: Any, count: int) -> tuple[Any, Any]:

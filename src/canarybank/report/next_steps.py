@@ -41,9 +41,9 @@ def audit_steps(results: Results, outcome: GateOutcome, tone: Tone) -> Iterator[
     if mechanism.q < 1 and math.isfinite(results.epsilon) and (sigma := halving_sigma(mechanism)) is not None:
         yield (
             f"To halve the budget of a release to epsilon {epsilon(one_round_epsilon(mechanism) / 2)}, raise "
-            f"mechanism.sigma from {mechanism.sigma:g} to {sigma:.3g}; or keep the noise as it is and lower "
-            f"mechanism.clip from {mechanism.clip:g} to {mechanism.clip * mechanism.sigma / sigma:.3g}. Either costs "
-            "text quality: canarybank tune says how much."
+            f"mechanism.sigma from {mechanism.sigma:g} to {sigma:.3g}. With mechanism.clip lowered from "
+            f"{mechanism.clip:g} to {mechanism.clip * mechanism.sigma / sigma:.3g} beside it, the noise on an entry "
+            "stays what it is. Either costs text quality: canarybank tune says how much."
         )
     if mechanism.share == 1:
         yield (

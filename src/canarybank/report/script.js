@@ -29,10 +29,10 @@
       shown.forEach((name) => others[index].setAttribute(name, style.getPropertyValue(name)));
     });
     const { x, y, width, height } = svg.viewBox.baseVal;
-    const sheet = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    const sheet = document.createElementNS(svg.namespaceURI, "rect");
     Object.entries({ x, y, width, height, fill: getComputedStyle(document.body).backgroundColor }).forEach(([name, value]) => sheet.setAttribute(name, value));
     copy.prepend(sheet);
-    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    copy.setAttribute("xmlns", svg.namespaceURI);
     copy.setAttribute("width", width);
     copy.setAttribute("height", height);
     return [new XMLSerializer().serializeToString(copy), width, height];
@@ -76,6 +76,9 @@
   });
   const watch = new ResizeObserver(tell);
   frames.forEach((frame) => watch.observe(frame));
+
+  const terms = document.getElementById("terms");
+  document.querySelectorAll("a.term").forEach((link) => link.addEventListener("click", () => { terms.open = true; }));
 
   const choice = document.getElementById("choice");
   if (choice) {

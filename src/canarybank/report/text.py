@@ -131,8 +131,8 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def sentence_case(heading: str) -> str:
-    """Return a heading with its first letter as a sentence begins; a symbol such as mu_eff stays as it is written."""
-    return heading if "_" in heading else heading[:1].upper() + heading[1:]
+    """Return a heading with its first letter as a sentence begins; a name such as mu_eff, a key or a path stays."""
+    return heading if any(sign in heading for sign in "_/.") else heading[:1].upper() + heading[1:]
 
 
 def confidence(level: float) -> str:
