@@ -27,12 +27,12 @@ def test_a_file_that_cannot_be_read(tmp_path):
     [([1, 2], "Int64"), ([b"a"], "Binary"), ([["a"]], r"List\(String\)"), ([None, None], "Null"), ([1.5], "Float64")],
 )
 def test_texts_are_strings(values, kind):
-    with pytest.raises(DataError, match=rf"column 'text' of 'x.parquet' holds {kind}, not text; .* bank\.text"):
+    with pytest.raises(DataError, match=rf"column 'text' of 'x.parquet' holds {kind}, not text; .* --bank\.text"):
         text_column(pl.DataFrame({"text": values}), "text", "x.parquet")
 
 
 def test_a_missing_column_says_which_there_are():
-    with pytest.raises(DataError, match=r"no column 'text'; it has 'a', 'b'\. Rename .* bank\.text"):
+    with pytest.raises(DataError, match=r"no column 'text'; it has 'a', 'b'\. Rename .* --bank\.text"):
         text_column(pl.DataFrame({"a": [1], "b": [2]}), "text", "x.parquet")
 
 

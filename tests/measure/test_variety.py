@@ -81,7 +81,7 @@ def test_effective_texts_counts_groups_of_alike_texts() -> None:
     assert effective_texts(table) == pytest.approx(np.exp(0.5 * np.log(4) + 0.5 * np.log(2)))
     assert effective_texts(np.ones((7, 3))) == pytest.approx(1.0)
     assert effective_texts(np.eye(6)) == pytest.approx(6.0)
-    assert doctest.testmod(sys.modules["canarybank.measure.variety"]) == (0, 1)
+    assert not doctest.testmod(sys.modules["canarybank.measure.variety"]).failed
 
 
 def test_effective_texts_is_its_naive_twin_on_either_side_of_the_dimension() -> None:
