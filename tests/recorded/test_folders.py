@@ -88,4 +88,4 @@ def test_a_listing_names_every_one_of_them(capsys):
     assert main(["runs", "list", ".", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["runs"]
     states = {Path(row["run"]).name: row["state"] for row in rows}
-    assert states == {"audit": "finished", "gate": "finished", "stopped": "started", "evolution": "damaged"}
+    assert states == {"audit": "finished", "gate": "finished", "stopped": "stopped", "evolution": "damaged"}
