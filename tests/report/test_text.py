@@ -1,6 +1,7 @@
 import pytest
 
-from canarybank.report.text import clean, counted, label, sentence_case
+from canarybank.report.text import clean, counted, label
+from canarybank.wording import sentence_case
 
 
 @pytest.mark.parametrize("code", [0x202E, 0x2066, 0x200B, 0x061C, 0xFEFF, 0x00AD, 0xE0041, 0x0000, 0x001B, 0x009F])

@@ -10,6 +10,7 @@ from cyclopts import Group, Parameter
 
 from canarybank import __version__
 from canarybank.progress import Progress, for_stream, printable
+from canarybank.wording import sentence_case
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -108,8 +109,6 @@ def table(
 
     The first ``whole`` columns are never folded, whatever the width.
     """
-    from canarybank.report.text import sentence_case
-
     cells = tuple(tuple(printable(str(cell)) for cell in row) for row in rows)
     return _Rows(tuple(map(sentence_case, headers)), cells, text, whole)
 

@@ -44,10 +44,11 @@ from canarybank.report.tables import (
     write_csv,
     write_parquet,
 )
-from canarybank.report.text import decimal, sentence_case
+from canarybank.report.text import decimal
 from canarybank.report.utility import compared_part
 from canarybank.run.folder import Run
 from canarybank.store import PRIVATE, SHAREABLE, write_atomic
+from canarybank.wording import sentence_case
 
 if TYPE_CHECKING:
     from jinja2 import Environment

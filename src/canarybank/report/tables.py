@@ -23,12 +23,12 @@ from canarybank.report.text import (
     label,
     rate,
     rung_text,
-    sentence_case,
 )
 from canarybank.run.commitment import finite
 from canarybank.run.gating import AttackGate, GateOutcome, Power, Shown, shown_epsilon
 from canarybank.run.results import Results
 from canarybank.store import PRIVATE, inert_cell, write_atomic
+from canarybank.wording import sentence_case
 
 __all__ = [
     "ATTACK_COLUMNS",

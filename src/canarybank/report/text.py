@@ -27,7 +27,6 @@ __all__ = [
     "rate",
     "reach_text",
     "rung_text",
-    "sentence_case",
     "setting_text",
 ]
 
@@ -128,11 +127,6 @@ def percent(value: float) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number and its noun, in the singular for one."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
-
-
-def sentence_case(heading: str) -> str:
-    """Return a heading with its first letter as a sentence begins; a name such as mu_eff, a key or a path stays."""
-    return heading if any(sign in heading for sign in "_/.") else heading[:1].upper() + heading[1:]
 
 
 def confidence(level: float) -> str:
