@@ -141,7 +141,18 @@ def resolve(
 
 
 def varied(resolved: Resolved, changes: Mapping[str, Any], origin: str) -> Resolved:
-    """Return the configuration with these values by dotted key in place of its own, remembering their origin."""
+    """Return the configuration with these values by dotted key in place of its own, remembering their origin.
+
+    Args:
+        resolved: The configuration to start from.
+        changes: The new values by dotted key.
+        origin: What ``Resolved.origins`` says of these keys, such as ``"flag"``.
+
+    Example:
+        >>> louder = varied(resolve(), {"mechanism.sigma": 2.0}, "my script")
+        >>> louder.config.mechanism.sigma, louder.origins["mechanism.sigma"]
+        (2.0, 'my script')
+    """
     for key in changes:
         refuse_unknown(key, origin)
     origins = {**resolved.origins, **dict.fromkeys(changes, origin)}
@@ -149,12 +160,34 @@ def varied(resolved: Resolved, changes: Mapping[str, Any], origin: str) -> Resol
 
 
 def filled(resolved: Resolved, values: Mapping[str, Any], origin: str) -> Resolved:
-    """Return the configuration with these values where it has only its defaults."""
+    """Return the configuration with these values where it has only its defaults.
+
+    Args:
+        resolved: The configuration to start from.
+        values: Values by dotted key; a key that somebody set keeps what it has.
+        origin: What ``Resolved.origins`` says of the keys that are filled.
+
+    Example:
+        >>> chosen = resolve(flags={"mechanism.k": 3})
+        >>> full = filled(chosen, {"mechanism.k": 7, "mechanism.q": 0.2}, "the paper")
+        >>> full.config.mechanism.k, full.config.mechanism.q
+        (3, 0.2)
+    """
     return varied(resolved, {key: value for key, value in values.items() if is_default(resolved, key)}, origin)
 
 
 def is_default(resolved: Resolved, key: str) -> bool:
-    """Say whether nobody set a key."""
+    """Say whether nobody set a key.
+
+    Args:
+        resolved: The configuration.
+        key: A dotted key.
+
+    Example:
+        >>> chosen = resolve(flags={"audit.trials": 1_000_000})
+        >>> is_default(chosen, "audit.trials"), is_default(chosen, "audit.alpha")
+        (False, True)
+    """
     return resolved.origins.get(key, "default") == "default"
 
 
@@ -167,7 +200,13 @@ def is_same_file(one: str, other: str) -> bool:
 
 
 def fields() -> dict[str, FieldInfo]:
-    """Return every field of the configuration by its dotted key, in the model's order."""
+    """Return every field of the configuration by its dotted key, in the model's order.
+
+    Example:
+        >>> sampling = fields()["mechanism.q"]
+        >>> sampling.default, sampling.description
+        (0.1, "Each user's probability of taking part in a release.")
+    """
     sections: dict[str, Any] = {name: outer.annotation for name, outer in Config.model_fields.items()}
     return {
         f"{section}.{name}": field for section, model in sections.items() for name, field in model.model_fields.items()
@@ -198,7 +237,16 @@ def _marks(parts: Iterable[Any]) -> Iterator[Registered]:
 
 
 def read_value(key: str, value: Any) -> Any:
-    """Read a typed 1e6 as a whole number where a key asks for one; everything else is the model's to read."""
+    """Read a typed 1e6 as a whole number where a key asks for one; everything else is the model's to read.
+
+    Args:
+        key: The dotted key that the value is for.
+        value: What was typed, or a value of any other type, which stays as it is.
+
+    Example:
+        >>> read_value("audit.trials", "1e6"), read_value("mechanism.sigma", "1e6")
+        (1000000, '1e6')
+    """
     if kind_of(fields()[key].annotation) is not int or not isinstance(value, str):
         return value
     with contextlib.suppress(ValueError):
@@ -211,7 +259,17 @@ def read_value(key: str, value: Any) -> Any:
 
 
 def flatten(config: Config) -> dict[str, Any]:
-    """Return every value of a configuration by its dotted key, as JSON values."""
+    """Return every value of a configuration by its dotted key, as JSON values.
+
+    Args:
+        config: The configuration, such as ``Resolved.config``.
+
+    Example:
+        >>> from canarybank.config import Config
+        >>> values = flatten(Config())
+        >>> values["mechanism.k"], values["attack.names"]
+        (5, ['available'])
+    """
     return {
         f"{section}.{name}": value
         for section, values in config.model_dump(mode="json").items()
@@ -224,6 +282,15 @@ def decisive(values: Mapping[str, Any], kind: str = "audit") -> dict[str, Any]:
 
     The section evolve decides nothing but in an evolution, and system nothing but in the audit of a system; one_run in
     neither, unless they are audited by one run.
+
+    Args:
+        values: Values by dotted key, as ``flatten`` returns them.
+        kind: What runs: ``audit``, ``evolution``, ``system`` or ``one-run``.
+
+    Example:
+        >>> values = {"audit.trials": 1000, "evolve.rounds": 3, "run.workers": 8}
+        >>> decisive(values), decisive(values, "evolution")
+        ({'audit.trials': 1000}, {'audit.trials': 1000, 'evolve.rounds': 3})
     """
     free = {key for key, field in fields().items() if field.json_schema_extra == FREE}
     in_one_run = {"one-run", "evolution" if values.get("evolve.audit_one_run") else "one-run"}
@@ -239,6 +306,15 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], kind: str = "aud
     """Return a line for each decisive key whose values differ: key: old -> new.
 
     Two paths of a budget account do not differ here: the rounds compare the account's opening, however it is spelled.
+
+    Args:
+        old: The values of the one run by dotted key; a key that is missing has its default.
+        new: The values of the other run.
+        kind: What runs, as in ``decisive``.
+
+    Example:
+        >>> differences({"mechanism.sigma": 1.0, "run.workers": 1}, {"mechanism.sigma": 2.0, "run.workers": 8})
+        ['mechanism.sigma: 1.0 -> 2.0']
     """
     # A run of an earlier version has no value of a setting that came later: it had what is the default now.
     before, after = (decisive({**flatten(Config()), **each}, kind) for each in (old, new))
@@ -303,7 +379,19 @@ def _grid(file: Path, section: Any) -> dict[str, tuple[Any, ...]]:
 
 
 def refuse_unknown(key: str, origin: str) -> None:
-    """Refuse a key that the configuration does not have, naming the nearest that it has."""
+    """Refuse a key that the configuration does not have, naming the nearest that it has.
+
+    Args:
+        key: A dotted key.
+        origin: Where it came from, for the message.
+
+    Example:
+        >>> refuse_unknown("mechanism.sigma", "flag")
+        >>> refuse_unknown("mechanism.sgima", "flag")
+        Traceback (most recent call last):
+            ...
+        canarybank.errors.ConfigError: There is no key 'mechanism.sgima' (from flag); did you mean 'mechanism.sigma'?
+    """
     known = fields()
     if key in known:
         return
@@ -371,7 +459,16 @@ def plugins_of(config: Config, *, evolving: bool = False) -> tuple[Plugin, ...]:
 
 
 def starter(preset: str | None = None) -> str:
-    """Return a TOML file with every key, its meaning and its default; a preset's values are set in it."""
+    """Return a TOML file with every key, its meaning and its default; a preset's values are set in it.
+
+    Args:
+        preset: A name in ``PRESETS``; left out, every key is commented out.
+
+    Example:
+        >>> lines = starter("paper-yelp").splitlines()
+        >>> "trials = 1_000_000" in lines, "# seed = 0" in lines
+        (True, True)
+    """
     chosen = resolve(preset=preset)
     values, known = chosen.values(), fields()
     parts = [_HEAD if preset is None else f"{_HEAD}# Its values are those of the preset {preset}.\n"]

@@ -15,11 +15,12 @@ _PACKED = (".gz", ".zip", ".tgz", ".tar")
 def is_users_file(path: Path | str) -> bool:
     """Say whether a path is named as a file of users is, and not as a configuration.
 
-    >>> is_users_file("people.csv.gz"), is_users_file("my-audit.toml")
-    (True, False)
-
     Args:
         path: A path; nothing is opened.
+
+    Example:
+        >>> is_users_file("people.csv.gz"), is_users_file("my-audit.toml")
+        (True, False)
     """
     name = Path(path).name.lower()
     return name.endswith((*_TOLD, *_PACKED))
@@ -35,6 +36,11 @@ def resolve_users(file: Path | str, flags: Mapping[str, object] | None = None, p
         file: A file of users: CSV, TSV, JSON lines or Parquet, packed or not.
         flags: Values by dotted key, as ``resolve`` takes them.
         preset: A name in ``PRESETS``.
+
+    Example:
+        >>> resolved = resolve_users("my-users.csv", {"mechanism.sigma": 2})
+        >>> resolved.config.users.user, resolved.config.users.text, resolved.origins["users.text"]
+        ('user', 'text', 'file my-users.csv')
     """
     from canarybank.store import require_file
     from canarybank.users import guess_columns, source
@@ -60,6 +66,13 @@ def assumptions(resolved: Resolved) -> str:
 
     Args:
         resolved: What ``resolve_users`` returned.
+
+    Example:
+        >>> said = assumptions(resolve_users("my-users.csv", {"mechanism.sigma": 2}))
+        >>> said.startswith("Users come from the column 'user' of my-users.csv (--users.user)")
+        True
+        >>> "k 5 (--mechanism.k)" in said, "--mechanism.sigma" in said
+        (True, False)
     """
     users, release = resolved.config.users, resolved.config.mechanism
     values = {
