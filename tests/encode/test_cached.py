@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from canarybank.encode import CachedEncoder, Encoder, HashingEncoder, VectorCache, encode_blocks
+from canarybank.encode import CachedEncoder, Encoder, HashingEncoder, VectorCache
+from canarybank.encode.cached import encode_blocks
 from canarybank.encode.shelf import text_keys
 from canarybank.errors import StoreError
 from canarybank.seeds import stream

@@ -13,6 +13,13 @@ def main(arguments: Sequence[str] | None = None, *, commands: Callable[[str], Ca
     Args:
         arguments: The words after ``canarybank``.
         commands: Makes the command line, given the name of the chosen command; by default the one of canarybank.
+
+    Example:
+        >>> main(["epsilon", "--no-opacus"])
+        epsilon 1.684544 at delta 1e-05 for one release with sigma 1 and q 0.1
+          method      closed form of one release
+        ...
+        0
     """
     # The part of ``signal`` in C is there already; importing ``signal`` takes long enough to be interrupted.
     import _signal  # type: ignore[import-not-found]

@@ -1,7 +1,7 @@
 """Turn text into unit vectors: the Encoder protocol, its back ends, and the vector cache."""
 
 from canarybank.encode.cache import ShelfUsage, VectorCache
-from canarybank.encode.cached import CachedEncoder, encode_blocks
+from canarybank.encode.cached import CachedEncoder
 from canarybank.encode.hashing import HashingEncoder
 from canarybank.encode.load import ENCODERS, load_encoder
 from canarybank.encode.models import find_model
@@ -23,7 +23,6 @@ __all__ = [
     "ShelfUsage",
     "VectorCache",
     "WordLlamaEncoder",
-    "encode_blocks",
     "find_model",
     "is_cheap",
     "is_isolated",

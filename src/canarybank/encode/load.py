@@ -31,6 +31,12 @@ def load_encoder(
         batch_size: How many texts share a forward pass.
         precision: The number format to compute in. An encoder that takes none computes in float32, and refuses others.
         isolated: Whether a vector is to depend on its own text alone, to the bit; see ``SentenceEncoder``.
+
+    Example:
+        >>> encoder = load_encoder("hashing")
+        >>> cat, same, other = encoder.encode(["A cat sleeps.", "The cat sleeps!", "Stocks fell today."])
+        >>> bool(cat @ same > cat @ other)
+        True
     """
     name = str(name)
     if is_vector_file(name):

