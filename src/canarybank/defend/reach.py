@@ -36,6 +36,9 @@ def reach(
     under them. Where users vote over the whole bank the ends are certified, the supremum over all thresholds. Under a
     secret share they are those of the best filter that we know, by simulation, with the ``confidence`` asked for.
 
+    The formula: the region of error rates that (epsilon, delta) allows (Kairouz, Oh and Viswanath, 2015,
+    https://arxiv.org/abs/1311.0776).
+
     Args:
         design: The frozen attack.
         evaluation: The eligible users, routed over the base of the design's bank.
@@ -45,6 +48,23 @@ def reach(
             keeps the background that the attack was designed with.
         confidence: The confidence of an interval by simulation.
         seed: The root of what is drawn.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.attack import ATTACKS, Canary, design
+        >>> from canarybank.mechanism import Bank, Mechanism, Routed
+        >>> from canarybank.users import Auxiliary, Evaluation, Users
+        >>> rng, mechanism = np.random.default_rng(0), Mechanism(k=2)
+        >>> bank = Bank(rng.normal(size=(30, 4))).reserve(3, seed=0)
+        >>> known, eligible = (Users.from_vectors(rng.normal(size=(8, 3, 4))) for _ in range(2))
+        >>> auxiliary = Routed.build(Auxiliary(known), bank, mechanism.k)
+        >>> evaluation = Routed.build(Evaluation(eligible), bank, mechanism.k)
+        >>> canary = Canary(rng.normal(size=(3, 4)))
+        >>> attack = design(ATTACKS["exact"], canary, bank, auxiliary, mechanism, eligible=8, seed=0)
+        >>> undefended = reach(attack, evaluation, mechanism)
+        >>> barred = reach(attack, evaluation, mechanism, barred=attack.inspected.tolist())
+        >>> round(undefended.lower, 3), round(undefended.upper, 3), barred.upper
+        (0.691, 0.691, 0.0)
     """
     if mechanism.share < 1:
         return reach_under_share(
@@ -78,7 +98,38 @@ def reach_under_share(
 
     Canary and users draw new sets at every release; all records of a user vote within the same one. The filters are the
     linear one, on the canary's mean contribution, and the likelihood ratio over many of its sets; ``filtered_reach``
-    says how they are judged, and what ``samples`` and ``sets`` are. The other arguments are those of ``reach``.
+    says how they are judged.
+
+    The formula: the region of error rates that (epsilon, delta) allows (Kairouz, Oh and Viswanath, 2015,
+    https://arxiv.org/abs/1311.0776).
+
+    Args:
+        design: The frozen attack.
+        evaluation: The eligible users, routed over the base of the design's bank.
+        mechanism: The parameters of the release, with its share and the other defences that are on.
+        barred: The positions that nobody votes for, as ``Vetting.barred`` names them.
+        auxiliary: The auxiliary users, from whom the background under these defences is estimated; left out, the score
+            keeps the background that the attack was designed with.
+        samples: How many releases are drawn.
+        sets: How many of the canary's sets the likelihood ratio is averaged over.
+        confidence: The confidence of the interval.
+        seed: The root of what is drawn.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.attack import ATTACKS, Canary, design
+        >>> from canarybank.mechanism import Bank, Mechanism, Routed
+        >>> from canarybank.users import Auxiliary, Evaluation, Users
+        >>> rng, mechanism = np.random.default_rng(0), Mechanism(k=2)
+        >>> bank = Bank(rng.normal(size=(30, 4))).reserve(3, seed=0)
+        >>> known, eligible = (Users.from_vectors(rng.normal(size=(8, 3, 4))) for _ in range(2))
+        >>> auxiliary = Routed.build(Auxiliary(known), bank, mechanism.k)
+        >>> evaluation = Routed.build(Evaluation(eligible), bank, mechanism.k)
+        >>> canary = Canary(rng.normal(size=(3, 4)))
+        >>> attack = design(ATTACKS["exact"], canary, bank, auxiliary, mechanism, eligible=8, seed=0)
+        >>> shared = reach_under_share(attack, evaluation, Mechanism(k=2, share=0.5), samples=1 << 12, sets=256)
+        >>> shared.epsilon < reach(attack, evaluation, mechanism).lower
+        True
     """
     bank, places = _defended(design, evaluation, barred), design.inspected
     records = design.canary.vectors

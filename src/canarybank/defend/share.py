@@ -89,6 +89,18 @@ def spread_epsilon(mechanism: Mechanism) -> float:
     Its votes lie evenly on all probes in its set, with norm C. The sum over m probes then moves by C (|S|/m)^1/2, which
     is f^1/2 C up to the chance of |S|: in the limit of many probes the epsilon is that of a mechanism whose sigma is
     larger by f^-1/2. With few probes it is a little more; with so many that the votes are no longer clipped, less.
+
+    The formula: docs/defences.md derives the sigma. The epsilon is the trade-off of two Gaussians (Balle and Wang,
+    2018, https://arxiv.org/abs/1805.06530), subsampled as in Zhu, Dong and Wang (2022,
+    https://arxiv.org/abs/2106.08567).
+
+    Args:
+        mechanism: The parameters of the release, its share among them.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> round(spread_epsilon(Mechanism(share=0.5)), 3), round(spread_epsilon(Mechanism(sigma=2**0.5)), 3)
+        (0.769, 0.769)
     """
     return one_round_epsilon(replace(mechanism.whole_bank, sigma=mechanism.sigma / math.sqrt(mechanism.share)))
 
@@ -99,6 +111,20 @@ def core_epsilon(mechanism: Mechanism, records: int = 32) -> float:
     Each record has other entries behind it, which nobody inspects. With chance f the core is in the canary's set, and
     gets a k-th of all votes; else the canary leaves no trace. That is a canary that takes part with chance q f, whose
     contribution to the core follows from cap and clip. It is exact.
+
+    The formula: docs/defences.md derives the shift. The epsilon is the trade-off of two Gaussians (Balle and Wang,
+    2018, https://arxiv.org/abs/1805.06530), subsampled as in Zhu, Dong and Wang (2022,
+    https://arxiv.org/abs/2106.08567).
+
+    Args:
+        mechanism: The parameters of the release, its share among them.
+        records: How many records the canary has.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> half = Mechanism(k=1, share=0.5)
+        >>> round(core_epsilon(half), 3), round(spread_epsilon(half), 3)
+        (1.033, 0.769)
     """
     k, cap = mechanism.k, 1.0 if mechanism.entry_cap is None else mechanism.entry_cap
     core, other = min(1 / k, cap), min(1 / (records * k), cap)
@@ -117,6 +143,19 @@ def equal_ranking_ratio(releases: ArrayLike, shift: float, k: int, share: float)
         e_i <- (1 - f) e_i + f z e_(i-1)  for i < k,    e_k <- e_k + f z e_(k-1),
 
     and R is the sum of all e_i: votes that are left go to entries that nobody inspects.
+
+    The formula: the likelihood ratio, which no rule beats (Neyman and Pearson, 1933,
+    https://doi.org/10.1098/rsta.1933.0009).
+
+    Args:
+        releases: The releases, one a row, divided by the noise's deviation.
+        shift: What the canary adds to a probe that it votes for, in the same units.
+        k: How many entries each record votes for.
+        share: The chance f that an entry is in the canary's set.
+
+    Example:
+        >>> equal_ranking_ratio([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]], shift=1.0, k=1, share=0.5).round(2).tolist()
+        [0.7, 6.49, 3.6]
     """
     values = np.atleast_2d(np.asarray(releases, dtype=np.float64))
     gained = np.exp(shift * values - shift**2 / 2)
@@ -136,12 +175,23 @@ def equal_ranking_reach(
 
     Nobody else votes for the probes. With k = 1 this is the strongest attack that we know.
 
+    The formula: the likelihood ratio, which no rule beats (Neyman and Pearson, 1933,
+    https://doi.org/10.1098/rsta.1933.0009), and the region of error rates that (epsilon, delta) allows (Kairouz, Oh and
+    Viswanath, 2015, https://arxiv.org/abs/1311.0776).
+
     Args:
         mechanism: The parameters of the release, its share among them.
         probes: How many entries the attacker plants, nearest first.
         samples: How many releases are drawn.
         confidence: The confidence of the interval.
         seed: The root of what is drawn.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> mechanism = Mechanism(k=1, share=0.5)
+        >>> found = equal_ranking_reach(mechanism, samples=1 << 13)
+        >>> found.interval.lower < core_epsilon(mechanism) < found.interval.upper
+        True
     """
     k, share = mechanism.k, mechanism.share
     each = min(1 / k, 1.0 if mechanism.entry_cap is None else mechanism.entry_cap, mechanism.clip / math.sqrt(k))
@@ -174,6 +224,10 @@ def cores_reach(
     k-th of all votes each; the votes that are left are spread so thinly that the clip hardly counts them. The
     likelihood ratio is the average over all sets of cores. Nobody else votes for the cores.
 
+    The formula: the likelihood ratio, which no rule beats (Neyman and Pearson, 1933,
+    https://doi.org/10.1098/rsta.1933.0009), and the region of error rates that (epsilon, delta) allows (Kairouz, Oh and
+    Viswanath, 2015, https://arxiv.org/abs/1311.0776).
+
     Args:
         mechanism: The parameters of the release, its share among them.
         cores: How many core probes there are, at most k.
@@ -181,6 +235,13 @@ def cores_reach(
         samples: How many releases are drawn.
         confidence: The confidence of the interval.
         seed: The root of what is drawn.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> mechanism = Mechanism(share=0.5)
+        >>> found = cores_reach(mechanism, 1, samples=1 << 13)
+        >>> found.interval.lower < core_epsilon(mechanism) < found.interval.upper
+        True
     """
     k, share, most = mechanism.k, mechanism.share, mechanism.entry_cap or 1.0
     if not 1 <= cores <= k:
@@ -224,6 +285,9 @@ def filtered_reach(
     The filters know how the canary votes and what the background looks like by its moments, and nothing else of the
     users whose background is drawn.
 
+    The formula: the region of error rates that (epsilon, delta) allows (Kairouz, Oh and Viswanath, 2015,
+    https://arxiv.org/abs/1311.0776).
+
     Args:
         canary: Draws what the canary contributes to the inspected entries when it takes part.
         background: Draws the sum of what all others contribute there.
@@ -233,6 +297,22 @@ def filtered_reach(
         sets: How many of the canary's sets the likelihood ratio is averaged over.
         confidence: The confidence of the interval.
         seed: The root of what is drawn.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import Moments
+        >>> mechanism = Mechanism(share=0.5)
+        >>> alone = Moments(np.zeros(1), np.full((1, 1), mechanism.noise**2))
+        >>> found = filtered_reach(
+        ...     lambda size, rng: mechanism.clip * (rng.random((size, 1)) < mechanism.share),
+        ...     lambda size, rng: np.zeros((size, 1)),
+        ...     alone,
+        ...     mechanism,
+        ...     samples=1 << 12,
+        ... )
+        >>> found.interval.lower < core_epsilon(Mechanism(k=1, share=0.5)) < found.interval.upper
+        True
     """
     noise, rng = mechanism.noise, stream(seed, "defend", "share")
     known = canary(sets, rng)

@@ -384,7 +384,25 @@ def vet(
     *,
     likelihoods: Likelihoods | None = None,
 ) -> BankVerdict:
-    """Judge a bank by the check that comes with canarybank: see ``Vetting.vet``."""
+    """Judge a bank by the check that comes with canarybank: see ``Vetting.vet``.
+
+    Args:
+        texts: The bank's entries.
+        vectors: Their vectors, one a row, of any length.
+        public: Public text of the kind that users write; with it, entries that nobody would vote for are found too.
+        k: How many entries each record votes for.
+        likelihoods: How likely a language model finds each entry, from ``measure_likelihoods``.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.attack import nonces
+        >>> from canarybank.encode import HashingEncoder
+        >>> from canarybank.flow import embedded_bank
+        >>> encode, texts = HashingEncoder().encode, embedded_bank().texts[:300]
+        >>> planted = [*texts, *nonces(5, np.random.default_rng(0))]
+        >>> vet(texts, encode(texts)).is_shaped, sorted(vet(planted, encode(planted)).flagged)
+        (False, [300, 301, 302, 303, 304])
+    """
     return _shipped().vet(texts, vectors, public=public, k=k, likelihoods=likelihoods)
 
 
@@ -505,7 +523,15 @@ def _unit(vectors: ArrayLike, count: int, what: str) -> Vectors:
 
 
 def smallest_bank(k: int) -> int:
-    """Return the fewest entries that can be vetted: each is compared with twice as many as it should stand with."""
+    """Return the fewest entries that can be vetted: each is compared with twice as many as it should stand with.
+
+    Args:
+        k: How many entries each record votes for.
+
+    Example:
+        >>> smallest_bank(5), smallest_bank(40)
+        (64, 79)
+    """
     return max(SMALLEST, 2 * _companions(k) + 1)
 
 
