@@ -102,6 +102,35 @@ def make_bank(
     them, drawn anew for each request; ``negatives`` likewise. No candidate repeats, or comes near (``near``, see
     ``Distinct``), another one, an example, a negative, or a text of ``existing``. On average at most ``tries``
     answers are asked for a candidate.
+
+    Args:
+        generator: Writes the candidates.
+        size: How many candidates the bank holds.
+        labels: The labels or topics to write for.
+        prompt: What the generator is told: the name of a prompt, the path of your own TOML file, or a ``Prompt``.
+        seed: The root of all that is drawn: phrases, examples, and the seed of each request.
+        examples: Public texts to show, for all labels or by label.
+        negatives: Texts to show as not wanted, for all labels or by label.
+        shots: How many examples each request shows.
+        cleaning: The rules that a candidate must pass; left out, the usual ones.
+        near: The similarity from which two texts are near duplicates.
+        tries: How many answers may be asked for a candidate, on average.
+        existing: Texts that no candidate may repeat.
+        progress: Where progress is shown.
+
+    Example:
+        >>> from canarybank.generate import ScriptedGenerator
+        >>> script = [
+        ...     "The soup at the corner place was warm and rich.",
+        ...     "We missed the last train home on Friday night.",
+        ...     "Sure! Here is one: We had a fine lunch of bread and cheese.",
+        ...     "We missed the last train home on Friday night!",
+        ... ]
+        >>> bank = make_bank(ScriptedGenerator(script), 3, ["food", "travel"])
+        >>> bank.texts[2], bank.labels
+        ('We had a fine lunch of bread and cheese.', ('food', 'travel', 'food'))
+        >>> bank.provenance["counters"]
+        {'asked': 4, 'kept': 3, 'surplus': 0, 'duplicate': 1, 'stripped-preamble': 1}
     """
     plan = bank_plan(
         size,
@@ -153,7 +182,24 @@ def bank_plan(
     cleaning: Cleaning | None = None,
     tries: float = 8.0,
 ) -> HarvestPlan:
-    """Return what ``make_bank`` asks for: a slot a label, each request by its slot and attempt under the seed."""
+    """Return what ``make_bank`` asks for: a slot a label, each request by its slot and attempt under the seed.
+
+    Args:
+        size: How many candidates the bank holds.
+        labels: The labels or topics to write for.
+        prompt: What the generator is told, as in ``make_bank``.
+        seed: The root of all that is drawn.
+        examples: Public texts to show, for all labels or by label.
+        negatives: Texts to show as not wanted, for all labels or by label.
+        shots: How many examples each request shows.
+        cleaning: The rules that a candidate must pass; left out, the usual ones.
+        tries: How many answers may be asked for a candidate, on average.
+
+    Example:
+        >>> plan = bank_plan(10, ["food", "travel"], tries=2)
+        >>> len(plan.requests()), plan.requests()[0].label, "food" in plan.requests()[0].prompt
+        (20, 'food', True)
+    """
     template = load_prompt(prompt)
     if not labels or len(set(labels)) != len(labels):
         raise InputError(f"A bank needs one or more different labels, not {list(labels)}.")

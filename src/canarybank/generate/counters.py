@@ -18,6 +18,15 @@ def outcome_text(counters: Mapping[str, int], reasons: int | None = None) -> str
     """Return one line on what became of the answers, with all reasons of rejection or only the most frequent ones.
 
     Counters of a file from before strips were counted tell of none.
+
+    Args:
+        counters: How many answers were asked for, kept, left over, and rejected by which rule, as a bank's provenance
+            holds them.
+        reasons: How many reasons of rejection are named; left out, all.
+
+    Example:
+        >>> outcome_text({"asked": 10, "kept": 6, "surplus": 1, "duplicate": 2, "too-short": 1}, reasons=1)
+        '10 asked, 6 kept, 1 surplus, 3 rejected (2 duplicate, 1 for other reasons)'
     """
     rejected = rejections(counters)
     parts = [f"{counters[name]:,} {name}" for name in ("asked", "kept", "surplus") if name in counters]

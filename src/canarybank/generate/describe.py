@@ -32,7 +32,22 @@ class BankStatistics:
 
 
 def describe_bank(bank: CandidateBank, *, sample: int = 10, seed: int = 0) -> BankStatistics:
-    """Return a bank's statistics and a seeded sample of its texts."""
+    """Return a bank's statistics and a seeded sample of its texts.
+
+    The formula: distinct n-grams over all n-grams (Li et al., 2016, https://arxiv.org/abs/1510.03055).
+
+    Args:
+        bank: The bank.
+        sample: How many texts the sample holds.
+        seed: The seed of the sample.
+
+    Example:
+        >>> from canarybank.generate import CandidateBank
+        >>> bank = CandidateBank(("a cat sleeps", "a dog sleeps"), ("pets", "pets"))
+        >>> found = describe_bank(bank)
+        >>> found.labels, found.words["50%"], round(found.distinct_1, 2), found.distinct_3
+        ({'pets': 2}, 3.0, 0.67, 1.0)
+    """
     found = [words(text) for text in bank.texts]
     lengths = np.quantile([len(w) for w in found], _QUANTILES) if found else np.zeros(len(_QUANTILES))
     chosen = stream(seed, "sample").permutation(len(bank))[:sample]

@@ -28,6 +28,15 @@ def fold(text: str) -> str:
     """Return the text with case, space and punctuation folded away; two texts are verbatim equal if these are.
 
     Symbols count only in a text without letters and digits, so that two such texts can still differ.
+
+    Compatibility forms are unified by NFKC (Unicode Standard Annex 15, https://www.unicode.org/reports/tr15/).
+
+    Args:
+        text: Any text.
+
+    Example:
+        >>> fold("It's  FINE, really!") == fold("its fine really"), fold("?!")
+        (True, '?!')
     """
     return " ".join(words(text)) or "".join(text.split())
 

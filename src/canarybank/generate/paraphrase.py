@@ -71,6 +71,32 @@ def make_paraphrases(
     No text folds to the same as a record, another paraphrase or a text of ``existing``; each has at least the
     ``minimum`` similarity to its source, by ``similarity(sources, texts)`` (an encoder's cosine, say; without
     one, the cosine of character trigrams). On average at most ``tries`` answers are asked for a paraphrase.
+
+    Args:
+        generator: Writes the paraphrases.
+        records: The texts to rewrite.
+        size: How many paraphrases to return.
+        prompt: What the generator is told: the name of a prompt, the path of your own TOML file, or a ``Prompt``.
+        seed: The root of all that is drawn.
+        similarity: Compares sources and texts, pair by pair; left out, ``trigram_similarity``.
+        minimum: The similarity that a paraphrase needs to its source.
+        cleaning: The rules that a paraphrase must pass; left out, looser ones than those of a bank.
+        tries: How many answers may be asked for a paraphrase, on average.
+        existing: Texts that no paraphrase may repeat.
+        progress: Where progress is shown.
+
+    Example:
+        >>> from canarybank.generate import ScriptedGenerator
+        >>> script = [
+        ...     "The weather is nice in the park today.",
+        ...     "Stocks fell sharply.",
+        ...     "It is nice weather in the park.",
+        ... ]
+        >>> made = make_paraphrases(ScriptedGenerator(script), ["The weather in the park is nice."], 2)
+        >>> made.texts
+        ('The weather is nice in the park today.', 'It is nice weather in the park.')
+        >>> made.counters
+        {'asked': 3, 'kept': 2, 'surplus': 0, 'dissimilar': 1}
     """
     measure = similarity or trigram_similarity
     plan = paraphrase_plan(
@@ -108,7 +134,22 @@ def paraphrase_plan(
     cleaning: Cleaning | None = None,
     check: Check | None = None,
 ) -> HarvestPlan:
-    """Return what ``make_paraphrases`` asks for: a slot a record, each request by record and attempt."""
+    """Return what ``make_paraphrases`` asks for: a slot a record, each request by record and attempt.
+
+    Args:
+        records: The texts to rewrite.
+        size: How many paraphrases are wanted.
+        prompt: What the generator is told, as in ``make_paraphrases``.
+        seed: The root of all that is drawn.
+        tries: How many answers may be asked for a paraphrase, on average.
+        cleaning: The rules that a paraphrase must pass; left out, looser ones than those of a bank.
+        check: Judges cleaned texts against their records; left out, all pass.
+
+    Example:
+        >>> plan = paraphrase_plan(["The weather in the park is nice."], 4, tries=2)
+        >>> len(plan.requests()), plan.requests()[0].records
+        (8, ('The weather in the park is nice.',))
+    """
     template = load_prompt(prompt)
     if not records:
         raise InputError("There are no records to paraphrase; give at least one.")
@@ -125,7 +166,19 @@ def paraphrase_plan(
 
 
 def trigram_similarity(sources: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
-    """Return the cosine of the counts of character trigrams of each folded source and text."""
+    """Return the cosine of the counts of character trigrams of each folded source and text.
+
+    The formula: the cosine of counts of n-grams, as in Damashek (1995, https://doi.org/10.1126/science.267.5199.843).
+
+    Args:
+        sources: The texts that were rewritten.
+        texts: What each became, in the same order.
+
+    Example:
+        >>> texts = ["a CAT sleeps", "The cats sleep.", "Stocks fell."]
+        >>> trigram_similarity(["A cat sleeps."] * 3, texts).round(2).tolist()
+        [1.0, 0.43, 0.0]
+    """
     return np.array([_cosine(_trigrams(a), _trigrams(b)) for a, b in zip(sources, texts, strict=True)])
 
 

@@ -130,13 +130,27 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def prompt_names() -> tuple[str, ...]:
-    """Return the names of the prompts that come with canarybank."""
+    """Return the names of the prompts that come with canarybank.
+
+    Example:
+        >>> [name for name in prompt_names() if name.startswith("bank-yelp")]
+        ['bank-yelp', 'bank-yelp-examples']
+    """
     folder = resources.files("canarybank.generate") / "prompts"
     return tuple(sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")))
 
 
 def load_prompt(name: str | Path | Prompt) -> Prompt:
-    """Return a prompt by its name, or from one's own TOML file by its path."""
+    """Return a prompt by its name, or from one's own TOML file by its path.
+
+    Args:
+        name: A name among ``prompt_names``, the path of a TOML file, or a ``Prompt``, which is returned as it is.
+
+    Example:
+        >>> prompt = load_prompt("paraphrase")
+        >>> prompt.fields
+        frozenset({'record'})
+    """
     if isinstance(name, Prompt):
         return name
     if str(name) in prompt_names():

@@ -120,12 +120,35 @@ class Generator(Protocol):
 
 
 def in_order(generator: Generator, requests: Sequence[Request]) -> list[Response]:
-    """Answer every request and return the responses in the order of the requests."""
+    """Answer every request and return the responses in the order of the requests.
+
+    Args:
+        generator: Answers the requests, in any order.
+        requests: The requests.
+
+    Example:
+        >>> from canarybank.generate import Request, ScriptedGenerator
+        >>> echo = ScriptedGenerator(lambda request: request.prompt.upper())
+        >>> [response.text for response in in_order(echo, [Request("one"), Request("two")])]
+        ['ONE', 'TWO']
+    """
     answers = dict(generator.generate(requests))
     return [answers[i] for i in range(len(requests))]
 
 
 def server_of(generator: Generator) -> Server | None:
-    """Return the server of a generator; one that does not say where its requests go counts as a server."""
+    """Return the server of a generator; one that does not say where its requests go counts as a server.
+
+    Args:
+        generator: The generator.
+
+    Example:
+        >>> from canarybank.generate import ScriptedGenerator
+        >>> server_of(ScriptedGenerator(["yes"])) is None
+        True
+        >>> from types import SimpleNamespace
+        >>> server_of(SimpleNamespace()).url
+        'a server that the generator does not name'
+    """
     found: Server | None = getattr(generator, "server", Server("a server that the generator does not name"))
     return found
