@@ -30,10 +30,10 @@ from canarybank.users import (
     draw_indices,
     run_pass,
     shard_count,
-    shard_of,
     shard_users,
     source,
 )
+from canarybank.users.shards import shard_of
 from canarybank.users.sources import Source
 
 ROWS = [(f"u{i % 37:02d}", f"text {i % 11} of {i}", str(i % 3)) for i in range(400)]

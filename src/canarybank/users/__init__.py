@@ -22,7 +22,7 @@ from canarybank.users.passes import run_pass
 from canarybank.users.records import Users
 from canarybank.users.report import AdmissionReport, Drop
 from canarybank.users.rows import Columns, Fault, Row, Skip
-from canarybank.users.shards import STREAM_BYTES, Members, Part, Shards, are_sharded, shard_count, shard_of, shard_users
+from canarybank.users.shards import STREAM_BYTES, Members, Part, Shards, are_sharded, shard_count, shard_users
 from canarybank.users.sources import FORMATS, Format, Source, infer_format, read, source
 
 __all__ = [
@@ -64,7 +64,6 @@ __all__ = [
     "read",
     "run_pass",
     "shard_count",
-    "shard_of",
     "shard_users",
     "source",
     "unpack_users",

@@ -114,6 +114,17 @@ def admit(
     sorted by id and their records by rank, so the outcome does not depend on the order of the file's rows.
     Memory holds the id of every user and at most ``cap`` texts of each admitted one. That nobody is admitted is an
     error, unless the source is isolated.
+
+    Args:
+        users: The source, or the path of a file, or ``chitchat`` for the built-in users.
+        admission: Who is admitted; left out, the format's own rule.
+        progress: Where progress is shown.
+
+    Example:
+        >>> from canarybank.users import Admission
+        >>> found = admit("my-users.csv", Admission(minimum=2, cap=4))
+        >>> len(found.users), found.report.rows, found.report.records, found.report.records_capped
+        (24, 144, 96, 48)
     """
     given = users if isinstance(users, Source) else source(users)
     rule = admission or ADMISSIONS.get(given.format.name, Admission())

@@ -168,6 +168,23 @@ def draw_cohorts(
     Each attack named gets its own canaries, drawn from users with exactly ``records`` records, independently
     of the other attacks: its set follows from the seed and its name alone, and two attacks may have a canary in
     common. With ``shared`` all of them get one and the same set. Every canary is then kept out of all cohorts.
+
+    Args:
+        users: The admitted users.
+        sizes: How many users play each role.
+        attacks: The names of the attacks that get canaries.
+        records: The number of records that a canary has.
+        seed: The seed of the draw.
+        shared: Whether all attacks get the same canaries.
+
+    Example:
+        >>> from canarybank.users import CohortSizes, admit
+        >>> users = admit("my-users.csv").users
+        >>> sizes = CohortSizes(auxiliary=5, calibration=5, evaluation=10, canaries=1)
+        >>> cohorts = draw_cohorts(users, sizes, attacks=["exact"], records=6, seed=0)
+        >>> canary = cohorts.canaries["exact"].ids[0]
+        >>> canary in users.ids, canary in cohorts.evaluation.users.ids
+        (True, False)
     """
     drawn = draw_indices(users.ids, users.counts, sizes, attacks=attacks, records=records, seed=seed, shared=shared)
     return Cohorts(
@@ -199,7 +216,26 @@ def draw_indices(
     seed: int,
     shared: bool = False,
 ) -> DrawnIndices:
-    """Draw what ``draw_cohorts`` draws, from ids and numbers of records alone."""
+    """Draw what ``draw_cohorts`` draws, from ids and numbers of records alone.
+
+    Args:
+        ids: The users' ids.
+        counts: How many records each user has.
+        sizes: How many users play each role.
+        attacks: The names of the attacks that get canaries.
+        records: The number of records that a canary has.
+        seed: The seed of the draw.
+        shared: Whether all attacks get the same canaries.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.users import CohortSizes
+        >>> ids, sizes = [f"user {i}" for i in range(9)], CohortSizes(2, 2, 4, canaries=1)
+        >>> drawn = draw_indices(ids, np.full(9, 3), sizes, attacks=["exact"], records=3, seed=0)
+        >>> roles = [*drawn.auxiliary, *drawn.calibration, *drawn.evaluation, *drawn.canaries["exact"]]
+        >>> len(roles), len(set(roles))
+        (9, 9)
+    """
     if len(set(attacks)) != len(attacks):
         raise CohortError(f"The attacks {list(attacks)} name one twice; name each attack once.")
     sets = {attack: "shared" if shared else f"attack {attack}" for attack in attacks}

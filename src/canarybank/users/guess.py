@@ -30,6 +30,12 @@ def guess_columns(path: Path, format: Format) -> Columns:  # noqa: A002, as in s
     Args:
         path: The file. Only its first row, or its schema, is read.
         format: How the file is written, such as ``FORMATS["csv"]``.
+
+    Example:
+        >>> from canarybank.users import FORMATS
+        >>> _ = Path("posts.csv").write_text("id,Author,subject,Body")
+        >>> guess_columns(Path("posts.csv"), FORMATS["csv"])
+        Columns(user='Author', text='Body', label=None)
     """
     if format.columns != PLAIN:
         return format.columns

@@ -12,7 +12,17 @@ __all__ = ["pack_users", "unpack_users"]
 
 
 def pack_users(users: Users) -> bytes:
-    """Return ids, texts and labels as a Parquet file with the columns user, text and label; vectors stay out."""
+    """Return ids, texts and labels as a Parquet file with the columns user, text and label; vectors stay out.
+
+    Args:
+        users: Users with texts.
+
+    Example:
+        >>> from canarybank.users import admit
+        >>> users = admit("my-users.csv").users
+        >>> unpack_users(pack_users(users)).hash == users.hash
+        True
+    """
     import polars as pl
 
     columns = {
@@ -29,7 +39,17 @@ def pack_users(users: Users) -> bytes:
 
 
 def unpack_users(data: bytes) -> Users:
-    """Return the users that ``pack_users`` packed, in the same order, with the same hash."""
+    """Return the users that ``pack_users`` packed, in the same order, with the same hash.
+
+    Args:
+        data: The bytes of the Parquet file.
+
+    Example:
+        >>> from canarybank.users import Users
+        >>> users = Users(("ann", "bob"), [0, 1], texts=("Hello.", "Good morning."))
+        >>> unpack_users(pack_users(users)).texts
+        ('Hello.', 'Good morning.')
+    """
     import polars as pl
 
     with parquet_errors("the kept users", "admit them again"):

@@ -40,6 +40,17 @@ def run_pass(
         key: The content address of all that the function depends on but the part.
         cache: Where what each part gave is kept, so that a run that was killed goes on there; none keeps nothing.
         progress: Where the users that are done are shown, with their rate and the time left.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.engine import Serial
+        >>> from canarybank.users import Admission, shard_users, source
+        >>> shards = shard_users(source("my-users.csv"), Admission(), 4, "shards", key="my-users.csv, all admitted")
+        >>> def lengths(part):
+        ...     return {"words": np.array([len(text.split()) for text in part.users().texts])}
+        >>> done = run_pass("count words", lengths, shards.everybody.parts(), Serial(), key="number of words")
+        >>> sum(int(found["words"].sum()) for _, found in done)
+        865
     """
     lacking: list[Part] = []
     with progress.stage(name, total=sum(map(len, parts)), unit="users") as stage:

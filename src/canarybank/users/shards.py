@@ -61,7 +61,18 @@ _CONTENT, _SUMMARY, _SPILL = "shards", "sharding", "spill"
 
 
 def shard_count(path: Path | str) -> int:
-    """Return the number of shards for a file: a power of two that follows from its name and size alone."""
+    """Return the number of shards for a file: a power of two that follows from its name and size alone.
+
+    Args:
+        path: The file; one that is not there counts as empty.
+
+    Example:
+        >>> shard_count("my-users.csv")
+        1
+        >>> _ = Path("more.csv.gz").write_bytes(bytes(3 * 2**20))
+        >>> shard_count("more.csv.gz")
+        4
+    """
     place = Path(path)
     size = place.stat().st_size if place.exists() else 0
     each = PACKED_SHARD_BYTES if place.name.lower().endswith(_PACKED) else SHARD_BYTES
@@ -242,6 +253,15 @@ def shard_users(
         folder: The folder of a stage cache; it must be one that can be written.
         key: The content address of the source and of the admission: what was made under it is taken.
         progress: Where progress is shown.
+
+    Example:
+        >>> from canarybank.users import Admission, admit, source
+        >>> given = source("my-users.csv")
+        >>> shards = shard_users(given, Admission(cap=4), 2, "shards", key="my-users.csv, cap 4")
+        >>> shards
+        Shards(24 users in 2 shards)
+        >>> shards.everybody.load().hash == admit(given, Admission(cap=4)).users.hash
+        True
     """
     if number < 1:
         raise InputError(f"Users are laid out in at least one shard, not {number}.")
@@ -268,7 +288,19 @@ def shard_users(
 
 
 def are_sharded(folder: Path | str, number: int, *, key: str) -> bool:
-    """Say whether the users of that key lie in so many shards already."""
+    """Say whether the users of that key lie in so many shards already.
+
+    Args:
+        folder: The folder of the stage cache.
+        number: The number of shards.
+        key: What ``shard_users`` was given as ``key``.
+
+    Example:
+        >>> from canarybank.users import Admission, source
+        >>> _ = shard_users(source("my-users.csv"), Admission(), 2, "shards", key="my-users")
+        >>> are_sharded("shards", 2, key="my-users"), are_sharded("shards", 4, key="my-users")
+        (True, False)
+    """
     cache = StageCache(folder)
     return all(cache.has(_SUMMARY, place) for place in _places(key, number))
 

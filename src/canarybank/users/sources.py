@@ -130,6 +130,22 @@ def source(
 
     A file of that name is reached as ``./chitchat``. Without a format the file's name decides; columns, encoding,
     archive member and quote replace the format's own. An empty quote takes quotes as any other character, as TSV does.
+
+    Args:
+        path: The file, or ``chitchat``.
+        format: A name in ``FORMATS``, or a format of your own.
+        columns: The columns that hold the user, the text and the label.
+        encoding: The file's character encoding.
+        member: The file to read inside an archive, as a pattern.
+        quote: The character around fields that hold a delimiter.
+        strict: Whether a broken line is an error; if not, it is skipped and counted.
+        isolated: Whether nothing in one row may change how another is read, as a real evolution needs it.
+
+    Example:
+        >>> from canarybank.users import Columns
+        >>> given = source("my-users.csv", columns=Columns("user", "text"))
+        >>> given.format.name, given.labelled, next(given.rows()).user
+        ('csv', False, 'u00')
     """
     chosen = _format(path, format)
     changes = {"columns": columns, "encoding": encoding, "member": member, "quote": quote}
@@ -153,13 +169,37 @@ def read(
     strict: bool = True,
     progress: Progress = SILENT,
 ) -> Iterator[Row | Skip]:
-    """Yield the rows of a file, in its order, in bounded memory; a row that cannot be used comes as a ``Skip``."""
+    """Yield the rows of a file, in its order, in bounded memory; a row that cannot be used comes as a ``Skip``.
+
+    Args:
+        path: The file, or ``chitchat`` for the built-in users.
+        format: A name in ``FORMATS``, or a format of your own; left out, the file's name tells.
+        columns: The columns that hold the user, the text and the label; left out, the format's own, as the rest.
+        encoding: The file's character encoding.
+        member: The file to read inside an archive, as a pattern.
+        quote: The character around fields that hold a delimiter.
+        strict: Whether a broken line is an error; if not, it comes as a ``Skip``.
+        progress: Where progress is shown.
+
+    Example:
+        >>> first = next(read("my-users.csv"))
+        >>> first.line, first.user, first.text
+        (2, 'u00', 'green bread run soup run bread')
+    """
     given = source(path, format, columns=columns, encoding=encoding, member=member, quote=quote, strict=strict)
     return given.rows(progress)
 
 
 def infer_format(path: str | Path) -> str:
-    """Return the name of the format that a file's name, or the name of a file inside the archive, tells."""
+    """Return the name of the format that a file's name, or the name of a file inside the archive, tells.
+
+    Args:
+        path: The file; only an archive whose own name tells nothing is opened.
+
+    Example:
+        >>> infer_format("people.jsonl.gz"), infer_format("yelp_academic_dataset_review.json")
+        ('jsonl', 'yelp')
+    """
     path = Path(path)
     if known := _told(path.name):
         return known
