@@ -28,9 +28,8 @@ from canarybank.testing import (
     compare_worlds,
     perform_evolution,
     run_world,
-    scripted_draws,
-    voter_names,
 )
+from canarybank.testing.neighbours import scripted_draws, voter_names
 
 WORDS = [
     "the",

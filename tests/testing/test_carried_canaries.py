@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from canarybank.evolution import Voters
-from canarybank.testing import compare_worlds, uniform_of, voter_names
+from canarybank.testing import compare_worlds
+from canarybank.testing.neighbours import uniform_of, voter_names
 
 CARRYING = {"evolve.audit_one_run": True, "one_run.canaries": 8, "evolve.keep": 3, "audit.alpha": 0.05}
 

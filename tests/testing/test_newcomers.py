@@ -17,7 +17,8 @@ import pytest
 from canarybank.encode import HashingEncoder, shelf
 from canarybank.errors import StoreError
 from canarybank.store import files
-from canarybank.testing import FixedReleases, compare_worlds, uniform_of
+from canarybank.testing import FixedReleases, compare_worlds
+from canarybank.testing.neighbours import uniform_of
 
 KINDS = ("csv", "tsv", "jsonl", "parquet", "csv.gz", "zip", "latin-1")
 POSITIONS = ("first", "middle", "last")

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
         compare_worlds,
         perform_evolution,
         run_world,
-        scripted_draws,
-        uniform_of,
-        voter_names,
     )
     from canarybank.testing.plugins import (
         check_attack,
@@ -51,9 +48,6 @@ __all__ = [
     "compare_worlds",
     "perform_evolution",
     "run_world",
-    "scripted_draws",
-    "uniform_of",
-    "voter_names",
 ]
 
 __getattr__, __dir__ = exporter(
@@ -69,9 +63,6 @@ __getattr__, __dir__ = exporter(
             "compare_worlds",
             "perform_evolution",
             "run_world",
-            "scripted_draws",
-            "uniform_of",
-            "voter_names",
         ),
         "plugins": (
             "check_attack",

@@ -39,6 +39,20 @@ def check_method(method: Method | str) -> None:
     Coverage is enumerated, not sampled: the probability of every outcome whose bound exceeds the truth is summed, for
     ten trials of each hypothesis, for ten against a rate that is known (unless the bound is a slow search), and for
     two unequal canaries where the method pools.
+
+    Args:
+        method: What you register under ``canarybank.methods``, or its name.
+
+    Example:
+        >>> check_method("clopper-pearson")
+        >>> from canarybank.auditing import Method
+        >>> class Hopeful(Method):
+        ...     def share(self, alpha, canaries):
+        ...         return alpha
+        >>> check_method(Hopeful("hopeful", assumption="trials are independent"))
+        Traceback (most recent call last):
+            ...
+        canarybank.errors.ConformanceError: The method 'hopeful' spends 0.4 of alpha 0.2 on 2 canaries.
     """
     found = find_method(method)
     alpha = min(0.2, found.largest_alpha)

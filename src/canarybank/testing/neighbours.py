@@ -250,6 +250,13 @@ def run_world(
             same place, because messages name it.
         name: What the file of users is called; the ending tells its format.
         seed: The seed of the releases that are put in.
+
+    Example:
+        >>> def perform(settings, folder, releaser):
+        ...     return Performance(0, "An evolution was run.")
+        >>> world = run_world(perform, {}, b"the rows of Ann", Path("place"))
+        >>> world.performance.out, world.has_run
+        ('An evolution was run.', False)
     """
     public_caches = (place / "cache" / "responses", place / "cache" / "stages" / "bank")
     for path in (*place.glob("*"), *public_caches):
@@ -306,6 +313,14 @@ def compare_worlds(without: World, joined: World, *, draws: int = 6) -> tuple[st
         without: The world without the newcomer.
         joined: The world with the newcomer, whose rows may also be no user at all.
         draws: The random sets of participants, beside nobody and everybody.
+
+    Example:
+        >>> def perform(settings, folder, releaser):
+        ...     return Performance(0, f"Read {Path(settings['users.source']).stat().st_size} bytes.")
+        >>> files = b"the rows of Ann", b"the rows of Ann and those of Bob"
+        >>> without, joined = (run_world(perform, {}, users, Path("place")) for users in files)
+        >>> compare_worlds(without, joined)
+        ("On standard output: 'Read 15 bytes.' without the newcomer, and 'Read 32 bytes.' with.",)
     """
     return (
         *_different_sums(without.releases, joined.releases, draws),
@@ -328,6 +343,26 @@ def check_neighbours(
 
     ``without`` and ``joined`` are the bytes of two files of users, of which the second has one user more. A newcomer
     under an id that exists is that user: then the first file is the one without that user.
+
+    Args:
+        perform: Runs the evolution; ``perform_evolution`` does so from Python.
+        settings: Values by dotted key, without ``users.source`` and ``evolve.insecure_seed``.
+        without: The bytes of the file of users without the newcomer.
+        joined: The bytes of the file with the newcomer.
+        place: A folder for the files of users, the runs and the caches. All of it is removed first.
+        name: What the file of users is called; the ending tells its format.
+        seed: The seed of the releases that are put in.
+
+    Example:
+        >>> def quiet(settings, folder, releaser):
+        ...     return Performance(0, "Read the users.")
+        >>> def talkative(settings, folder, releaser):
+        ...     return Performance(0, f"Read {Path(settings['users.source']).stat().st_size} bytes.")
+        >>> files = b"the rows of Ann", b"the rows of Ann and those of Bob"
+        >>> check_neighbours(quiet, {}, *files, Path("place"))
+        ()
+        >>> check_neighbours(talkative, {}, *files, Path("place"))
+        ("On standard output: 'Read 15 bytes.' without the newcomer, and 'Read 32 bytes.' with.",)
     """
     worlds: dict[tuple[bool, bool], World] = {}
     for first in (False, True):
@@ -341,7 +376,18 @@ def check_neighbours(
 
 
 def perform_evolution(settings: Settings, folder: Path, releaser: ReleaserFactory | None) -> Performance:
-    """Run an evolution from Python, with progress as plain lines; the generator's requests are in its run folder."""
+    """Run an evolution from Python, with progress as plain lines; the generator's requests are in its run folder.
+
+    Args:
+        settings: Values by dotted key, as ``canarybank.resolve`` takes them.
+        folder: The run folder.
+        releaser: Stands in for where releases come from, such as ``FixedReleases()``; none draws them.
+
+    Example:
+        >>> refused = perform_evolution({"users.limit": 3}, Path("my-run"), None)
+        >>> refused.code, refused.err.partition(":")[0]
+        (2, 'ConfigError')
+    """
     stream, told = io.StringIO(), io.StringIO()
     try:
         run_evolution(

@@ -65,6 +65,15 @@ def check_attack(attack: Attack) -> None:
 
     Args:
         attack: What you register under ``canarybank.attacks``.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from canarybank.attack import ATTACKS
+        >>> check_attack(replace(ATTACKS["nonce"], name="my-nonce"))
+        >>> check_attack(replace(ATTACKS["nonce"], name="nonce"))
+        Traceback (most recent call last):
+            ...
+        canarybank.errors.InputError: The name 'nonce' is that of a built-in attack; results are kept by name, so ...
     """
     _require(isinstance(attack, Attack), f"An attack is a canarybank.attack.Attack, not a {type(attack).__name__}.")
     is_ours = ATTACKS.get(attack.name) is attack
@@ -97,6 +106,13 @@ def check_selection(rule: SelectionRule, pool: PoolKind = PoolKind.PARAPHRASES) 
     Args:
         rule: What you register under ``canarybank.selections``.
         pool: The kind of candidates that the rule selects from.
+
+    Example:
+        >>> check_selection(lambda context: range(len(context.places)))
+        >>> check_selection(lambda context: [0] * len(context.places))
+        Traceback (most recent call last):
+            ...
+        canarybank.errors.InputError: The selection '<lambda>' cannot be used: ...
     """
     _require(callable(rule), f"A selection is a function of a SelectionContext, not a {type(rule).__name__}.")
     name = getattr(rule, "__name__", type(rule).__name__)
@@ -123,6 +139,17 @@ def check_encoder(factory: Callable[..., Encoder], texts: Sequence[str] = TEXTS)
     Args:
         factory: What you register under ``canarybank.encoders``; it is called without options.
         texts: What to encode; give your own where the encoder knows only some texts.
+
+    Example:
+        >>> from canarybank.encode import HashingEncoder
+        >>> check_encoder(HashingEncoder)
+        >>> class Doubled(HashingEncoder):
+        ...     def encode(self, texts):
+        ...         return 2 * HashingEncoder.encode(self, texts)
+        >>> check_encoder(Doubled)
+        Traceback (most recent call last):
+            ...
+        canarybank.errors.InputError: Vectors must have length 1, not 2.
     """
     made = call_with(factory)
     _require(isinstance(made, Encoder), f"The factory made a {type(made).__name__}; an encoder needs {_ENCODER}.")
@@ -156,6 +183,15 @@ def check_generator(factory: Callable[..., Generator], section: Any) -> None:
     Args:
         factory: What you register under ``canarybank.generators``.
         section: A ``GeneratorConfig`` with the settings that your generator needs.
+
+    Example:
+        >>> from canarybank.config import GeneratorConfig
+        >>> from canarybank.generate import ScriptedGenerator
+        >>> check_generator(lambda section: ScriptedGenerator(lambda request: "The sea is calm."), GeneratorConfig())
+        >>> check_generator(lambda section: "The sea is calm.", GeneratorConfig())
+        Traceback (most recent call last):
+            ...
+        canarybank.errors.InputError: The factory made a str; a generator needs name, fingerprint, server and generate.
     """
     made = call_with(factory, section, send_records=False)
     _require(isinstance(made, Generator), f"The factory made a {type(made).__name__}; a generator needs {_GENERATOR}.")
@@ -185,6 +221,17 @@ def check_system(factory: Callable[..., Any]) -> None:
     Args:
         factory: What you register under ``canarybank.systems``: it takes the users' contributions (one row a user, one
             column an inspected coordinate), the canary's contribution and the mechanism.
+
+    Example:
+        >>> from canarybank.systems import BankSystem
+        >>> check_system(BankSystem)
+        >>> class Stuck(BankSystem):
+        ...     def release(self, eligible, size, rng):
+        ...         return BankSystem.release(self, eligible, 1, rng).repeat(size, axis=0)
+        >>> check_system(Stuck)
+        Traceback (most recent call last):
+            ...
+        canarybank.errors.InputError: Two releases of one call are equal; each needs noise of its own.
     """
     rng, mechanism = np.random.default_rng(0), Mechanism(k=2, clip=0.5, sigma=1.0, q=0.5)
     users, canary = csr_array(rng.random((6, 4)) * 0.2), np.array([0.5, 0.0, 0.0, 0.0])
@@ -212,6 +259,17 @@ def check_engine(factory: Callable[..., Engine]) -> None:
 
     Args:
         factory: What you register under ``canarybank.engines``; it is given ``workers`` where it takes it.
+
+    Example:
+        >>> from canarybank.engine import Serial
+        >>> check_engine(Serial)
+        >>> class Hasty(Serial):
+        ...     def run(self, function, tasks):
+        ...         return Serial.run(self, function, tasks[:10])
+        >>> check_engine(Hasty)
+        Traceback (most recent call last):
+            ...
+        canarybank.errors.InputError: 20 tasks gave results for [0, 1, ..., 9]; yield each index once.
     """
     made = call_with(factory, workers=2)
     _require(isinstance(made, Engine), f"The factory made a {type(made).__name__}; an engine needs run.")

@@ -33,6 +33,19 @@ def check_keeper(factory: Callable[..., Keeper]) -> None:
 
     Args:
         factory: What you register under ``canarybank.keepers``; it is called without options.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank.evolution import Kept, KeepTop
+        >>> check_keeper(KeepTop)
+        >>> class Lottery:
+        ...     def __call__(self, choice):
+        ...         drawn = np.random.default_rng().permutation(len(choice.votes))[: choice.size]
+        ...         return Kept(drawn, np.ones(len(drawn)))
+        >>> check_keeper(Lottery)
+        Traceback (most recent call last):
+            ...
+        canarybank.errors.InputError: The keeper ... kept others when it was asked again; draw from choice.stream alone.
     """
     keeper, name = _made(factory, "keeper")
     other, _ = _made(factory, "keeper")
@@ -54,6 +67,17 @@ def check_parents(factory: Callable[..., ParentRule]) -> None:
 
     Args:
         factory: What you register under ``canarybank.parent_rules``; it is called without options.
+
+    Example:
+        >>> from canarybank.evolution import ParentsEvenly
+        >>> check_parents(ParentsEvenly)
+        >>> class First:
+        ...     def __call__(self, voted, slot, attempt, count, rng):
+        ...         return [0]
+        >>> check_parents(First)
+        Traceback (most recent call last):
+            ...
+        canarybank.errors.InputError: The parent rule ... returned [0], but the slot's label has only ...
     """
     rule, name = _made(factory, "parent rule")
     for voted in _rounds():
@@ -76,6 +100,14 @@ def check_feedback(factory: Callable[..., Feedback], **options: Any) -> None:
     Args:
         factory: What you register under ``canarybank.feedbacks``.
         options: What it is called with, of those that it takes.
+
+    Example:
+        >>> from canarybank.evolution import InContext, ParentsEvenly
+        >>> check_feedback(InContext, parents=ParentsEvenly())
+        >>> check_feedback(lambda: lambda voted, slot, attempt: "more of this, please")
+        Traceback (most recent call last):
+            ...
+        canarybank.errors.InputError: The feedback ... returned a str; return a canarybank.evolution.Ask.
     """
     rule, name = _made(factory, "feedback", **options)
     other, _ = _made(factory, "feedback", **options)
