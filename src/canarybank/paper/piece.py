@@ -161,14 +161,33 @@ class Piece(Record):
 
 
 def write_piece(piece: Piece, folder: Path) -> Path:
-    """Write a piece into a folder, under its name; the same piece gives the same bytes."""
+    """Write a piece into a folder, under its name; the same piece gives the same bytes.
+
+    Args:
+        piece: The table or figure.
+        folder: Where its file is written, as ``NAME.json``.
+
+    Example:
+        >>> piece = Piece(name="mine", title="Mine", about="", shape="table", coordinates=(), cells=(), setup={})
+        >>> write_piece(piece, Path("tables")).as_posix()
+        'tables/mine.json'
+    """
     path = folder / f"{piece.name}.json"
     write_atomic(path, canonical_json(piece.model_dump(mode="json"), indent=2) + "\n")
     return path
 
 
 def read_piece(path: Path) -> Piece:
-    """Read a piece; a file that is none is refused in words."""
+    """Read a piece; a file that is none is refused in words.
+
+    Args:
+        path: The file that ``write_piece`` wrote.
+
+    Example:
+        >>> piece = Piece(name="mine", title="Mine", about="", shape="table", coordinates=(), cells=(), setup={})
+        >>> read_piece(write_piece(piece, Path("tables"))) == piece
+        True
+    """
     return read_document(path, Piece)
 
 

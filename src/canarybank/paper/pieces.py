@@ -81,14 +81,57 @@ _ELIGIBLE: Final[int] = PRESETS["paper-rounds"]["cohorts"]["evaluation"]
 
 
 def make_piece(name: str, order: Order) -> Piece:
-    """Make one table or figure, resuming what was interrupted, and write it into the order's folder."""
+    """Make one table or figure, resuming what was interrupted, and write it into the order's folder.
+
+    Args:
+        name: A name in ``PIECES``.
+        order: The configuration so far, the folder, and the files and size that replace the paper's own.
+
+    Example:
+        >>> from canarybank.config import resolve
+        >>> tiny = {
+        ...     "encoder.name": "hashing",
+        ...     "attack.names": "ordinary",
+        ...     "attack.probes": 4,
+        ...     "cohorts.canaries": 1,
+        ...     "audit.trials": 100,
+        ...     "audit.threshold": "analytic",
+        ... }
+        >>> order = Order(resolve(flags=tiny), Path("main-alone"), small=True, data="my-users.csv", bank="bank.txt")
+        >>> piece = make_piece("main", order)
+        >>> cell = piece.cells[0]
+        >>> cell.at, {each.dataset: each.value for each in cell.paper if each.table == "main table"}
+        ({'arm': 'A', 'attack': 'ordinary'}, {'yelp': 0.268, 'sentiment140': 0.252})
+    """
     piece = PIECES[name](order)
     write_piece(piece, order.folder)
     return piece
 
 
 def make_all(order: Order) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
-    """Make every table and figure for which everything is here, and say what is missing for the others."""
+    """Make every table and figure for which everything is here, and say what is missing for the others.
+
+    Args:
+        order: The configuration so far, the folder, and the files and size that replace the paper's own.
+
+    Example:
+        >>> from canarybank.config import resolve
+        >>> tiny = {
+        ...     "encoder.name": "hashing",
+        ...     "attack.names": "ordinary",
+        ...     "attack.probes": 4,
+        ...     "cohorts.canaries": 1,
+        ...     "audit.trials": 100,
+        ...     "audit.threshold": "analytic",
+        ... }
+        >>> files = {"data": "my-users.csv", "bank": "bank.txt"}
+        >>> order = Order(resolve(flags=tiny), Path("all-tables"), small=True, encoders=(), **files)
+        >>> made, missing = make_all(order)
+        >>> [piece.name for piece in made]
+        ['main', 'ablations']
+        >>> missing[0]
+        "full was left out: Arm B is a bank whose generator saw public examples, and no generator is named; ..."
+    """
     made, left = [], []
     for name in PIECES:
         try:
@@ -101,7 +144,21 @@ def make_all(order: Order) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
 
 
 def finished_pieces(order: Order) -> tuple[Piece, ...]:
-    """Return every piece that is finished in the order's folder, in the paper's order."""
+    """Return every piece that is finished in the order's folder, in the paper's order.
+
+    Args:
+        order: The order; only its folder counts.
+
+    Example:
+        >>> from canarybank.config import resolve
+        >>> order = Order(resolve(), Path("my-tables"))
+        >>> finished_pieces(order)
+        ()
+        >>> table = Piece(name="full", title="Full table", about="", shape="table", coordinates=(), cells=(), setup={})
+        >>> _ = write_piece(table, order.folder)
+        >>> [piece.name for piece in finished_pieces(order)]
+        ['full']
+    """
     paths = [order.folder / f"{name}.json" for name in PIECES]
     return tuple(read_piece(path) for path in paths if path.is_file())
 
@@ -368,7 +425,22 @@ def _round_notes(results: Results, evolution: EvolutionFacts) -> list[str]:
 
 
 def sweep_piece(name: str, points: Sequence[Point], place: str) -> Piece:
-    """Return a finished sweep as a piece: a cell for each attack at each point; its runs stand at ``place``."""
+    """Return a finished sweep as a piece: a cell for each attack at each point; its runs stand at ``place``.
+
+    Args:
+        name: The name of the piece and of its file.
+        points: The points of the sweep, each with its run.
+        place: The folder of the runs, as a reader of the piece finds it.
+
+    Example:
+        >>> from canarybank import open_run
+        >>> from canarybank.config import resolve_users
+        >>> from canarybank.flow import Point
+        >>> point = Point("demo", resolve_users("my-users.csv"), {"mechanism.sigma": 1.0}, open_run("runs/demo"))
+        >>> piece = sweep_piece("noise", [point], "runs")
+        >>> piece.title, [cell.at["attack"] for cell in piece.cells], piece.runs
+        ('Sweep over mechanism.sigma', ['ordinary', 'nonce-norm'], ('runs/demo',))
+    """
     keys = tuple(points[0].at)
     failing = failing_claims({point.place: point.require_run() for point in points})
     return Piece(
