@@ -17,8 +17,8 @@ import executed
 
 DOCS = Path(__file__).parent
 ROOMS = (
-    "store", "engine", "users", "encode", "generate", "mechanism", "score", "measure", "attack", "systems", "auditing",
-    "evolution", "config", "run", "flow", "paper", "report", "testing",
+    "store", "engine", "users", "encode", "generate", "mechanism", "score", "measure", "attack", "defend", "systems",
+    "auditing", "evolution", "config", "run", "flow", "paper", "report", "testing",
 )  # fmt: skip
 
 
