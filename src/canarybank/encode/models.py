@@ -33,7 +33,7 @@ def find_model(name: str) -> Path:
             another name on the hub, which is looked for in the hub's cache first.
 
     Example:
-        >>> Path("my-model").mkdir()
+        >>> Path("my-model").mkdir(exist_ok=True)
         >>> find_model("my-model").name
         'my-model'
     """

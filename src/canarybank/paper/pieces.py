@@ -152,8 +152,6 @@ def finished_pieces(order: Order) -> tuple[Piece, ...]:
     Example:
         >>> from canarybank.config import resolve
         >>> order = Order(resolve(), Path("my-tables"))
-        >>> finished_pieces(order)
-        ()
         >>> table = Piece(name="full", title="Full table", about="", shape="table", coordinates=(), cells=(), setup={})
         >>> _ = write_piece(table, order.folder)
         >>> [piece.name for piece in finished_pieces(order)]
