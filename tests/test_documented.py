@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-ROOMS = ("", "mechanism", "score", "auditing", "attack", "systems", "evolution", "measure")
+ROOMS = (
+    *("", "mechanism", "score", "auditing", "attack", "systems", "evolution", "measure"),
+    *("store",),
+)
 FORMULAS = {
     *("epsilon", "mechanism.one_round_delta", "mechanism.one_round_epsilon", "mechanism.composed_epsilon"),
     *("mechanism.composition_bound", "mechanism.prv_epsilon", "mechanism.attained_epsilon", "mechanism.bank_root"),
@@ -23,6 +26,7 @@ FORMULAS = {
     *("auditing.perfect_roc", "auditing.pairs_to_refute", "auditing.plan_bets", "auditing.rate_lower"),
     *("evolve", "evolution.project", "measure.effective_texts", "measure.frechet_distance"),
     *("measure.precision_recall",),
+    *("store.hash_bytes", "store.inert_cell", "store.cache_root"),
 }
 """What states somebody's formula."""
 RECORDED = Path(__file__).parent / "recorded" / "folders"
