@@ -15,7 +15,7 @@ import pytest
 
 ROOMS = (
     *("", "mechanism", "score", "auditing", "attack", "systems", "evolution", "measure"),
-    *("store",),
+    *("store", "flow"),
 )
 FORMULAS = {
     *("epsilon", "mechanism.one_round_delta", "mechanism.one_round_epsilon", "mechanism.composed_epsilon"),
@@ -27,6 +27,7 @@ FORMULAS = {
     *("evolve", "evolution.project", "measure.effective_texts", "measure.frechet_distance"),
     *("measure.precision_recall",),
     *("store.hash_bytes", "store.inert_cell", "store.cache_root"),
+    *("flow.prove_bank", "flow.check_proof"),
 }
 """What states somebody's formula."""
 RECORDED = Path(__file__).parent / "recorded" / "folders"
@@ -70,6 +71,7 @@ def beside(tmp_path_factory):
 def test_every_function_shows_an_example_that_runs(name, beside, monkeypatch):
     monkeypatch.chdir(beside)
     monkeypatch.setenv("CANARYBANK_CACHE", str(beside / "cache"))
+    monkeypatch.setattr("canarybank.flow.measuring.find_spec", lambda _: None)  # loading MAUVE takes seconds
     function = FUNCTIONS[name]
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL)
     known = dict(vars(sys.modules[function.__module__]))

@@ -59,7 +59,7 @@ def prune_files(
     Args:
         files: The files of a cache, as ``stored_files`` finds them.
         max_bytes: How many bytes may stay; None for any number.
-        unused_for: For how many seconds a file must have been unused to go whatever the size; None lets none go so.
+        unused_for: What was unused for so many seconds goes, whatever the size; None lets nothing go so.
         remove: Removes a file and says whether it did; None removes every file.
 
     Example:
