@@ -12,10 +12,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from scripted_answers import WRITER
+
+from canarybank.config import resolve_users
+from canarybank.flow import run_evolution
 
 ROOMS = (
     *("", "mechanism", "score", "auditing", "attack", "systems", "evolution", "measure"),
-    *("store", "flow"),
+    *("store", "run", "flow"),
 )
 FORMULAS = {
     *("epsilon", "mechanism.one_round_delta", "mechanism.one_round_epsilon", "mechanism.composed_epsilon"),
@@ -57,13 +61,30 @@ def test_every_argument_is_explained(name):
     assert undocumented(FUNCTIONS[name]) == []
 
 
+EVOLVED = {
+    "bank.source": "bank.txt",
+    "encoder.name": "hashing",
+    "generator.kind": WRITER,
+    "evolve.rounds": 1,
+    "evolve.share": 0.5,
+    "evolve.near": 1,
+    "evolve.reference": 4,
+    "evolve.mauve": False,
+    "evolve.insecure_seed": 0,
+}
+
+
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory):
-    """Return a folder with the files that examples name: users, a bank and a finished run."""
+def beside(tmp_path_factory, answering):
+    """Return a folder with the files that examples name: users, a bank, a finished audit and a finished evolution."""
     folder = tmp_path_factory.mktemp("examples")
     shutil.copytree(RECORDED / "audit", folder / "runs" / "demo")
     shutil.copy(RECORDED / "inputs" / "users.csv", folder / "my-users.csv")
     shutil.copy(RECORDED / "inputs" / "bank.txt", folder)
+    with answering(), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("CANARYBANK_CACHE", str(folder / "cache"))
+        run_evolution(resolve_users("my-users.csv", EVOLVED), "runs/evolved")
     return folder
 
 
