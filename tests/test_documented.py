@@ -19,7 +19,7 @@ from canarybank.flow import run_evolution
 
 ROOMS = (
     *("", "mechanism", "score", "auditing", "attack", "systems", "evolution", "measure"),
-    *("store", "run", "flow"),
+    *("store", "run", "flow", "report"),
 )
 FORMULAS = {
     *("epsilon", "mechanism.one_round_delta", "mechanism.one_round_epsilon", "mechanism.composed_epsilon"),
@@ -31,7 +31,7 @@ FORMULAS = {
     *("evolve", "evolution.project", "measure.effective_texts", "measure.frechet_distance"),
     *("measure.precision_recall",),
     *("store.hash_bytes", "store.inert_cell", "store.cache_root"),
-    *("flow.prove_bank", "flow.check_proof"),
+    *("flow.prove_bank", "flow.check_proof", "report.roc_figure"),
 }
 """What states somebody's formula."""
 RECORDED = Path(__file__).parent / "recorded" / "folders"
