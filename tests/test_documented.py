@@ -28,6 +28,7 @@ FORMULAS = {
     *("auditing.rate_epsilon", "auditing.epsilon_lower", "auditing.pooled", "auditing.ceiling", "auditing.judge_run"),
     *("auditing.expected_bound", "auditing.expected_guesses", "auditing.guess_scores", "auditing.claimed_curve"),
     *("auditing.perfect_roc", "auditing.pairs_to_refute", "auditing.plan_bets", "auditing.rate_lower"),
+    *("auditing.guessing_lower",),
     *("evolve", "evolution.project", "measure.effective_texts", "measure.frechet_distance"),
     *("measure.precision_recall",),
     *("store.hash_bytes", "store.inert_cell", "store.cache_root"),
@@ -38,9 +39,10 @@ RECORDED = Path(__file__).parent / "recorded" / "folders"
 
 
 def exported(room):
-    """Return the functions that a room exports, by name."""
+    """Return the functions that a room exports, by name; those that a cache wraps too."""
     module = importlib.import_module(f"canarybank.{room}" if room else "canarybank")
-    return {name: thing for name in module.__all__ if inspect.isfunction(thing := getattr(module, name))}
+    things = {name: getattr(module, name) for name in module.__all__}
+    return {name: thing for name, thing in things.items() if inspect.isfunction(inspect.unwrap(thing))}
 
 
 FUNCTIONS = {thing: f"{room}.{name}".lstrip(".") for room in reversed(ROOMS) for name, thing in exported(room).items()}
