@@ -140,7 +140,7 @@ def names() -> list[str]:
 
 
 def _said(value: object) -> str:
-    own = inspect.isclass(value) or inspect.isfunction(value)
+    own = inspect.isclass(value) or inspect.isfunction(inspect.unwrap(value))
     return f": {_first(value)}" if own and _first(value) else ""
 
 

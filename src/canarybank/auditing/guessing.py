@@ -98,6 +98,8 @@ def guessing_lower(canaries: int, guesses: int, correct: int, *, delta: float, a
     coin, then P(lower > epsilon) <= alpha. For at least v guesses are right with probability at most
     P(B >= v) + 2·canaries·delta·max over i = 1..v of P(v > B >= v - i)/i, B ~ Bin(guesses, e^epsilon/(1 + e^epsilon)).
 
+    The formula: Steinke, Nasr and Jagielski (2023, https://arxiv.org/abs/2305.08846).
+
     Args:
         canaries: All canaries, also those that no guess was made of.
         guesses: The guesses made.
@@ -211,6 +213,12 @@ def order_statistics_lower(
         designed: The shift that the rule assumes.
         rounds: The number of releases.
         alpha: The probability with which the bound may exceed the truth.
+
+    Example:
+        >>> told = {"q": 1.0, "designed": 1.0, "rounds": 1, "alpha": 0.05}
+        >>> few, many = (order_statistics_lower(100, 40, wrong, **told) for wrong in (1, 20))
+        >>> few > many == 0.0
+        True
     """
     _checked_counts(canaries, guesses, wrong)
     probability("alpha", alpha)

@@ -220,6 +220,12 @@ def family_epsilon(q: float, shift: float, rounds: int, delta: float) -> float:
     off. It grows with both, so lower bounds on both give a lower bound on epsilon. It is 0 where q or the shift is 0.
     This is not the inversion of Gaussian differential privacy, which forgets q and exceeds the truth for q < 1.
 
+    Args:
+        q: The rate at which users take part.
+        shift: What taking part adds to a score, in deviations of the noise.
+        rounds: The number of releases.
+        delta: The delta at which epsilon is stated.
+
     Example:
         >>> round(family_epsilon(0.1, 1.0, 1, 1e-5), 4), family_epsilon(0.1, 0.0, 1, 1e-5)
         (1.6845, 0.0)

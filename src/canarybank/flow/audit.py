@@ -135,7 +135,16 @@ def one_release(config: Config, engine: Engine | None = None, progress: Progress
 
 
 def mechanism_of(config: Config) -> Mechanism:
-    """Return the mechanism that a configuration describes."""
+    """Return the mechanism that a configuration describes.
+
+    Args:
+        config: The configuration; its section ``mechanism`` counts.
+
+    Example:
+        >>> from canarybank.config import resolve
+        >>> mechanism_of(resolve(flags={"mechanism.sigma": 2}).config).sigma
+        2.0
+    """
     return Mechanism(**config.mechanism.model_dump())
 
 
@@ -150,7 +159,17 @@ def room_for_probes(config: EvolveConfig, mechanism: Mechanism, size: int, probe
 
 
 def settings_of(config: Config) -> Settings:
-    """Return the declaration that a configuration makes."""
+    """Return the declaration that a configuration makes.
+
+    Args:
+        config: The configuration; its section ``audit`` and ``run.seed`` count.
+
+    Example:
+        >>> from canarybank.config import resolve
+        >>> settings = settings_of(resolve(flags={"audit.trials": 10_000}).config)
+        >>> settings.trials, settings.alpha, settings.method.name
+        (10000, 0.05, 'paper')
+    """
     audit = config.audit
     return Settings(
         trials=audit.trials,
@@ -521,7 +540,15 @@ class Point:
 
 
 def read_axis(text: str) -> Axis:
-    """Read an axis as it is typed: KEY=VALUE,VALUE."""
+    """Read an axis as it is typed: KEY=VALUE,VALUE.
+
+    Args:
+        text: The axis; its values stay texts until ``grid`` reads them as the key's own type.
+
+    Example:
+        >>> read_axis("mechanism.sigma=0.5, 1, 2")
+        Axis(key='mechanism.sigma', values=('0.5', '1', '2'))
+    """
     key, equals, values = text.partition("=")
     listed = tuple(part.strip() for part in values.split(",") if part.strip())
     if not equals or not listed:
@@ -530,7 +557,18 @@ def read_axis(text: str) -> Axis:
 
 
 def grid(resolved: Resolved, axes: Sequence[Axis]) -> tuple[Point, ...]:
-    """Return every point of a grid, the last axis running fastest; each configuration is checked before any runs."""
+    """Return every point of a grid, the last axis running fastest; each configuration is checked before any runs.
+
+    Args:
+        resolved: The configuration that all points share.
+        axes: The keys to vary, each with its values.
+
+    Example:
+        >>> from canarybank.config import resolve
+        >>> axes = [Axis("mechanism.sigma", (1, 2)), Axis("mechanism.q", (0.1, 0.5))]
+        >>> [tuple(point.at.values()) for point in grid(resolve(), axes)]
+        [(1.0, 0.1), (1.0, 0.5), (2.0, 0.1), (2.0, 0.5)]
+    """
     if not axes:
         raise ConfigError(
             "A sweep needs something to sweep over; list values by key in the file's section [sweep], or give --over "
@@ -562,6 +600,22 @@ def run_sweep(
 
     Users, vectors, banks, paraphrases, route tables and designs are kept under all that they depend on, and sigma, q,
     clip and trials are no part of what vectors and route tables depend on: these are made at the first point only.
+
+    Args:
+        points: What to audit, as ``grid`` returns it.
+        folder: The folder that holds a folder for each point.
+        engine: Where trials run; by default on a thread for each core, or for each of ``run.workers``.
+        progress: Where progress is shown.
+        command: The command to name in the manifests.
+
+    Example:
+        >>> from canarybank.config import resolve_users
+        >>> flags = {"bank.source": "bank.txt", "encoder.name": "hashing", "attack.names": "ordinary"}
+        >>> small = {"attack.probes": 12, "cohorts.canaries": 1, "audit.trials": 500}
+        >>> points = grid(resolve_users("my-users.csv", flags | small), [Axis("mechanism.sigma", (1, 2))])
+        >>> first, second = run_sweep(points, Path("runs/sweep"))
+        >>> first.results.epsilon > second.results.epsilon  # more noise, less epsilon
+        True
     """
     done = []
     with progress.stage("points", total=len(points), unit="runs") as stage:

@@ -186,6 +186,15 @@ def read_bank(path: Path, column: str = "text") -> tuple[CandidateBank, tuple[st
     """Return a file's different texts in its order as a bank, and notes on entries that were skipped.
 
     Labels come from a column ``label`` where there is one; a file that `canarybank bank make` wrote has provenance too.
+
+    Args:
+        path: A file of texts: Parquet, CSV, JSON lines, or txt with a text on each line.
+        column: The column that holds the texts.
+
+    Example:
+        >>> bank, notes = read_bank(Path("my-users.csv"))
+        >>> len(bank.texts), notes
+        (144, ())
     """
     require_file(path, "file of texts")
     labels: Sequence[str] = ()
@@ -366,7 +375,17 @@ def cosines(encode: Encode, sources: Sequence[str], texts: Sequence[str]) -> NDA
 
 
 def embedded_bank(labels: Sequence[str] = (), *, folder: Path = EMBEDDED) -> CandidateBank:
-    """Return the embedded bank's candidates in their order: all, or those of some labels."""
+    """Return the embedded bank's candidates in their order: all, or those of some labels.
+
+    Args:
+        labels: The labels to take; empty for all.
+        folder: Where the embedded files are.
+
+    Example:
+        >>> bank = embedded_bank(["rain", "snow"])
+        >>> sorted(set(bank.labels)), len(bank.texts) < len(embedded_bank().texts)
+        (['rain', 'snow'], True)
+    """
     entries, digest = _embedded_lines(BANK_FILE, folder)
     known = [entry.get("label", "") for entry in entries]
     for label in labels:
@@ -380,12 +399,32 @@ def embedded_bank(labels: Sequence[str] = (), *, folder: Path = EMBEDDED) -> Can
 
 
 def embedded_canaries(*, folder: Path = EMBEDDED) -> tuple[str, ...]:
-    """Return the ids of the built-in users who have embedded paraphrases, in their order."""
+    """Return the ids of the built-in users who have embedded paraphrases, in their order.
+
+    Args:
+        folder: Where the embedded files are.
+
+    Example:
+        >>> len(embedded_canaries())
+        5
+    """
     return tuple(str(name) for name in embedded_facts(folder=folder)["canaries"])
 
 
 def embedded_pool(encode: Encode, *, folder: Path = EMBEDDED) -> PoolSource:
-    """Return the source of the embedded paraphrase pools; for another canary it says what to install."""
+    """Return the source of the embedded paraphrase pools; for another canary it says what to install.
+
+    Args:
+        encode: Turns texts into vectors.
+        folder: Where the embedded files are.
+
+    Example:
+        >>> from canarybank.encode import HashingEncoder
+        >>> source = embedded_pool(HashingEncoder().encode)
+        >>> source(Canary(np.eye(3), id="somebody"), 20, seed=0)
+        Traceback (most recent call last):
+        canarybank.errors.MissingError: There are no embedded paraphrases of the canary 'somebody'...
+    """
 
     def source(canary: Canary, size: int, seed: int) -> Pool:
         del seed  # the pools are fixed

@@ -49,7 +49,12 @@ class CachesUsage:
 
 
 def caches_usage() -> CachesUsage:
-    """Return what the caches hold, each part largest first."""
+    """Return what the caches hold, each part largest first.
+
+    Example:
+        >>> [cache.cache for cache in caches_usage().caches]
+        ['vectors', 'responses', 'stages']
+    """
     return CachesUsage(
         folder=cache_root(),
         caches=tuple(map(cache_total, CACHES)),
@@ -71,6 +76,15 @@ def prune_caches(
     """Remove what was unused for that many seconds, then bring each cache down to that size; return the bytes freed.
 
     The newest stay, and so does what another process is writing.
+
+    Args:
+        caches: Which of vectors, responses and stages; left out, all but responses, whose answers may have cost money.
+        max_bytes: How many bytes each may keep; None for any number.
+        unused_for: What was unused for so many seconds goes, whatever the size; None lets nothing go so.
+
+    Example:
+        >>> prune_caches(["stages"], unused_for=30 * 24 * 60 * 60)
+        {'stages': 0}
     """
     chosen = tuple(dict.fromkeys(caches))
     for name in chosen:

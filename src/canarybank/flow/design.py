@@ -244,6 +244,20 @@ def design_plant(
     """Write what to plant, the schedule and the commitment into a folder, and return its run.
 
     The same call again leaves a plant as it is; other settings in the same folder are refused.
+
+    Args:
+        resolved: The configuration with its origins; its section ``system`` says how often the system runs.
+        folder: The folder to write; it goes to the operator.
+        progress: Where progress is shown.
+        command: The command to name in the manifest.
+        committed: Called with the commitment's hash once the commitment is on disk.
+
+    Example:
+        >>> from canarybank.config import resolve_users
+        >>> flags = {"bank.source": "bank.txt", "encoder.name": "hashing", "attack.probes": 5, "system.runs": 20}
+        >>> run = design_plant(resolve_users("my-users.csv", flags), "plant")
+        >>> run.plant.trials, len(run.plant.positions)
+        (20, 5)
     """
     config = resolved.config
     with Run.held(resolved, Path(folder), command, "system") as run:

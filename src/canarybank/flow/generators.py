@@ -63,6 +63,15 @@ def build_generator(config: Config, engine: Engine | None = None) -> Generator |
     """Return the generator that a configuration names, or None; no model is loaded before its first request.
 
     A generator that runs on a GPU is loaded on those of the engine, where that has some.
+
+    Args:
+        config: The configuration; ``generator.kind`` says which, and ``attack.send_records`` what it may be sent.
+        engine: Where the run's work is done; left out, a model is loaded in this process.
+
+    Example:
+        >>> from canarybank.config import resolve
+        >>> print(build_generator(resolve(flags={"generator.kind": "none"}).config))
+        None
     """
     kind = config.generator.kind
     if kind == NO_GENERATOR:

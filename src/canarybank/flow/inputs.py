@@ -255,6 +255,20 @@ def gather(
 
     Attacks that cannot be run, or that nobody allowed to send what they would send, are refused here; nothing is read,
     encoded or generated before it is asked for.
+
+    Args:
+        config: The configuration.
+        cache: Where stages keep what they made.
+        generator: What writes banks and paraphrases; None where nothing does.
+        progress: Where progress is shown.
+        evolving: Whether the run is an evolution, audited by ``evolve.audit`` if at all.
+
+    Example:
+        >>> from canarybank.config import resolve_users
+        >>> flags = {"bank.source": "bank.txt", "encoder.name": "hashing", "attack.names": "ordinary,exact"}
+        >>> inputs = gather(resolve_users("my-users.csv", flags).config, StageCache(), None)
+        >>> [attack.name for attack in inputs.attacks], len(inputs.people.users), inputs.bank.size
+        (['ordinary', 'exact'], 24, 60)
     """
     if config.bank.source == "generate":
         bank_labels(config.bank, config.users)  # before users are read: what is not declared stays here
@@ -265,7 +279,15 @@ def gather(
 def cached_encoder(config: EncoderConfig, progress: Progress = SILENT, *, isolated: bool = False) -> CachedEncoder:
     """Return the encoder that a configuration names, behind the vector cache.
 
-    With ``isolated`` a vector depends on its own text alone, to the bit, as a release from real users needs it.
+    Args:
+        config: The section ``encoder`` of a configuration.
+        progress: Where progress is shown.
+        isolated: Whether a vector depends on its own text alone, to the bit, as a release from real users needs it.
+
+    Example:
+        >>> encoder = cached_encoder(EncoderConfig(name="hashing"))
+        >>> encoder.encode(["one text", "and another"]).shape
+        (2, 64)
     """
     encoder = load_encoder(
         config.name,
@@ -278,7 +300,15 @@ def cached_encoder(config: EncoderConfig, progress: Progress = SILENT, *, isolat
 
 
 def build_engine(config: RunConfig) -> Engine:
-    """Return the engine that a configuration names, with as many workers as it says, at the address that it says."""
+    """Return the engine that a configuration names, with as many workers as it says, at the address that it says.
+
+    Args:
+        config: The section ``run`` of a configuration.
+
+    Example:
+        >>> build_engine(RunConfig(workers=2))
+        Threads(workers=2)
+    """
     factory = ENGINES.find(config.engine)
     if config.address is not None and not takes(factory, "address"):
         raise ConfigError(

@@ -83,6 +83,13 @@ def measure_texts(
         buckets: The clusters of MAUVE; left out, one for 20 texts of a set.
         seed: Decides the halves of the users, and which texts are left out of larger sets.
         progress: Is told of what is done.
+
+    Example:
+        >>> from canarybank.config import resolve_users
+        >>> config = resolve_users("my-users.csv", {"encoder.name": "hashing"}).config
+        >>> found = measure_texts(["bank.txt"], config)
+        >>> found.sizes, found.compared.users, 0 <= found.compared.sets[0].recall <= 1
+        ((60,), 24, True)
     """
     if not texts:
         raise ConfigError("Name at least one file of texts, or the folder of an evolution.")

@@ -53,6 +53,21 @@ def design_one_run(
     """Write canaries, probes, who is in, and the commitment to all of it into a folder, and return its run.
 
     The same call again leaves a plant as it is, its coins too; other settings in the same folder are refused.
+
+    Args:
+        resolved: The configuration with its origins; its section ``one_run`` says how many canaries of which style.
+        folder: The folder to write; it goes to the operator.
+        progress: Where progress is shown.
+        command: The command to name in the manifest.
+        committed: Called with the commitment's hash once the commitment is on disk.
+
+    Example:
+        >>> from canarybank.config import resolve_users
+        >>> flags = {"bank.source": "bank.txt", "encoder.name": "hashing", "mechanism.q": 1, "run.seed": 4}
+        >>> small = {"system.one_run": True, "mechanism.k": 3, "one_run.canaries": 12, "one_run.share": 0.6}
+        >>> plant = design_one_run(resolve_users("my-users.csv", flags | small), "one-run-plant").one_run
+        >>> len(plant.eligible), 0 < sum(plant.eligible) < 12
+        (12, True)
     """
     config = resolved.config
     claim = claim_of(config)
@@ -209,7 +224,7 @@ def score_one_run(
     coins: Path | str | None = None,
     any_time: bool = False,
 ) -> Run:
-    """Judge what one run released, once: the alpha that was declared is then spent.
+    r"""Judge what one run released, once: the alpha that was declared is then spent.
 
     Args:
         plant: The folder that `canarybank design --one-run` wrote.
@@ -217,6 +232,18 @@ def score_one_run(
         coins: A CSV file with a line ``canary,round`` for each canary and round that the sampler took it in; needed
             where coins are known and q < 1.
         any_time: Accept files that were written before the commitment.
+
+    Example:
+        >>> from canarybank.config import resolve_users
+        >>> flags = {"bank.source": "bank.txt", "encoder.name": "hashing", "mechanism.q": 1, "run.seed": 4}
+        >>> small = {"system.one_run": True, "mechanism.k": 3, "one_run.canaries": 12, "one_run.share": 0.6}
+        >>> plant = design_one_run(resolve_users("my-users.csv", flags | small), "one-run").one_run
+        >>> votes = np.array(plant.contributions) * np.array(plant.eligible)[:, None]
+        >>> released = votes + np.random.default_rng(0).normal(0.0, 0.01, votes.shape)  # noise of 0.1 is claimed
+        >>> lines = [f"{place},{value}" for place, value in zip(np.ravel(plant.positions), released.ravel())]
+        >>> _ = Path("one-run.csv").write_text("\n".join(["position,value", *lines]))
+        >>> str(score_one_run("one-run", "one-run.csv").one_run_results.found.verdict)
+        'refuted'
     """
     with Run.again(Path(plant), "one-run") as run:
         committed = run.one_run

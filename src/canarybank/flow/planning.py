@@ -180,6 +180,14 @@ def plan(
         nodes: Plan a cluster of so many nodes too.
         price: What one node costs an hour.
         progress: Where progress is shown.
+
+    Example:
+        >>> from canarybank.config import resolve_users
+        >>> flags = {"bank.source": "bank.txt", "encoder.name": "hashing", "attack.names": "ordinary,exact"}
+        >>> small = {"attack.probes": 12, "cohorts.canaries": 1, "audit.trials": 500}
+        >>> found = plan(resolve_users("my-users.csv", flags | small), "runs/planned")
+        >>> found.state, found.users, found.trials  # 500 for each attack and hypothesis, to calibrate and to judge
+        ('new', 24, 4000)
     """
     check_machines(nodes, price)
     config, cache = resolved.config, StageCache()

@@ -47,10 +47,17 @@ class CheckedProof:
 def prove_bank(bank: str, entry: int | None = None, round_number: int | None = None) -> ProvenBank:
     """Return the root of a bank, and the proof of one entry where one is asked for.
 
+    The formulas: the tree hash and audit path of RFC 6962, https://www.rfc-editor.org/rfc/rfc6962#section-2.1.
+
     Args:
         bank: A file of texts, the folder of an evolution, or ``embedded``.
         entry: The position to prove, from 0.
         round_number: The round of an evolution whose bank is meant, from 1; left out, the first.
+
+    Example:
+        >>> proven = prove_bank("bank.txt", entry=3)
+        >>> proven.size, len(proven.proof.path), proven.proof.holds(proven.root, proven.text)
+        (60, 6, True)
     """
     published = read_published(bank, round_number)
     texts, root = published.texts, bank_root(published.texts)
@@ -62,11 +69,20 @@ def prove_bank(bank: str, entry: int | None = None, round_number: int | None = N
 def check_proof(path: Path, root: str, bank: str | None = None, round_number: int | None = None) -> CheckedProof:
     """Check a proof against a published root, for the text in it or for that of one's own copy of the bank.
 
+    The formula: the audit path of RFC 6962, https://www.rfc-editor.org/rfc/rfc6962#section-2.1.1.
+
     Args:
         path: The file with the proof, as ``canarybank prove BANK --entry N --json`` prints it.
         root: The root that was published before the vote.
         bank: One's own copy of the bank; left out, the text in the file is checked.
         round_number: The round, where that copy is the folder of an evolution.
+
+    Example:
+        >>> from canarybank.store import write_json
+        >>> proven, file = prove_bank("bank.txt", entry=3), Path("entry-3.json")
+        >>> write_json(file, proven.to_json())
+        >>> check_proof(file, proven.root, "bank.txt").holds, check_proof(file, root="0" * 64).holds
+        (True, False)
     """
     if not re.fullmatch("[0-9a-fA-F]{64}", root):
         raise InputError(f"A root is a SHA-256 hash of 64 hexadecimal digits, not {root!r}; give the one published.")

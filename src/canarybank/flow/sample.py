@@ -54,7 +54,21 @@ def sample_run(folder: Path, size: int, *, out: Path | None = None, **how: Unpac
         folder: The folder of a run, or the one that ``canarybank.evolve`` wrote.
         size: How many texts to draw.
         out: Where to write; left out, the folder itself. An earlier sample there is replaced.
-        how: How to draw, as ``canarybank.evolution.sample`` takes it.
+        **how: How to draw, as ``canarybank.evolution.sample`` takes it.
+
+    Example:
+        >>> from canarybank.encode import HashingEncoder
+        >>> from canarybank.evolution import evolve
+        >>> from canarybank.generate import ScriptedGenerator
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.users import Users
+        >>> encoder, start = HashingEncoder(), [f"note {i} says {i * i} and {i + 7}" for i in range(20)]
+        >>> users = Users.from_vectors(encoder.encode(start * 2).reshape(20, 2, -1))
+        >>> writer = ScriptedGenerator(lambda request: f"text {request.seed} has {request.seed % 97} words")
+        >>> _ = evolve(users, start, Mechanism(k=1), encoder, writer, 1, insecure_seed=0, folder="evolved")
+        >>> made = sample_run(Path("evolved"), 30)
+        >>> len(made.candidates), sorted(path.name for path in made.paths)
+        (30, ['sample.csv', 'sample.jsonl', 'sample.parquet'])
     """
     if not (folder / MANIFEST).exists():
         return write_sample(Evolution.load(folder), out or folder, size, **how)

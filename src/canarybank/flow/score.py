@@ -38,7 +38,7 @@ def score_plant(
     any_time: bool = False,
     progress: Progress = SILENT,
 ) -> Run:
-    """Judge the releases of a plant's schedule or of its one run, once: the alpha that was declared is then spent.
+    r"""Judge the releases of a plant's schedule or of its one run, once: the alpha that was declared is then spent.
 
     Args:
         plant: The folder that `canarybank design` wrote.
@@ -50,6 +50,19 @@ def score_plant(
         coins: Of one run, a CSV file of which canary took part in which round, where coins are known.
         any_time: Accept releases that were written before the commitment, by their files' times.
         progress: Where progress is shown.
+
+    Example:
+        >>> from canarybank.config import resolve_users
+        >>> from canarybank.flow import design_plant
+        >>> flags = {"bank.source": "bank.txt", "encoder.name": "hashing", "attack.probes": 5, "system.runs": 20}
+        >>> plant = design_plant(resolve_users("my-users.csv", flags | {"mechanism.q": 1}), "scored").plant
+        >>> rng, lines = np.random.default_rng(0), ["run,position,value"]
+        >>> for trial in plant.declaration.schedule:  # the operator claims noise of 0.1, and draws 0.02
+        ...     moved = 0.1 / 5**0.5 * (trial.hypothesis is Hypothesis.ELIGIBLE)
+        ...     lines += [f"{trial.run},{place},{moved + rng.normal(0.0, 0.02)}" for _, place in plant.positions]
+        >>> _ = Path("releases.csv").write_text("\n".join(lines))
+        >>> str(score_plant("scored", "releases.csv").system_results.found.verdict)
+        'refuted'
     """
     if Run.open(plant).kind == "one-run":
         if releases is None or stop_when_refuted or missing_are_lost:

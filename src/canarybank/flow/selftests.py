@@ -74,6 +74,21 @@ def selftest(
     """Check the bound, the exact figures and both trial engines for one's own q, sigma, n and alpha.
 
     A right program fails the checks on sampled trials with probability at most 4e-6; the others involve no chance.
+
+    Args:
+        mechanism: The mechanism, with its q, sigma and delta.
+        trials: The trials of each hypothesis of each canary.
+        alpha: The level of one attack's claim.
+        method: How counts become a bound, by name.
+        canaries: The canaries that share alpha.
+        seed: The seed of the sampled trials.
+        engine: Where trials run; by default on a thread for each core.
+        progress: Where progress is shown.
+
+    Example:
+        >>> found = selftest(Mechanism(), trials=10_000)
+        >>> found.ok, found.checks[0].name
+        (True, 'coverage, perfect attack at its best threshold')
     """
     chosen = find_method(method)
     target = Target(trials, mechanism.delta, chosen.share(alpha, canaries), chosen, canaries, mechanism.q)

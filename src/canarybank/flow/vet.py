@@ -109,7 +109,7 @@ def vet_bank(
     k: int | None = None,
     progress: Progress = SILENT,
 ) -> VettedBank:
-    """Vet a bank: a file of texts, the folder of an evolution, or the word embedded.
+    r"""Vet a bank: a file of texts, the folder of an evolution, or the word embedded.
 
     Args:
         bank: Which bank.
@@ -119,6 +119,13 @@ def vet_bank(
         round_number: Of an evolution's folder: the round whose bank is vetted, from 1; left out, the first.
         k: How many entries a record votes for; left out, as many as in the evolution, and 5 for any other bank.
         progress: Is told of what is done.
+
+    Example:
+        >>> texts = [*Path("bank.txt").read_text().splitlines(), *(f"x{n * n}q{n:x}" for n in range(1000, 1008))]
+        >>> _ = Path("shaped.txt").write_text("\n".join(texts))
+        >>> found = vet_bank("shaped.txt", encoder="hashing")
+        >>> found.verdict.is_shaped, sorted(found.verdict.flagged)
+        (True, [60, 61, 62, 63, 64, 65, 66, 67])
     """
     published = read_published(bank, round_number)
     texts, notes = published.texts, published.notes

@@ -160,6 +160,10 @@ def audit_zoo_system(system: ZooSystem, runs: int, seed: int) -> SystemResult:
         system: The system; its designed scores are used beside the fitted one.
         runs: The judged runs of each hypothesis; half as many more are set apart.
         seed: The seed of the schedule and of the system's own draws.
+
+    Example:
+        >>> [str(audit_zoo_system(ZOO[name], runs=20, seed=0).verdict) for name in ("honest", "generator-restarted")]
+        ['stands', 'dependent']
     """
     declared = Declaration(
         system.claim, Settings(trials=runs, alpha=ALPHA, seed=seed), scores=SCORES, evidence=EVIDENCE
@@ -198,6 +202,11 @@ def measure_zoo(
         record: A file that the measurement is written to after each cell; what it holds already is not measured again.
         engine: Where the audits run.
         progress: Where progress is shown.
+
+    Example:
+        >>> table = measure_zoo(["honest"], runs=[20], repeats=2)
+        >>> table.of("honest")[0].repeats, table.false_alarms("honest").found
+        (2, 0)
     """
     if not systems or not runs or min(runs) < LEAST:
         raise InputError(f"Name at least one system, and numbers of runs of at least {LEAST}.")
@@ -262,7 +271,12 @@ def _kinds_that_catch(task: tuple[str, int, int]) -> dict[str, int]:
 
 @lru_cache(maxsize=1)
 def recorded_zoo() -> ZooTable:
-    """Return the measurement that comes with the package; ``measure_zoo`` wrote it, as ``--record`` does."""
+    """Return the measurement that comes with the package; ``measure_zoo`` wrote it, as ``--record`` does.
+
+    Example:
+        >>> {cell.system for cell in recorded_zoo().cells} == set(ZOO)  # every system of the zoo was measured
+        True
+    """
     file = resources.files("canarybank.flow") / "data" / "zoo.json"
     return ZooTable.model_validate_json(file.read_text(encoding="utf-8"))
 

@@ -139,7 +139,24 @@ def least_confidence(declared: RunDeclaration, run: RunScores, guesses: int) -> 
 def summarise_certificate(
     declared: RunDeclaration, run: RunScores, found: Certificate, planted: Planted
 ) -> dict[str, Any]:
-    """Return everything that a page shows of one run's certificate, as plain values, worded."""
+    """Return everything that a page shows of one run's certificate, as plain values, worded.
+
+    Args:
+        declared: What was declared before the run.
+        run: The scores of its canaries, and who was in.
+        found: What they showed.
+        planted: What was planted for the run.
+
+    Example:
+        >>> from canarybank.auditing import judge_run
+        >>> declared, rng = RunDeclaration(Claim(1.0, 1e-5), 400, Coins.FAIR, 1.0), np.random.default_rng(0)
+        >>> is_in = rng.random(400) < 0.5
+        >>> run = RunScores(6.0 * is_in[:, None] + rng.normal(size=(400, 1)), is_in)
+        >>> planted = Planted(probes=5, bank=20_000, style="nonce")
+        >>> section = summarise_certificate(declared, run, judge_run(declared, run), planted)
+        >>> section["verdict"]["heading"], section["claim"]
+        ('The claim is refuted', 'epsilon 1 at delta 1e-05 for adding or removing one user, over 1 release')
+    """
     compared = compared_scores(declared, run, found)
     return {
         "verdict": _verdict(declared, found),
@@ -423,7 +440,21 @@ def certificate_rows(declared: RunDeclaration, found: Certificate) -> list[dict[
 
 
 def certificate_markdown(section: dict[str, Any]) -> Iterator[str]:
-    """Yield the parts of a certificate as Markdown, after its verdict."""
+    """Yield the parts of a certificate as Markdown, after its verdict.
+
+    Args:
+        section: What ``summarise_certificate`` returns.
+
+    Example:
+        >>> from canarybank.auditing import judge_run
+        >>> declared, rng = RunDeclaration(Claim(1.0, 1e-5), 400, Coins.FAIR, 1.0), np.random.default_rng(0)
+        >>> is_in = rng.random(400) < 0.5
+        >>> run = RunScores(6.0 * is_in[:, None] + rng.normal(size=(400, 1)), is_in)
+        >>> planted = Planted(probes=5, bank=20_000, style="nonce")
+        >>> section = summarise_certificate(declared, run, judge_run(declared, run), planted)
+        >>> [part for part in certificate_markdown(section) if part.startswith("###")][:2]
+        ['### What the canaries are, and what they cost', '### Evidence']
+    """
     yield markdown_table(["what", "value"], section["facts"])
     yield "### What the canaries are, and what they cost"
     yield _bullets(section["disclosed"])

@@ -23,7 +23,25 @@ _MAP_HEIGHT, _EDGE, _ROOM = 500.0, 4.0, 0.05
 
 
 def roc_figure(attack: dict[str, Any], mechanism: Mechanism, exact: float, key: str) -> Drawn:
-    """Draw an attack's ROC on the canary with the largest bound, with the frozen threshold and its counts."""
+    """Draw an attack's ROC on the canary with the largest bound, with the frozen threshold and its counts.
+
+    The region that differential privacy allows is that of Kairouz, Oh and Viswanath (2015,
+    https://arxiv.org/abs/1311.0776).
+
+    Args:
+        attack: One attack of a summary.
+        mechanism: The mechanism, for its delta and for the curve of a perfect attack.
+        exact: The exact epsilon of the mechanism.
+        key: The figure's name, of which a page may hold one.
+
+    Example:
+        >>> from canarybank.report import summarise_run
+        >>> from canarybank.run import open_run
+        >>> summary = summarise_run(open_run("runs/demo"))
+        >>> drawn = roc_figure(summary["attacks"][0], Mechanism(**summary["mechanism"]), summary["epsilon"], "roc")
+        >>> drawn.title, drawn.columns
+        ('ROC of ordinary', ('threshold', 'false positive rate', 'true positive rate'))
+    """
     roc, canary = attack["evidence"]["roc"], attack["canaries"][attack["shown"]]
     fpr, tpr, threshold = (roc[name][roc["frozen"]] for name in ("fpr", "tpr", "threshold"))
     words = (
@@ -92,7 +110,20 @@ def _draw_counted(canvas: Canvas, x: Scale, y: Scale, fpr: tuple[float, ...], tp
 
 
 def density_figure(attack: dict[str, Any], q: float, key: str) -> Drawn:
-    """Draw the exact density of the score with the canary absent and participating, and the frozen threshold."""
+    """Draw the exact density of the score with the canary absent and participating, and the frozen threshold.
+
+    Args:
+        attack: One attack of a summary.
+        q: The rate at which users take part.
+        key: The figure's name, of which a page may hold one.
+
+    Example:
+        >>> from canarybank.report import summarise_run
+        >>> from canarybank.run import open_run
+        >>> summary = summarise_run(open_run("runs/demo"))
+        >>> density_figure(summary["attacks"][0], summary["mechanism"]["q"], "density").columns
+        ('score', 'absent', 'participating')
+    """
     dense, roc = attack["evidence"]["densities"], attack["evidence"]["roc"]
     canary, scores = attack["canaries"][attack["shown"]], dense["score"]
     words = (
@@ -126,7 +157,19 @@ def _digits(*columns: list[float]) -> list[tuple[str, ...]]:
 
 
 def vote_figure(attack: dict[str, Any], key: str) -> Drawn:
-    """Draw two bars an entry: the canary's share of votes, and the mean share of the auxiliary users."""
+    """Draw two bars an entry: the canary's share of votes, and the mean share of the auxiliary users.
+
+    Args:
+        attack: One attack of a summary.
+        key: The figure's name, of which a page may hold one.
+
+    Example:
+        >>> from canarybank.report import summarise_run
+        >>> from canarybank.run import open_run
+        >>> drawn = vote_figure(summarise_run(open_run("runs/demo"))["attacks"][0], "votes")
+        >>> drawn.columns
+        ('position', "canary's share", 'traffic', 'voters', 'text')
+    """
     votes, entries = attack["evidence"]["votes"], attack["evidence"]["votes"]["entries"]
     share, traffic = percent(votes["share"]), percent(votes["traffic"])
     words = (
@@ -166,7 +209,19 @@ def _draw_entry(canvas: Canvas, x: Scale, entry: dict[str, Any], middle: float) 
 
 
 def map_figure(attack: dict[str, Any], key: str) -> Drawn:
-    """Draw a sample of the bank, the probes and the canary's records on the bank's two principal axes."""
+    """Draw a sample of the bank, the probes and the canary's records on the bank's two principal axes.
+
+    Args:
+        attack: One attack of a summary.
+        key: The figure's name, of which a page may hold one.
+
+    Example:
+        >>> from canarybank.report import summarise_run
+        >>> from canarybank.run import open_run
+        >>> drawn = map_figure(summarise_run(open_run("runs/demo"))["attacks"][1], "map")
+        >>> sorted({row[0] for row in drawn.rows})
+        ['bank entry', 'canary record', 'probe']
+    """
     plane = attack["evidence"]["map"]
     points = {"canary record": plane["canary"], "probe": plane["probes"], "bank entry": plane["bank"]}
     canary, probes, bank = map(len, points.values())

@@ -22,7 +22,15 @@ _SHOWN = ("exact", "expected", "bound", "confidence", "method")
 
 
 def evolution_headline(results: Results) -> str:
-    """Say in a sentence what an evolution did and spent."""
+    """Say in a sentence what an evolution did and spent.
+
+    Args:
+        results: The results of an evolution.
+
+    Example:
+        >>> evolution_headline(Run.open("runs/evolved").results)
+        'A simulation, seeded with 0: 1 round of Private Evolution on 20 users: epsilon 1.685 at delta 1e-05 by ...'
+    """
     evolution = results.evolution
     assert evolution is not None  # noqa: S101, the caller looked
     done, asked = len(evolution.rounds), evolution.evolve.rounds

@@ -22,7 +22,18 @@ Line = tuple[str, tuple[tuple[float, float], ...], str, str]
 
 
 def epsilon_figure(summary: dict[str, Any]) -> Drawn:
-    """Draw epsilon against the round: what was spent, and what the strongest attack could and did show of it."""
+    """Draw epsilon against the round: what was spent, and what the strongest attack could and did show of it.
+
+    Args:
+        summary: The summary of an evolution.
+
+    Example:
+        >>> from canarybank.report import summarise_run
+        >>> from canarybank.run import open_run
+        >>> drawn = epsilon_figure(summarise_run(open_run("runs/evolved")))
+        >>> drawn.columns, len(drawn.rows)
+        (('after round', 'theory', 'added up'), 1)
+    """
     rounds, prefixes = summary["evolution"]["rounds"], []
     lines: list[Line] = [("theory", _points(rounds, "round", "epsilon"), "curve-perfect", "mark-rule")]
     caption = (
@@ -63,7 +74,18 @@ def epsilon_figure(summary: dict[str, Any]) -> Drawn:
 
 
 def utility_figure(evolution: dict[str, Any]) -> Drawn | None:
-    """Draw what every population is worth, with probes and without; None where nothing was measured."""
+    """Draw what every population is worth, with probes and without; None where nothing was measured.
+
+    Args:
+        evolution: What the summary of an evolution holds under ``evolution``.
+
+    Example:
+        >>> from canarybank.report import summarise_run
+        >>> from canarybank.run import open_run
+        >>> drawn = utility_figure(summarise_run(open_run("runs/evolved"))["evolution"])
+        >>> [row[0] for row in drawn.rows]  # the first population, and that after the one round
+        [0, 1]
+    """
     measured = evolution["utility"]
     if measured is None:
         return None
@@ -146,7 +168,18 @@ def _points(rows: Sequence[dict[str, Any]], x: str, y: str) -> tuple[tuple[float
 
 
 def clouds_figure(clouds: dict[str, Any]) -> Drawn:
-    """Draw a small map for each population, all of one scale; with held-out records where a simulation placed them."""
+    """Draw a small map for each population, all of one scale; with held-out records where a simulation placed them.
+
+    Args:
+        clouds: What the summary of an evolution holds under ``clouds`` in ``evolution``.
+
+    Example:
+        >>> from canarybank.report import summarise_run
+        >>> from canarybank.run import open_run
+        >>> drawn = clouds_figure(summarise_run(open_run("runs/evolved"))["evolution"]["clouds"])
+        >>> [row[0] for row in drawn.rows]
+        ['first population', 'after round 1']
+    """
     panels, real = clouds["clouds"], clouds["real"]
     first, second = (percent(part) for part in clouds["explained"])
     keys = [("dots", "dot-older", "there before"), ("dots", "dot-new", "new")]

@@ -57,7 +57,18 @@ _ENDLESS = 2.0
 
 
 def ladder_figure(attack: dict[str, Any]) -> Drawn:
-    """Draw an attack's ladder; without an accountant's figure its first two rungs are one."""
+    """Draw an attack's ladder; without an accountant's figure its first two rungs are one.
+
+    Args:
+        attack: One attack of a summary.
+
+    Example:
+        >>> from canarybank.report import summarise_run
+        >>> from canarybank.run import open_run
+        >>> drawn = ladder_figure(summarise_run(open_run("runs/demo"))["attacks"][0])
+        >>> [row[0] for row in drawn.rows]
+        ['accounted', 'mechanism', 'attack', 'rule', 'expected', 'observed']
+    """
     rungs = list(attack["rungs"].values())
     claimed = rungs[0]["epsilon"] != rungs[1]["epsilon"]
     pairs = list(zip([None, *rungs[:-1]], rungs, strict=True))
@@ -164,7 +175,21 @@ def _ladder_words(rungs: list[dict[str, Any]]) -> str:
 
 
 def overview_figure(attacks: list[dict[str, Any]], mechanism: float, accounted: float) -> Drawn:
-    """Draw, for each attack, its exact epsilon, that of its frozen rule, the typical bound and the observed one."""
+    """Draw, for each attack, its exact epsilon, that of its frozen rule, the typical bound and the observed one.
+
+    Args:
+        attacks: The attacks of a summary.
+        mechanism: The exact epsilon of the mechanism.
+        accounted: The epsilon that the accountant claims; the exact one where none was given.
+
+    Example:
+        >>> from canarybank.report import summarise_run
+        >>> from canarybank.run import open_run
+        >>> summary = summarise_run(open_run("runs/demo"))
+        >>> drawn = overview_figure(summary["attacks"], summary["epsilon"], summary["accounted"])
+        >>> [row[0] for row in drawn.rows]
+        ['ordinary', 'nonce-norm']
+    """
     rows = attack_rows(attacks)
     by_attack = "; ".join(f"{row[0]} exact {row[-1]}, observed {row[1]}" for row in rows)
     words = f"The exact epsilon of the mechanism is {epsilon(mechanism)}. By attack: {by_attack}."
@@ -201,7 +226,20 @@ def overview_figure(attacks: list[dict[str, Any]], mechanism: float, accounted: 
 
 
 def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Drawn:
-    """Draw the interval of each canary's rule from its counts, with the exact values in it."""
+    """Draw the interval of each canary's rule from its counts, with the exact values in it.
+
+    Args:
+        attacks: The attacks of a summary.
+        mechanism: The exact epsilon of the mechanism.
+
+    Example:
+        >>> from canarybank.report import summarise_run
+        >>> from canarybank.run import open_run
+        >>> summary = summarise_run(open_run("runs/demo"))
+        >>> drawn = canary_figure(summary["attacks"], summary["epsilon"])
+        >>> drawn.columns[:3], len(drawn.rows)
+        (('attack', 'canary', 'bound'), 4)
+    """
     bounds = {attack["name"]: [canary["bound"]["epsilon"] for canary in attack["canaries"]] for attack in attacks}
     ranges = "; ".join(f"{name} from {epsilon(min(of))} to {epsilon(max(of))}" for name, of in bounds.items())
     words = f"Lower bounds on epsilon over the canaries of each attack: {ranges}."

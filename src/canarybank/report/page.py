@@ -146,7 +146,15 @@ def _system_page(run: Run, summary: dict[str, Any]) -> str:
 
 
 def render_html(run: Run) -> str:
-    """Return the page of a finished run."""
+    """Return the page of a finished run.
+
+    Args:
+        run: A finished run of any kind.
+
+    Example:
+        >>> render_html(Run.open("runs/demo")).splitlines()[0]
+        '<!DOCTYPE html>'
+    """
     if run.kind == "one-run":
         return _one_run_page(run)[0]
     if run.kind == "system":
@@ -158,6 +166,15 @@ def render_summary(summary: dict[str, Any], certified: Parts | None = None) -> s
     """Return the page of a summary, with the words and figures of its certificate where an evolution has one.
 
     The same summary gives the same bytes.
+
+    Args:
+        summary: What ``summarise_run`` returns.
+        certified: The words of the certificate, and its tables and figures; None where there is none.
+
+    Example:
+        >>> summary = summarise_run(Run.open("runs/demo"))
+        >>> render_summary(summary) == render_summary(summary)
+        True
     """
     evolution = summary["evolution"]
     parts = _audit_parts(summary) if summary["verdict"] else {"panels": []}

@@ -69,6 +69,21 @@ def write_pieces(pieces: Sequence[Piece], folder: Path, *, title: str = "the pap
     """Write every form of every piece into a folder, and the page of all; return the page.
 
     The same pieces give the same bytes.
+
+    Args:
+        pieces: Tables and figures of the paper, or sweeps.
+        folder: Where the files go.
+        title: The heading of the page.
+
+    Example:
+        >>> from canarybank.config import resolve
+        >>> from canarybank.flow import Point
+        >>> from canarybank.paper import sweep_piece
+        >>> from canarybank.run import open_run
+        >>> point = Point("sigma-1", resolve(), {"mechanism.sigma": 1.0}, open_run("runs/demo"))
+        >>> page = write_pieces([sweep_piece("sweep", [point], "runs")], Path("pieces"), title="a sweep")
+        >>> sorted(path.name for path in page.parent.iterdir())
+        ['index.html', 'sweep.csv', 'sweep.pdf', 'sweep.svg', 'sweep.tex']
     """
     for piece in pieces:
         write_csv(piece_rows(piece), folder / f"{piece.name}.csv")
@@ -81,7 +96,21 @@ def write_pieces(pieces: Sequence[Piece], folder: Path, *, title: str = "the pap
 
 
 def render_pieces(pieces: Sequence[Piece], *, title: str = "the paper, reproduced") -> str:
-    """Return one page with a section for each piece."""
+    """Return one page with a section for each piece.
+
+    Args:
+        pieces: Tables and figures of the paper, or sweeps.
+        title: The heading of the page.
+
+    Example:
+        >>> from canarybank.config import resolve
+        >>> from canarybank.flow import Point
+        >>> from canarybank.paper import sweep_piece
+        >>> from canarybank.run import open_run
+        >>> point = Point("sigma-1", resolve(), {"mechanism.sigma": 1.0}, open_run("runs/demo"))
+        >>> "Sweep over mechanism.sigma" in render_pieces([sweep_piece("sweep", [point], "runs")])
+        True
+    """
     sections = [
         {
             "name": piece.name,

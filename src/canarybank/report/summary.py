@@ -54,6 +54,14 @@ def summarise_run(run: Run) -> dict[str, Any]:
     """Return the summary of a finished run, as plain values; None is what nobody computed.
 
     ``attacks`` are over all releases, ``prefixes`` after each of them.
+
+    Args:
+        run: A finished audit or evolution.
+
+    Example:
+        >>> summary = summarise_run(Run.open("runs/demo"))
+        >>> [attack["name"] for attack in summary["attacks"]], summary["verdict"]["heading"]
+        (['ordinary', 'nonce-norm'], 'The claim could not be tested')
     """
     results = run.results
     summary: dict[str, Any] = {
@@ -320,7 +328,15 @@ def _written(value: Any) -> str:
 
 
 def written_lines(results: Results) -> dict[str, str]:
-    """Return a line for a bank and one for paraphrases, where a generator wrote them; and one for what was searched."""
+    """Return a line for a bank and one for paraphrases, where a generator wrote them; and one for what was searched.
+
+    Args:
+        results: The results of a run.
+
+    Example:
+        >>> written_lines(Run.open("runs/demo").results)  # its bank is a file, and its attacks write no paraphrases
+        {}
+    """
     lines = {}
     if results.setup is not None and (counters := results.setup.bank_counters):
         lines["bank answers"] = outcome_text(counters, _REASONS)
@@ -340,7 +356,15 @@ def written_lines(results: Results) -> dict[str, str]:
 
 
 def generator_line(manifest: Manifest) -> str | None:
-    """Say which generators a run asked, where its requests went and what was in them; None where that is unknown."""
+    """Say which generators a run asked, where its requests went and what was in them; None where that is unknown.
+
+    Args:
+        manifest: The manifest of a run.
+
+    Example:
+        >>> generator_line(Run.open("runs/evolved").manifest)
+        "scripted, in the run's own process: nothing was sent"
+    """
     return "; ".join(map(_asked, manifest.generators)) or None
 
 

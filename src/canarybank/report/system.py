@@ -91,7 +91,20 @@ def _ends(counts: Counts, gamma: float) -> tuple[tuple[float, float, float], tup
 
 
 def summarise_system(run: Run) -> dict[str, Any]:
-    """Return everything that the report of a system's audit shows, as plain values, worded and cleaned."""
+    """Return everything that the report of a system's audit shows, as plain values, worded and cleaned.
+
+    Args:
+        run: The finished audit of a system.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank import Mechanism, Settings, audit_system
+        >>> def release(eligible, size, rng):  # noise of half the size that is claimed
+        ...     return rng.normal(0.0, 0.05, (size, 2)) + eligible * np.array([0.1, 0.0])
+        >>> _ = audit_system(release, claim=Mechanism(q=1.0), settings=Settings(trials=300), folder="system")
+        >>> summarise_system(Run.open("system"))["verdict"]["heading"]
+        'The claim is refuted'
+    """
     results, plant = run.system_results, run.plant
     found = results.found
     return {
@@ -423,7 +436,21 @@ def system_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def system_markdown(summary: dict[str, Any]) -> str:
-    """Return the summary of a system's audit as Markdown."""
+    """Return the summary of a system's audit as Markdown.
+
+    Args:
+        summary: What ``summarise_system`` returns.
+
+    Example:
+        >>> import numpy as np
+        >>> from canarybank import Mechanism, Settings, audit_system
+        >>> def release(eligible, size, rng):  # noise of the size that is claimed
+        ...     return rng.normal(0.0, 0.1, (size, 2)) + eligible * np.array([0.1, 0.0])
+        >>> settings = Settings(trials=300)
+        >>> _ = audit_system(release, claim=Mechanism(q=1.0), settings=settings, folder="honest", name="mine")
+        >>> system_markdown(summarise_system(Run.open("honest"))).splitlines()[0]
+        '# canarybank audit of the system mine'
+    """
     return "\n\n".join(_markdown_parts(summary)) + "\n"
 
 

@@ -226,7 +226,17 @@ def bounds_stand_on(summary: dict[str, Any]) -> str:
 
 
 def summary_markdown(summary: dict[str, Any]) -> str:
-    """Return the summary of an audit, or of an audited evolution, as Markdown."""
+    """Return the summary of an audit, or of an audited evolution, as Markdown.
+
+    Args:
+        summary: That summary.
+
+    Example:
+        >>> from canarybank.report import summarise_run
+        >>> from canarybank.run import open_run
+        >>> summary_markdown(summarise_run(open_run("runs/demo"))).splitlines()[0]
+        '# canarybank audit: demo'
+    """
     verdict, evolution = summary["verdict"], summary["evolution"]
     parts = [
         f"# canarybank audit: {plain(summary['name'])}",
@@ -280,7 +290,17 @@ def plain(text: str) -> str:
 
 
 def latex_tables(summary: dict[str, Any]) -> str:
-    """Return two tables, of attacks and of canaries, that need the packages booktabs and textcomp."""
+    """Return two tables, of attacks and of canaries, that need the packages booktabs and textcomp.
+
+    Args:
+        summary: The summary of an audit, or of an audited evolution.
+
+    Example:
+        >>> from canarybank.report import summarise_run
+        >>> from canarybank.run import open_run
+        >>> latex_tables(summarise_run(open_run("runs/demo"))).count("toprule")
+        2
+    """
     attacks, stands_on = summary["attacks"], bounds_stand_on(summary)
     tables = [
         PACKAGES,
@@ -400,7 +420,16 @@ class GateFiles:
 
 
 def gate_markdown(outcome: GateOutcome) -> str:
-    """Return a gate's outcome as Markdown, for a pull request."""
+    """Return a gate's outcome as Markdown, for a pull request.
+
+    Args:
+        outcome: What a gate found.
+
+    Example:
+        >>> from canarybank.run import gate
+        >>> gate_markdown(gate("runs/demo", 0.5)).splitlines()[0]
+        '### Privacy audit gate: the claim is too small'
+    """
     title, kinds = "no violation detected at this power", {cause.kind for cause in outcome.causes}
     if kinds:
         title = "violation detected" if kinds & _SHOWN else "the claim is too small"
@@ -484,6 +513,14 @@ def junit(outcome: GateOutcome) -> str:
     """Return a gate's outcome as JUnit XML: a test case for each attack and one for the mechanism.
 
     Whatever exceeds the claim, computed or measured, is a failure. There is at least one exactly where the gate fails.
+
+    Args:
+        outcome: What a gate found.
+
+    Example:
+        >>> from canarybank.run import gate
+        >>> junit(gate("runs/demo", 5.0)).splitlines()[1]
+        '<testsuites name="canarybank" tests="3" failures="0" errors="0" skipped="0">'
     """
     failures = len({cause.attack for cause in outcome.causes})
     root, suite = _suite(tests=len(outcome.attacks) + len(outcome.evidence) + outcome.is_exact_known, failures=failures)

@@ -86,7 +86,16 @@ def shown_verdict(
 
 
 def verdict(run: Run) -> Verdict:
-    """Return the verdict over all attacks of a run, each at its share of alpha, against what the accountant claims."""
+    """Return the verdict over all attacks of a run, each at its share of alpha, against what the accountant claims.
+
+    Args:
+        run: A finished audit, or an audited evolution.
+
+    Example:
+        >>> found = verdict(Run.open("runs/demo"))
+        >>> str(found.tone), [number.words for number in found.numbers][-1]
+        ('untested', 'certified by trials')
+    """
     results = run.results
     outcome = compare(run, results.claim)
     tone = Tone.REFUTED if not outcome.ok else Tone.STANDS if outcome.is_tested else Tone.UNTESTED

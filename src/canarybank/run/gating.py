@@ -256,6 +256,15 @@ def compare(run: Run, claimed: float) -> GateOutcome:
 
     Every attack is given its share of alpha from the ledger of the commitment, so with probability at least 1 - alpha
     no bound exceeds the true epsilon. The exact figures hold for certain, so a true claim fails at most that often.
+
+    Args:
+        run: A finished audit, or an audited evolution.
+        claimed: The epsilon that the operator claims for all releases of the run.
+
+    Example:
+        >>> run = Run.open("runs/demo")
+        >>> compare(run, 5.0).ok, [cause.kind for cause in compare(run, 3.3).causes]
+        (True, ['mechanism'])
     """
     results, settings = run.results, declared(run.results)
     if results.evolution is not None and results.evolution.certificate is not None:

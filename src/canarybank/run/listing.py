@@ -58,7 +58,16 @@ class RunEntry(Record):
 
 
 def list_runs(folder: Path) -> tuple[RunEntry, ...]:
-    """Return an entry for each run that stands in a folder, in the order of their names."""
+    """Return an entry for each run that stands in a folder, in the order of their names.
+
+    Args:
+        folder: The folder that holds the folders of runs.
+
+    Example:
+        >>> entries = {Path(entry.run).name: entry for entry in list_runs(Path("runs"))}
+        >>> entries["demo"].state, entries["demo"].attacks, entries["demo"].largest.attack
+        ('finished', 2, 'nonce-norm')
+    """
     names = (MANIFEST, COMMITMENT, RESULTS)
     places = sorted({path.parent for name in names for path in folder.glob(f"*/{name}")})
     return tuple(_entry(place) for place in places)

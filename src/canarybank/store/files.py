@@ -90,6 +90,16 @@ def file_errors(path: Path | str, doing: str = "write") -> Iterator[None]:
     """Turn an operating system's error inside the context into a StoreError that says what to do.
 
     What is to be read must be a regular file: a device may have no end, and a pipe may never begin.
+
+    Args:
+        path: The file or folder that the message names.
+        doing: The verb after "Cannot" in the message, such as write, read or remove.
+
+    Example:
+        >>> with file_errors("missing.txt", "read"):
+        ...     Path("missing.txt").read_text()
+        Traceback (most recent call last):
+        canarybank.errors.StoreError: Cannot read 'missing.txt': it is not there; check the path.
     """
     try:
         if doing == "read" and (kind := _other_kind(path)):
@@ -101,7 +111,18 @@ def file_errors(path: Path | str, doing: str = "write") -> Iterator[None]:
 
 
 def require_file(path: Path | str, what: str = "file") -> None:
-    """Refuse an input that is not there or is no regular file: a folder, device, pipe or socket."""
+    """Refuse an input that is not there or is no regular file: a folder, device, pipe or socket.
+
+    Args:
+        path: The file that somebody named.
+        what: What it is called in the message.
+
+    Example:
+        >>> require_file("bank.txt")
+        >>> require_file("bnak.txt", "bank")
+        Traceback (most recent call last):
+        canarybank.errors.DataError: There is no bank 'bnak.txt'; did you mean 'bank.txt'?
+    """
     if kind := _other_kind(path):
         raise DataError(f"{os.fspath(path)!r} is {kind}, not a regular file; name a file, or save it to one first.")
     if not Path(path).exists():
@@ -113,6 +134,10 @@ def path_hint(path: Path | str) -> str:
 
     Args:
         path: A path at which nothing is.
+
+    Example:
+        >>> path_hint("my-user.csv")
+        "did you mean 'my-users.csv'?"
     """
     place = Path(path)
     try:
@@ -137,8 +162,19 @@ def _other_kind(path: Path | str) -> str | None:
 def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True, mode: int | None = PRIVATE) -> None:
     """Write a file whole or not at all, making its folder where there is none.
 
-    Text is written as UTF-8, a lone surrogate as its escape. A durable write survives a loss of power once this
-    returns; without it the file is still whole or absent after a kill, which is all that a checksummed cache needs.
+    Text is written as UTF-8, a lone surrogate as its escape.
+
+    Args:
+        path: The file; one that is there is replaced.
+        data: Its bytes or its text.
+        durable: Whether it must survive a loss of power once this returns. Without it the file is still whole or absent
+            after a kill, which is all that a checksummed cache needs.
+        mode: Who may read it: PRIVATE, SHAREABLE or BY_UMASK. Folders that are missing follow it too.
+
+    Example:
+        >>> write_atomic("written/note.txt", "all of it")
+        >>> Path("written/note.txt").read_text(), oct(Path("written/note.txt").stat().st_mode & 0o777)
+        ('all of it', '0o600')
     """
     with atomic_writer(path, durable=durable, mode=mode) as file:
         file.write(data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data)
@@ -148,7 +184,17 @@ def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True, m
 def atomic_writer(path: Path | str, *, durable: bool = True, mode: int | None = PRIVATE) -> Iterator[BinaryIO]:
     """Open a binary file for writing that takes its name when the context ends well, and vanishes otherwise.
 
-    ``mode``, one of PRIVATE, SHAREABLE and BY_UMASK, goes for folders that are missing too.
+    Args:
+        path: The file; one that is there is replaced.
+        durable: Whether it must survive a loss of power once the context ends.
+        mode: Who may read it: PRIVATE, SHAREABLE or BY_UMASK. Folders that are missing follow it too.
+
+    Example:
+        >>> with contextlib.suppress(KeyboardInterrupt), atomic_writer("written/half.bin") as file:
+        ...     _ = file.write(b"half of it")
+        ...     raise KeyboardInterrupt
+        >>> Path("written/half.bin").exists()
+        False
     """
     path = Path(path)
     make_folder(path.parent, mode=mode)
@@ -174,6 +220,17 @@ def private_temporary(folder: Path | str, name: str) -> Iterator[Path]:
     """Give the path of a new file in a folder of a cache, for its owner alone, and remove it when the context ends.
 
     A kill leaves it behind for ``sweep_temporaries``.
+
+    Args:
+        folder: The folder; it is made, or made private, where it is not yet so.
+        name: What the file's name is made from.
+
+    Example:
+        >>> with private_temporary("written/cache", "users.parquet") as path:
+        ...     path.exists(), path.suffix
+        (True, '.tmp')
+        >>> path.exists()
+        False
     """
     path = _temporary(private_folder(folder) / name)
     with file_errors(path):
@@ -215,7 +272,15 @@ def _set_mode(descriptor: int, mode: int) -> None:
 def make_folder(path: Path | str, *, mode: int | None = PRIVATE) -> Path:
     """Make a folder and its parents where they are missing, and return it; what exists keeps its permissions.
 
-    ``mode`` is that of the files to come: a folder for PRIVATE ones is 0700, one for SHAREABLE ones 0755.
+    Args:
+        path: The folder.
+        mode: That of the files to come: a folder for PRIVATE ones is 0700, one for SHAREABLE ones 0755; for BY_UMASK,
+            the umask decides.
+
+    Example:
+        >>> folder = make_folder("written/shared", mode=SHAREABLE)
+        >>> oct(folder.stat().st_mode & 0o777)
+        '0o755'
     """
     path = Path(path)
     with file_errors(path, "make the folder"):
@@ -240,7 +305,15 @@ def _make(folder: Path, mode: int | None) -> None:
 
 
 def private_folder(path: Path | str) -> Path:
-    """Make a folder that is ours alone, or make an existing one so; see ``tighten``."""
+    """Make a folder that is ours alone, or make an existing one so; see ``tighten``.
+
+    Args:
+        path: The folder.
+
+    Example:
+        >>> oct(private_folder("written/private").stat().st_mode & 0o777)
+        '0o700'
+    """
     return tighten(make_folder(path))
 
 
@@ -248,6 +321,14 @@ def tighten(folder: Path | str) -> Path:
     """Take from a folder of ours what other users of the machine may do there, and return it.
 
     Left as they are: a folder of another owner, one that everybody may write to (such as /tmp), and a missing one.
+
+    Args:
+        folder: The folder.
+
+    Example:
+        >>> open_to_all = make_folder("written/open", mode=SHAREABLE)
+        >>> oct(tighten(open_to_all).stat().st_mode & 0o777)
+        '0o700'
     """
     path = Path(folder)
     with file_errors(path, "make private"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -262,6 +343,17 @@ def set_aside(path: Path | str, label: str) -> Path | None:
     """Rename a file or folder to ``NAME.label``, so that nothing reads it again and a person can look at it.
 
     Return its new path, or None where another process moved or removed it first.
+
+    Args:
+        path: The file or folder.
+        label: What its name ends with from now on.
+
+    Example:
+        >>> write_atomic("written/broken.json", "{")
+        >>> set_aside("written/broken.json", "corrupt").name
+        'broken.json.corrupt'
+        >>> set_aside("written/broken.json", "corrupt") is None
+        True
     """
     path = Path(path)
     target = path.with_name(f"{path.name}.{label}")
@@ -281,6 +373,15 @@ def discard(path: Path | str) -> None:
     """Get a broken file of a cache out of the way: remove it, or set it aside; leave it where neither can be done.
 
     So a folder that stands in a file's place, or a cache that can only be read, fails no run.
+
+    Args:
+        path: The file.
+
+    Example:
+        >>> write_atomic("written/to-discard.json", "{")
+        >>> discard("written/to-discard.json")
+        >>> Path("written/to-discard.json").exists()
+        False
     """
     with contextlib.suppress(OSError, StoreError):
         try:
@@ -293,6 +394,20 @@ def go_on_without(folder: Path) -> None:
     """Tell the user, once for each folder, that a cache cannot be written and the run goes on without it.
 
     What is said while warnings are muted, as during private work, was not told: the next time says it.
+
+    Args:
+        folder: The folder of the cache.
+
+    Example:
+        >>> told = []
+        >>> listener = logging.Handler()
+        >>> listener.emit = told.append
+        >>> logging.getLogger("canarybank").addHandler(listener)
+        >>> for _ in range(3):
+        ...     go_on_without(Path("a-full-disk"))
+        >>> logging.getLogger("canarybank").removeHandler(listener)
+        >>> len(told)
+        1
     """
     if folder in _told or not _NOTES.isEnabledFor(logging.WARNING):
         return
@@ -307,9 +422,16 @@ def go_on_without(folder: Path) -> None:
 def sweep_temporaries(folder: Path | str, *, older_than: float = 3600.0, orphans: bool = False) -> int:
     """Remove temporaries in a folder that killed processes left, and return how many there were.
 
-    Another process may be writing one right now, so only those untouched for that many seconds go; whoever
-    holds the folder's lock may pass 0. With ``orphans``, younger ones go too where their writer ran on this machine
-    and is dead.
+    Args:
+        folder: The folder; those under it are left alone.
+        older_than: For how many seconds a temporary must be untouched, for another process may be writing a younger
+            one right now. Whoever holds the folder's lock may pass 0.
+        orphans: Whether younger ones go too where their writer ran on this machine and is dead.
+
+    Example:
+        >>> with private_temporary("written/swept", "half") as path:
+        ...     sweep_temporaries("written/swept"), sweep_temporaries("written/swept", older_than=0)
+        (0, 1)
     """
     removed = 0
     horizon = time.time() - older_than

@@ -25,17 +25,43 @@ __all__ = [
 
 
 def hash_bytes(data: bytes) -> str:
-    """Return the sha256 of bytes, as 64 hexadecimal digits."""
+    """Return the sha256 of bytes, as 64 hexadecimal digits.
+
+    The algorithm: FIPS 180-4 (https://doi.org/10.6028/NIST.FIPS.180-4).
+
+    Args:
+        data: The bytes.
+
+    Example:
+        >>> hash_bytes(b"abc")
+        'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad'
+    """
     return hashlib.sha256(data).hexdigest()
 
 
 def hash_text(text: str) -> str:
-    """Return the sha256 of a text's UTF-8 bytes."""
+    """Return the sha256 of a text's UTF-8 bytes.
+
+    Args:
+        text: The text; a lone surrogate counts as its three bytes.
+
+    Example:
+        >>> hash_text("é") == hash_bytes("é".encode())
+        True
+    """
     return hash_bytes(text.encode("utf-8", "surrogatepass"))
 
 
 def hash_json(value: Any) -> str:
-    """Return the sha256 of a value's canonical JSON text."""
+    """Return the sha256 of a value's canonical JSON text.
+
+    Args:
+        value: What ``canonical_json`` takes.
+
+    Example:
+        >>> hash_json({"a": 1, "b": 2}) == hash_json({"b": 2, "a": 1})
+        True
+    """
     return hash_bytes(canonical_json(value).encode())
 
 
@@ -43,6 +69,14 @@ def hash_array(array: ArrayLike) -> str:
     """Return the sha256 of an array's type, shape and values.
 
     The memory layout and byte order do not count: the values are hashed in C order, little-endian.
+
+    Args:
+        array: Numbers or fixed strings; Python objects are refused.
+
+    Example:
+        >>> values = np.arange(6.0).reshape(2, 3)
+        >>> hash_array(values) == hash_array(np.asfortranarray(values)), hash_array(values) == hash_array(values.T)
+        (True, False)
     """
     values = np.asarray(array)
     if values.dtype.hasobject:
@@ -61,13 +95,30 @@ def array_bytes(array: NDArray[Any]) -> memoryview:
 
 
 def hash_file(path: Path | str) -> str:
-    """Return the sha256 of a file's bytes, as ``sha256sum`` prints it."""
+    """Return the sha256 of a file's bytes, as ``sha256sum`` prints it.
+
+    Args:
+        path: The file.
+
+    Example:
+        >>> hash_file("bank.txt") == hash_bytes(Path("bank.txt").read_bytes())
+        True
+    """
     with file_errors(path, "read"), Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hash_folder(folder: Path | str, *, skip: Collection[str] = ()) -> dict[str, str]:
-    """Return the sha256 of every file under a folder by its relative path; hidden files and skipped paths stay out."""
+    """Return the sha256 of every file under a folder by its relative path; hidden files and skipped paths stay out.
+
+    Args:
+        folder: The folder.
+        skip: Relative paths to leave out.
+
+    Example:
+        >>> sorted(hash_folder("runs/demo", skip=["results.csv", "results.parquet", "results.tex", "summary.md"]))
+        ['commitment.json', 'manifest.json', 'results.json', 'trials.log']
+    """
     root = Path(folder)
     names = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
     return {
@@ -78,7 +129,19 @@ def hash_folder(folder: Path | str, *, skip: Collection[str] = ()) -> dict[str, 
 
 
 def altered_files(folder: Path | str, hashes: Mapping[str, str]) -> dict[str, str]:
-    """Compare a folder with the hashes once taken of it, and return what differs: "altered" or "missing" by path."""
+    """Compare a folder with the hashes once taken of it, and return what differs: "altered" or "missing" by path.
+
+    A file that no hash was taken of is no difference.
+
+    Args:
+        folder: The folder.
+        hashes: The sha256 of each file by its relative path, as ``hash_folder`` gave them.
+
+    Example:
+        >>> hashes = hash_folder("runs/demo") | {"trials.log": "0" * 64, "notes.txt": "0" * 64}
+        >>> altered_files("runs/demo", hashes)
+        {'trials.log': 'altered', 'notes.txt': 'missing'}
+    """
     root = Path(folder)
     findings = {}
     for name, expected in hashes.items():

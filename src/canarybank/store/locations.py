@@ -9,7 +9,15 @@ CACHE_VARIABLE = "CANARYBANK_CACHE"
 
 
 def cache_root() -> Path:
-    """Return the folder of all caches: $CANARYBANK_CACHE, else $XDG_CACHE_HOME/canarybank, else ~/.cache/canarybank."""
+    """Return the folder of all caches: $CANARYBANK_CACHE, else $XDG_CACHE_HOME/canarybank, else ~/.cache/canarybank.
+
+    The second and third are the XDG rules (https://specifications.freedesktop.org/basedir-spec/latest/).
+
+    Example:
+        >>> os.environ["CANARYBANK_CACHE"] = "my-cache"
+        >>> cache_root().name
+        'my-cache'
+    """
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).expanduser()
     base = os.environ.get("XDG_CACHE_HOME", "")

@@ -40,6 +40,16 @@ def lock_folder(folder: Path | str, purpose: str = "") -> Iterator[Path]:
     """Hold a folder for this process alone, making it where there is none; refuse if another process holds it.
 
     A folder that is locked is ours, so it is made private to its owner.
+
+    Args:
+        folder: The folder.
+        purpose: What it is held for, as the message to a second process says.
+
+    Example:
+        >>> with lock_folder("written/held", "the first audit"), lock_folder("written/held"):
+        ...     pass
+        Traceback (most recent call last):
+        canarybank.errors.StoreError: The folder 'written/held' is in use by process ..., the first audit; ...
     """
     path = private_folder(folder) / LOCK_NAME
     with file_errors(path, "lock"):
@@ -62,6 +72,16 @@ def folder_user(folder: Path | str) -> str | None:
     """Say which process holds a folder; None where nobody does, or where that cannot be asked.
 
     A lock ends with its process, so the folder of a process that died is held by nobody.
+
+    Args:
+        folder: The folder.
+
+    Example:
+        >>> with lock_folder("written/used", "an audit"):
+        ...     folder_user("written/used")
+        'process ... on ..., an audit'
+        >>> folder_user("written/used") is None
+        True
     """
     try:
         import fcntl

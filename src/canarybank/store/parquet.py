@@ -27,7 +27,19 @@ _PANIC = "its parts contradict each other"
 
 @contextmanager
 def parquet_errors(path: Path | str, fix: str = "write or fetch it again") -> Iterator[None]:
-    """Turn whatever polars raises inside the context, panics included, into a DataError."""
+    """Turn whatever polars raises inside the context, panics included, into a DataError.
+
+    Args:
+        path: The file that the message names.
+        fix: What the message says to do.
+
+    Example:
+        >>> import polars as pl
+        >>> with parquet_errors("bank.txt", "name a Parquet file"):
+        ...     pl.read_parquet("bank.txt")
+        Traceback (most recent call last):
+        canarybank.errors.DataError: 'bank.txt' cannot be read as Parquet (...); name a Parquet file.
+    """
     import polars as pl
 
     try:
@@ -45,6 +57,17 @@ def check_parquet(path: Path | str, columns: Sequence[str] | None = None, fix: s
     """Refuse a file that polars cannot read: all of it, or some columns, as far as they exist.
 
     A file that was read well is not read again by the child for as long as it does not change.
+
+    Args:
+        path: The file.
+        columns: The columns that must be readable; None for all.
+        fix: What the message says to do.
+
+    Example:
+        >>> check_parquet("runs/demo/results.parquet")
+        >>> check_parquet("bank.txt")
+        Traceback (most recent call last):
+        canarybank.errors.DataError: 'bank.txt' cannot be read as Parquet (...); write or fetch it again.
     """
     require_file(path)
     with file_errors(path, "read"):

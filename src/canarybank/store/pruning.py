@@ -25,9 +25,17 @@ class StoredFile(NamedTuple):
 
 
 def stored_files(folder: Path | str, *, hidden: bool = False) -> list[StoredFile]:
-    """Return every file under a folder in the order of its path; temporaries and locks only with the hidden ones.
+    """Return every file under a folder in the order of its path.
 
     A file's time of change is taken as when it was last used; whoever uses a file without changing it renews it.
+
+    Args:
+        folder: The folder of a cache.
+        hidden: Whether temporaries and locks, whose names begin with a dot, are among them.
+
+    Example:
+        >>> [file.path.name for file in stored_files("runs/demo")][:2]
+        ['commitment.json', 'manifest.json']
     """
     found = []
     for path in sorted(Path(folder).rglob("*")):
@@ -48,8 +56,19 @@ def prune_files(
 ) -> int:
     """Remove files, the longest unused first, and return how many bytes that freed.
 
-    Those unused for that many seconds go, then as many as bring the rest down to that many bytes. ``remove`` says
-    whether it removed a file; without it every file can be.
+    Args:
+        files: The files of a cache, as ``stored_files`` finds them.
+        max_bytes: How many bytes may stay; None for any number.
+        unused_for: What was unused for so many seconds goes, whatever the size; None lets nothing go so.
+        remove: Removes a file and says whether it did; None removes every file.
+
+    Example:
+        >>> files = [StoredFile(float(day), Path(f"day-{day}"), 100) for day in (3, 1, 2)]
+        >>> gone = []
+        >>> prune_files(files, max_bytes=150, remove=lambda path: gone.append(path.name) is None)
+        200
+        >>> gone
+        ['day-1', 'day-2']
     """
     allowed = _at_least_0(max_bytes, "bytes", math.inf)
     horizon = time.time() - _at_least_0(unused_for, "seconds", math.inf)
@@ -62,7 +81,19 @@ def prune_files(
 
 
 def sweep_folders(folder: Path | str) -> None:
-    """Remove the temporaries that dead processes left in a folder and in all under it; see ``sweep_temporaries``."""
+    """Remove the temporaries that dead processes left in a folder and in all under it; see ``sweep_temporaries``.
+
+    Args:
+        folder: The folder of a cache.
+
+    Example:
+        >>> Path("left/deeper").mkdir(parents=True, exist_ok=True)
+        >>> half = Path("left/deeper/.half.999999999.00000000.tmp")  # its writer, process 999999999, is dead
+        >>> half.touch()
+        >>> sweep_folders("left")
+        >>> half.exists()
+        False
+    """
     root = Path(folder)
     for each in (root, *(path for path in root.rglob("*") if path.is_dir())):
         sweep_temporaries(each, orphans=True)

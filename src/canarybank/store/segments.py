@@ -32,7 +32,20 @@ _MAP_FROM_BYTES = 4 << 20
 def write_segment(
     path: Path | str, arrays: Mapping[str, NDArray[Any]], meta: Any = None, *, durable: bool = False
 ) -> None:
-    """Write named arrays and a small document into one file, whole or not at all."""
+    """Write named arrays and a small document into one file, whole or not at all.
+
+    Args:
+        path: The file.
+        arrays: The arrays by name; those of Python objects are refused.
+        meta: A small document beside them, as JSON.
+        durable: Whether it must survive a loss of power once this returns.
+
+    Example:
+        >>> write_segment("written/vectors.segment", {"vectors": np.eye(2)}, {"encoder": "hashing"})
+        >>> segment = Segment("written/vectors.segment")
+        >>> segment.meta, segment["vectors"].tolist()
+        ({'encoder': 'hashing'}, [[1.0, 0.0], [0.0, 1.0]])
+    """
     plain = {name: _plain(name, array) for name, array in arrays.items()}
     header = canonical_json({"arrays": _describe(plain), "meta": meta}).encode()
     preamble = _MAGIC + len(header).to_bytes(8, "little") + header + hashlib.sha256(header).digest()

@@ -35,7 +35,18 @@ _SUFFIXES = ("json", "arrays", "packed")
 
 
 def stage_key(stage: str, **inputs: Any) -> str:
-    """Return the content address of what a stage makes from these inputs."""
+    """Return the content address of what a stage makes from these inputs.
+
+    Args:
+        stage: The name of the stage.
+        **inputs: All that the outcome depends on, as JSON.
+
+    Example:
+        >>> stage_key("moments", users="u1", seed=0) == stage_key("moments", seed=0, users="u1")
+        True
+        >>> stage_key("moments", users="u1", seed=0) == stage_key("moments", users="u1", seed=1)
+        False
+    """
     return hash_json({"stage": stage, "format": _FORMAT, "inputs": inputs})
 
 
