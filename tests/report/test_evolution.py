@@ -7,7 +7,6 @@ import pytest
 
 from canarybank.config import EvolveConfig
 from canarybank.report import evolution_headline, render_html, summarise_run, summary_markdown, write_report
-from canarybank.report.evolution import evolution_facts
 from canarybank.run import Run
 
 BARE = {"attacks": (), "commitment": None, "setup": None}
@@ -64,9 +63,8 @@ def test_the_page_draws_epsilon_in_theory_exactly_and_as_observed(evolved, page)
         ),
     ],
 )
-def test_facts_say_who_stays_and_by_which_rules(evolved, told, rounds, selection):
-    facts = evolved.results.evolution.model_copy(update={"evolve": EvolveConfig(rounds=2, **told)})
-    shown = evolution_facts(facts)
+def test_facts_say_who_stays_and_by_which_rules(other, told, rounds, selection):
+    shown = dict(summarise_run(other({"evolve": EvolveConfig(rounds=2, **told)}, **BARE))["facts"])
     assert (shown["Rounds"], shown["Selection"]) == (rounds, selection)
 
 
