@@ -144,7 +144,7 @@ def _draw_rounds(
         )
         middle = [(one + other) / 2 for one, other in zip(low, high, strict=True)]
         half = [(other - one) / 2 for one, other in zip(low, high, strict=True)]
-        axes.errorbar(places, middle, yerr=half, fmt="none", ecolor=COLOURS["canary"], elinewidth=1.8, capsize=4)
+        axes.errorbar(places, middle, yerr=half, fmt="none", color=COLOURS["canary"], elinewidth=1.8, capsize=4)
     for label, (points, look) in named.items():
         axes.plot(*zip(*points, strict=True), marker="o", ms=7, label=label, clip_on=False, **_LOOKS[look])
     add_legend(figure)

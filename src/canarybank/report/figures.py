@@ -158,7 +158,7 @@ def _draw_rung(axes: "Axes", above: dict[str, Any] | None, rung: dict[str, Any],
     axes.barh(top + 27, value, color=colour, alpha=0.55 if kind == "expected" else 1.0, label=f"_{kind}", **bar)
     if name == "expected" and rung["high"] - rung["low"] > _CERTAIN:
         ends = [[value - rung["low"]], [rung["high"] - value]]
-        axes.errorbar([value], [top + 27], xerr=ends, fmt="none", ecolor=COLOURS["ink"], elinewidth=1.5, capsize=5)
+        axes.errorbar([value], [top + 27], xerr=ends, fmt="none", color=COLOURS["ink"], elinewidth=1.5, capsize=5)
 
 
 def _step(above: dict[str, Any] | None, rung: dict[str, Any], *, claimed: bool) -> str:
@@ -246,7 +246,7 @@ def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Drawn:
     ends = [min(upper, high) for upper in uppers]
     axes.hlines(heights, lows, ends, color=COLOURS["canary"], lw=1.8, label=labels[0])
     leaving = [height for height, upper in zip(heights, uppers, strict=True) if upper > high]
-    axes.scatter([high] * len(leaving), leaving, 22.0, COLOURS["canary"], ">", clip_on=False, label="_leaving")
+    axes.plot([high] * len(leaving), leaving, ">", color=COLOURS["canary"], clip_on=False, label="_leaving")
     values = [
         {
             "rule": None if canary["rule"] is None else canary["rule"]["lower"],

@@ -229,7 +229,25 @@ def figure_bytes(piece: Piece, kind: str) -> bytes:
 
 
 def draw_piece(piece: Piece) -> "Figure":
-    """Return the figure of a piece."""
+    """Return the figure of a piece, as matplotlib draws it.
+
+    Args:
+        piece: A piece of the paper, or a sweep.
+
+    Example:
+        >>> within = Span(low=0.9, high=1.2)
+        >>> cell = Cell(
+        ...     at={"arm": "A", "attack": "nonce"}, observed=1.05, exact=1.68, rule=1.35, expected=1.09, likely=within,
+        ...     mechanism=1.6845, method="paper", confidence=0.95, trials=1000, canaries=5, threshold="calibrated",
+        ...     delta=1e-5,
+        ... )
+        >>> piece = Piece(
+        ...     name="own", title="Own", about="By hand.", shape="table", coordinates=("arm", "attack"), cells=(cell,),
+        ...     setup={},
+        ... )
+        >>> [ax.get_title() for ax in draw_piece(piece).axes]
+        ['arm A']
+    """
     draw = {"table": _table, "curves": _curves, "rounds": _rounds}[piece.shape]
     with style(PRINTED):
         return draw(piece)
