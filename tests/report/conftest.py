@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from matplotlib import get_data_path
 
 from canarybank.auditing import Settings
+from canarybank.cli import main
 from canarybank.config import resolve
 from canarybank.flow import audit_system, design_one_run, run_audit, run_evolution, score_one_run
 from canarybank.mechanism import Claim, Mechanism
@@ -84,6 +86,19 @@ def counted(changed, run):
         return changed(attacks=(replace(first, canaries=tuple(canaries)), *others))
 
     return change
+
+
+@pytest.fixture
+def printed(tmp_path, monkeypatch, capsys):
+    """Return a function that gives what ``canarybank report`` prints of a run: each line, its cells apart."""
+
+    def show(run):
+        folder = shutil.copytree(run.folder, tmp_path / "printed", dirs_exist_ok=True)
+        monkeypatch.setenv("COLUMNS", "1000")
+        assert main(["report", str(folder)]) == 0
+        return [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
+
+    return show
 
 
 def _users(path):

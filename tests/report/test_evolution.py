@@ -7,7 +7,6 @@ import pytest
 
 from canarybank.config import EvolveConfig
 from canarybank.report import evolution_headline, render_html, summarise_run, summary_markdown, write_report
-from canarybank.report.evolution import evolution_facts
 from canarybank.run import Run
 
 BARE = {"attacks": (), "commitment": None, "setup": None}
@@ -64,9 +63,8 @@ def test_the_page_draws_epsilon_in_theory_exactly_and_as_observed(evolved, page)
         ),
     ],
 )
-def test_facts_say_who_stays_and_by_which_rules(evolved, told, rounds, selection):
-    facts = evolved.results.evolution.model_copy(update={"evolve": EvolveConfig(rounds=2, **told)})
-    shown = evolution_facts(facts)
+def test_facts_say_who_stays_and_by_which_rules(other, told, rounds, selection):
+    shown = dict(summarise_run(other({"evolve": EvolveConfig(rounds=2, **told)}, **BARE))["facts"])
     assert (shown["Rounds"], shown["Selection"]) == (rounds, selection)
 
 
@@ -150,14 +148,15 @@ def test_the_page_shows_the_text_of_every_round_and_the_lineage_of_some(evolved,
 
 def test_the_map_holds_real_records_in_a_simulation_alone(evolved, other, page):
     drawn = page[page.index('id="clouds"') : page.index('id="text"')]
-    assert drawn.count("<svg") == 1 + 3
-    assert drawn.count('class="dot-real"') == 1 + 3
+    assert drawn.count("<svg") == 1
+    assert [drawn.count(f">{name}<") for name in ("first population", "after round 1", "after round 2")] == [2, 2, 2]
+    assert ">held-out, real<" in drawn
     assert "Not private." in drawn
     assert "To real centre" in drawn
     stripped = other({"insecure_seed": None, "utility": None, "plain": None, "cost": ()}, **BARE)
     assert evolved.results.evolution.clouds is not None
     assert stripped.results.evolution.clouds is not None
-    assert "dot-real" not in render_html(stripped).partition("</style>")[2]
+    assert "held-out, real" not in render_html(stripped)
 
 
 def test_a_stopped_run_says_why(other, evolved):

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from canarybank.cli import main
 from canarybank.report import write_pieces, write_report
-from canarybank.report.runs_page import write_runs_page
-from canarybank.run.listing import list_runs
 
 WIDTHS, SCHEMES = (390, 820, 1280), ("light", "dark")
 KINDS = ("audit", "evolution", "certified", "system", "dependent", "one run", "paper", "sweep", "runs")
@@ -61,7 +60,8 @@ def pages(request, tmp_path_factory):
         if kind == "sweep":
             return write_pieces([request.getfixturevalue("grid")], place, title="a sweep")
         systems = Path(request.getfixturevalue("systems")["stands"].folder).parent
-        return write_runs_page(systems, list_runs(systems))
+        assert main(["runs", "page", str(systems), "--quiet"]) == 0
+        return systems / "index.html"
 
     def page(kind):
         if kind not in written:

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import beta
 
 from canarybank.mechanism import Mechanism
-from canarybank.report.summary import counted_rates, rule_upper
+from canarybank.report import summarise_run
 from canarybank.report.text import confidence, decimal, epsilon, interval_text, percent, rate
 
 
@@ -29,29 +29,48 @@ def naive_upper(tp, fp, n1, n0, gamma, delta):
     return max(0.0, forward, math.log((1 - fpr - delta) / (1 - tpr)) if tpr < 1 else math.inf)
 
 
+@pytest.fixture
+def first_canary(run, changed):
+    """Return a function that gives the summary of the first canary, changed, under a mechanism."""
+
+    def show(mechanism, **told):
+        first, *others = run.results.attacks
+        canary = replace(first.canaries[0], **told)
+        attack = replace(first, canaries=(canary, *first.canaries[1:]))
+        summary = summarise_run(changed(attacks=(attack, *others), mechanism=mechanism))
+        return summary["attacks"][0]["canaries"][0]
+
+    return show
+
+
 @pytest.mark.parametrize(("tp", "fp"), [(300, 100), (50, 40), (900, 990), (10, 0), (1000, 5), (0, 0)])
-def test_the_upper_end_is_that_of_a_naive_twin(run, tp, fp):
+def test_the_upper_end_is_that_of_a_naive_twin(run, first_canary, tp, fp):
     canary = run.results.attacks[0].canaries[0]
     counts = replace(canary.counts, tp=tp, fp=fp, n1=1000, n0=1000)
     gamma = (1 - canary.bound.confidence) / 4
     expected = naive_upper(tp, fp, 1000, 1000, gamma, 1e-5)
-    assert rule_upper(replace(canary, counts=counts), Mechanism()) == pytest.approx(expected)
+    assert first_canary(Mechanism(), counts=counts)["upper"] == pytest.approx(expected)
 
 
-def test_the_upper_end_lies_above_the_bound_and_the_exact_rule(run):
+def test_the_upper_end_lies_above_the_bound_and_the_exact_rule(run, summary):
     # Six intervals, each wrong at most as often as its share of alpha says; the seed is fixed.
-    for attack in run.results.attacks:
-        for canary in attack.canaries:
+    for attack, shown in zip(run.results.attacks, summary["attacks"], strict=True):
+        for canary, read in zip(attack.canaries, shown["canaries"], strict=True):
             assert canary.bound.epsilon <= canary.rule.upper
-            assert rule_upper(canary, Mechanism()) >= canary.rule.lower
+            assert read["upper"] >= canary.rule.lower
 
 
-def test_a_stratified_canary_is_blended_to_an_eligible_one(run):
+def test_a_stratified_canary_is_blended_to_an_eligible_one(run, first_canary):
     canary = run.results.attacks[0].canaries[0]
-    sure = replace(canary, bound=replace(canary.bound, method="stratified"))
-    assert rule_upper(sure, Mechanism(q=1.0)) == rule_upper(canary, Mechanism())
-    assert rule_upper(sure, Mechanism(q=0.1)) < rule_upper(canary, Mechanism())
-    (_, fpr, _), (low, tpr, high) = counted_rates(sure, Mechanism(q=0.1))
+    told = {"bound": replace(canary.bound, method="stratified")}
+    plain, sure, rare = (
+        first_canary(Mechanism()),
+        first_canary(Mechanism(q=1.0), **told),
+        first_canary(Mechanism(), **told),
+    )
+    assert sure["upper"] == plain["upper"]
+    assert rare["upper"] < plain["upper"]
+    (_, fpr, _), (low, tpr, high) = rare["counted"]["fpr"], rare["counted"]["tpr"]
     assert low < tpr < high
     assert tpr == pytest.approx(0.9 * fpr + 0.1 * canary.counts.tp / canary.counts.n1)
-    assert counted_rates(canary, Mechanism(q=0.1))[1][1] == canary.counts.tp / canary.counts.n1
+    assert plain["counted"]["tpr"][1] == canary.counts.tp / canary.counts.n1

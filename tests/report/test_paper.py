@@ -1,63 +1,75 @@
 import csv
-import hashlib
 import io
 import re
 
 import pytest
+from shown_pages import alternative_of, caption_of, table_of
 
 from canarybank.paper import UNPUBLISHED, read_piece, write_piece
-from canarybank.report import render_pieces, write_pieces
-from canarybank.report.paper import (
-    alternative,
-    draw_piece,
-    figure_bytes,
-    piece_latex,
-    piece_rows,
-    shown_columns,
-    shown_rows,
-    stands_on,
-)
-from canarybank.report.text import epsilon
+from canarybank.report import draw_piece, render_pieces, write_pieces
 
 
-def test_the_papers_numbers_stand_by_table_and_those_that_sampling_explains_are_marked(table):
-    rows = shown_rows(table)
-    assert shown_columns(table)[2] == "paper (Yelp; Sentiment140)"
+@pytest.fixture(scope="module")
+def folder(every, tmp_path_factory):
+    """Return a folder with every form of a piece of every shape."""
+    folder = tmp_path_factory.mktemp("pieces")
+    write_pieces(every, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    """Return the page of those pieces."""
+    return (folder / "index.html").read_text()
+
+
+def rows_of(folder, name):
+    with (folder / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_papers_numbers_stand_by_table_and_those_that_sampling_explains_are_marked(page):
+    columns, rows = table_of(page, "table-main")
+    assert columns[2] == "Paper (Yelp; Sentiment140)"
     assert rows[0][2] == "1.049*/1.038*; 0.300"
     assert rows[2][2] == UNPUBLISHED
 
 
-def test_a_plot_of_the_paper_is_said_to_have_no_numbers_and_a_sweep_says_nothing_of_it(curves, sweep):
-    plot = curves.model_copy(update={"unpublished": True})
-    assert not any("paper" in head for head in (*shown_columns(plot), *shown_columns(sweep)))
-    assert {len(row) for row in shown_rows(plot)} == {len(shown_columns(plot))}
-    assert UNPUBLISHED in stands_on(plot)
-    assert UNPUBLISHED in piece_latex(plot)
-    assert {row["paper"] for row in piece_rows(plot)} == {UNPUBLISHED}
-    assert UNPUBLISHED not in stands_on(sweep)
-    assert "paper" not in piece_rows(sweep)[0]
+def test_a_plot_of_the_paper_is_said_to_have_no_numbers_and_a_sweep_says_nothing_of_it(curves, folder, page, tmp_path):
+    plot = write_pieces([curves.model_copy(update={"unpublished": True})], tmp_path).read_text()
+    columns, rows = table_of(plot, "table-ablations")
+    assert not any("aper" in head for head in (*columns, *table_of(page, "table-sweep")[0]))
+    assert {len(row) for row in rows} == {len(columns)}
+    assert UNPUBLISHED in caption_of(plot, "ablations")
+    assert UNPUBLISHED in (tmp_path / "ablations.tex").read_text()
+    assert {row["paper"] for row in rows_of(tmp_path, "ablations")} == {UNPUBLISHED}
+    assert UNPUBLISHED not in caption_of(page, "sweep")
+    assert "paper" not in rows_of(folder, "sweep")[0]
 
 
-def test_a_bound_that_sampling_does_not_explain_is_flagged_and_where_nothing_was_computed_nothing_is_said(
-    table, curves
-):
-    explained = shown_columns(table).index("explained")
-    assert [row[explained] for row in shown_rows(table)] == ["yes", "NO", "yes"]
+def test_a_bound_that_sampling_does_not_explain_is_flagged_and_where_nothing_was_computed_nothing_is_said(table, page):
+    columns, rows = table_of(page, "table-main")
+    explained = columns.index("Explained")
+    assert [row[explained] for row in rows] == ["yes", "NO", "yes"]
     mixed = table.model_copy(update={"cells": (*table.cells, table.cells[0].model_copy(update={"explained": None}))})
-    assert shown_rows(mixed)[-1][explained - 1 : explained + 1] == ("—", "—")
-    assert not {"explained", "99.9% sampling"} & set(shown_columns(curves))
-    assert {len(row) for row in shown_rows(curves)} == {len(shown_columns(curves))}
+    _, rows = table_of(render_pieces([mixed]), "table-main")
+    assert rows[-1][explained - 1 : explained + 1] == ("—", "—")
+    columns, rows = table_of(page, "table-ablations")
+    assert not {"Explained", "99.9% sampling"} & set(columns)
+    assert {len(row) for row in rows} == {len(columns)}
 
 
-def test_the_mechanisms_own_epsilon_is_shown_where_rows_differ_in_it(grid, curves, rounds):
-    assert shown_columns(grid)[-1] == "mechanism"
-    assert [row[-1] for row in shown_rows(grid)] == [epsilon(cell.mechanism) for cell in grid.cells]
-    assert "mechanism" not in (*shown_columns(curves), *shown_columns(rounds))
+def test_the_mechanisms_own_epsilon_is_shown_where_rows_differ_in_it(grid, rounds, page):
     cells = [
         cell.model_copy(update={"mechanism": cell.at["rounds"], "more": {"theory": cell.at["rounds"]}})
         for cell in rounds.cells
     ]
-    assert "mechanism" not in shown_columns(rounds.model_copy(update={"cells": tuple(cells)}))
+    differing = render_pieces([grid, rounds.model_copy(update={"cells": tuple(cells)})])
+    columns, rows = table_of(differing, "table-sweep")
+    assert columns[-1] == "Mechanism"
+    assert [float(row[-1]) for row in rows] == pytest.approx([cell.mechanism for cell in grid.cells], rel=1e-3)
+    heads = [table_of(page, f"table-{name}")[0] for name in ("ablations", "multiround")]
+    assert not any("Mechanism" in head for head in (*heads, table_of(differing, "table-multiround")[0]))
 
 
 def test_a_grid_has_a_panel_for_each_mechanism_and_its_curves_run_from_left_to_right(grid):
@@ -89,19 +101,12 @@ def test_an_attack_that_only_a_later_panel_has_stands_in_the_legend_in_a_colour_
     assert colours["exact"] != colours["nonce"]
 
 
-def test_rows_hold_numbers_as_they_are(table, rounds):
-    first = piece_rows(table)[0]
-    assert first["paper: yelp, full table"] == 1.038
-    assert piece_rows(table)[2]["paper: yelp, full table"] is None
-    assert (first["observed"], first["sampling_low"], first["explained"]) == (1.05, 0.9, True)
-    assert [row["mauve"] for row in piece_rows(rounds)] == [0.1, 0.2, 0.3]
-
-
-@pytest.mark.parametrize("kind", ["svg", "pdf"])
-def test_figures_are_the_same_bytes_whatever_was_drawn_before(every, kind):
-    first = [hashlib.sha256(figure_bytes(each, kind)).hexdigest() for each in every]
-    assert [hashlib.sha256(figure_bytes(each, kind)).hexdigest() for each in reversed(every)] == first[::-1]
-    assert len(set(first)) == len(every)
+def test_rows_hold_numbers_as_they_are(folder):
+    first, _, third = rows_of(folder, "main")
+    assert first["paper: yelp, full table"] == "1.038"
+    assert third["paper: yelp, full table"] == ""
+    assert (first["observed"], first["sampling_low"], first["explained"]) == ("1.05", "0.9", "True")
+    assert [row["mauve"] for row in rows_of(folder, "multiround")] == ["0.1", "0.2", "0.3"]
 
 
 def test_a_legend_lies_within_its_figure_however_narrow(every):
@@ -114,20 +119,28 @@ def test_a_legend_lies_within_its_figure_however_narrow(every):
             assert box.x1 <= figure.bbox.width
 
 
-def test_a_piece_comes_back_from_its_file_with_its_coordinates_in_order(every, tmp_path):
-    for each in every:
-        back = read_piece(write_piece(each, tmp_path))
-        assert shown_rows(back) == shown_rows(each)
-        assert figure_bytes(back, "svg") == figure_bytes(each, "svg")
-        assert [list(cell.at) for cell in back.cells] == [list(each.coordinates)] * len(each.cells)
+def test_a_piece_that_was_written_and_read_gives_the_same_bytes_whatever_was_drawn_before(every, folder, tmp_path):
+    read = [read_piece(write_piece(each, tmp_path / "kept")) for each in every]
+    for piece, made in zip(read, every, strict=True):
+        assert [list(cell.at) for cell in piece.cells] == [list(made.coordinates)] * len(made.cells)
+    for piece in reversed(read):
+        write_pieces([piece], tmp_path / "again")
+    write_page = render_pieces(read)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    after = {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
+    assert after | {"index.html": write_page.encode()} == before
+    assert set(before) == {"index.html"} | {
+        f"{each.name}.{kind}" for each in every for kind in ("csv", "tex", "svg", "pdf")
+    }
+    assert len(set(before.values())) == len(before)
 
 
-def test_figures_name_no_day_and_no_machine(table):
-    assert b"<dc:date>" not in figure_bytes(table, "svg")
-    assert b"CreationDate" not in figure_bytes(table, "pdf")
+def test_figures_name_no_day_and_no_machine(folder):
+    assert b"<dc:date>" not in (folder / "main.svg").read_bytes()
+    assert b"CreationDate" not in (folder / "main.pdf").read_bytes()
 
 
-def test_what_is_drawn(table, curves, sweep, rounds):
+def test_what_is_drawn(table, curves, sweep, rounds, page):
     assert [ax.get_title() for ax in draw_piece(table).axes] == ["arm A", "arm B"]
     assert [ax.get_xlabel() for ax in draw_piece(curves).axes] == ["sigma", "q"]
     for ax, name in zip(draw_piece(sweep).axes, ("minilm", "mpnet"), strict=True):
@@ -136,11 +149,11 @@ def test_what_is_drawn(table, curves, sweep, rounds):
     left, right = draw_piece(rounds).axes
     assert list(left.get_lines()[0].get_ydata()) == [0.1, 0.2, 0.3]
     assert right.get_ylabel() == "epsilon"
-    assert "nonce: observed 1.050" in alternative(table)
+    assert "nonce: observed 1.050" in alternative_of(page, "main")
 
 
-def test_latex_escapes_and_says_what_it_stands_on(table):
-    text = piece_latex(table)
+def test_latex_escapes_and_says_what_it_stands_on(table, folder):
+    text = (folder / "main.tex").read_text()
     assert text.count("\\begin{tabular}") == text.count("\\end{tabular}") == 1
     assert "1,000,000 trials of each hypothesis" in text
     assert not [
@@ -149,33 +162,19 @@ def test_latex_escapes_and_says_what_it_stands_on(table):
     assert all(line.startswith("%") for line in text.splitlines()[: 1 + len(table.notes)])
 
 
-def test_the_page_has_a_section_for_each_piece_and_nothing_foreign(every, hostile):
-    html = render_pieces(every)
-    assert re.findall(r'<section id="([a-z]+)"', html) == [*(each.name for each in every), "glossary"]
-    assert hostile not in html
-    assert "<script>window" not in html
-    assert not re.search(r"(?:src|href)=\"(?!data:|#)", html)
-    assert "not differentially private" in html
-    assert render_pieces(every) == html
+def test_the_page_has_a_section_for_each_piece_and_nothing_foreign(every, page, hostile):
+    assert re.findall(r'<section id="([a-z]+)"', page) == [*(each.name for each in every), "glossary"]
+    assert hostile not in page
+    assert "<script>window" not in page
+    assert not re.search(r"(?:src|href)=\"(?!data:|#)", page)
+    assert "not differentially private" in page
 
 
-def test_all_forms_are_written_and_written_again_the_same(every, tmp_path):
-    page = write_pieces(every, tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert set(before) == {page.name} | {
-        f"{each.name}.{kind}" for each in every for kind in ("csv", "tex", "svg", "pdf")
-    }
-    write_pieces(every, tmp_path)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    with (tmp_path / "main.csv").open(newline="") as file:
-        assert [row["attack"] for row in csv.DictReader(file)] == ["nonce", "exact", "nonce"]
-
-
-def test_what_it_stands_on_names_method_confidence_and_trials(table, curves):
-    assert "by the method paper at 95% confidence" in stands_on(table)
-    assert "asterisk" in stands_on(table)
-    assert "asterisk" not in stands_on(curves)
-    assert "Explained" not in stands_on(curves)
+def test_what_it_stands_on_names_method_confidence_and_trials(page):
+    assert "by the method paper at 95% confidence" in caption_of(page, "main")
+    assert "asterisk" in caption_of(page, "main")
+    assert "asterisk" not in caption_of(page, "ablations")
+    assert "Explained" not in caption_of(page, "ablations")
 
 
 def test_what_differs_between_rows_is_said_of_each(curves):
@@ -189,6 +188,10 @@ def test_what_differs_between_rows_is_said_of_each(curves):
         ("trials", 7): f"7 or {first.trials:,} trials",
         ("method", "pooled"): "or from the counts of 5 canaries together by the method pooled",
     }
-    for (field, value), words in said.items():
-        cells = (first, second.model_copy(update={field: value}))
-        assert words in stands_on(curves.model_copy(update={"cells": cells})), field
+    pieces = [
+        curves.model_copy(update={"name": f"p{index}", "cells": (first, second.model_copy(update={field: value}))})
+        for index, (field, value) in enumerate(said)
+    ]
+    page = render_pieces(pieces)
+    for piece, (changed, words) in zip(pieces, said.items(), strict=True):
+        assert words in caption_of(page, piece.name), changed

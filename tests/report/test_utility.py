@@ -1,14 +1,13 @@
 """The tables of what texts are worth: no figure without real text beside it, and chance beside what labels give."""
 
+import csv
 from dataclasses import asdict, replace
 
+import pytest
+from shown_pages import table_of, text_of
+
 from canarybank.measure import Agreement, Compared, Task, Variety, Worth
-from canarybank.report import render_html, summarise_run
-from canarybank.report.evolution import round_rows
-from canarybank.report.evolution_figures import utility_figure
-from canarybank.report.text import UNKNOWN
-from canarybank.report.utility import MEASURES, compared_by_measure, compared_by_round, compared_notes, compared_part
-from canarybank.report.worth import chance_range, figures_by_round
+from canarybank.report import render_html, summarise_run, utility_figure, write_report
 from canarybank.run import Run
 
 
@@ -46,36 +45,51 @@ BARE = replace(
 )
 
 
-def test_every_population_has_a_row_and_real_text_the_last() -> None:
-    columns, rows = compared_by_round(asdict(COMPARED))
-    assert columns == ("texts", *(name for name, _ in MEASURES))
-    assert [row[0] for row in rows] == ["first population", "after round 1", "after round 2", "real text"]
-    assert all(cell != UNKNOWN for row in rows for cell in row)
-    assert rows[0][1:4] == ("0.110", "0.120", "0.130")
-    assert rows[-1][columns.index("coverage")] == "0.850"
-    assert rows[-1][columns.index("effective texts")] == "7.8"
-    assert rows[1][columns.index("agreement, shuffled labels")] == "0.410"
-    assert rows[1][columns.index("task, shuffled labels")] == "0.440"
-
-
 CUT = replace(COMPARED, chance=(worth(0.2), worth(0.0), worth(0.25)))
 
 
-def test_chance_is_a_range_between_the_populations_and_real_text() -> None:
-    columns, rows = compared_by_round(asdict(CUT))
+@pytest.fixture
+def page(evolved):
+    """Return a function that gives the page of the evolution with other figures at one size, or with none."""
+
+    def show(compared):
+        run, facts = Run(evolved.folder), evolved.results.evolution
+        utility = replace(facts.utility, compared=compared)
+        if compared is not None:
+            utility = replace(utility, figures=utility.figures[: len(compared.sets)])
+        evolution = facts.model_copy(update={"utility": utility})
+        run.__dict__["results"] = evolved.results.model_copy(update={"evolution": evolution})
+        return render_html(run)
+
+    return show
+
+
+def test_every_population_has_a_row_and_real_text_the_last(page) -> None:
+    columns, rows = table_of(page(COMPARED), "compared")
+    assert [row[0] for row in rows] == ["first population", "after round 1", "after round 2", "real text"]
+    assert all(cell != "—" for row in rows for cell in row)
+    assert rows[0][1:4] == ("0.110", "0.120", "0.130")
+    assert rows[-1][columns.index("Coverage")] == "0.850"
+    assert rows[-1][columns.index("Effective texts")] == "7.8"
+    assert rows[1][columns.index("Agreement, shuffled labels")] == "0.410"
+    assert rows[1][columns.index("Task, shuffled labels")] == "0.440"
+    # Every figure of a set is shown: of its variety two, of its agreement two, of its task three.
+    assert len(columns) - 1 == len(set(asdict(worth(0.1))) - {"labelled"}) + 4
+
+
+def test_chance_is_a_range_between_the_populations_and_real_text(page) -> None:
+    html = page(CUT)
+    columns, rows = table_of(html, "compared")
     assert [row[0] for row in rows][-3:] == ["after round 2", "chance alone", "real text"]
     assert rows[-2][1:3] == ("0.010 to 0.260", "0.020 to 0.270")
-    assert rows[-2][columns.index("effective texts")] == "7.0 to 7.2"
-    heads, measures = compared_by_measure(asdict(CUT), ["x", "y", "z"], [0, 2])
-    assert heads == ("measure", "x", "z", "chance alone", "real text")
-    assert measures[0] == ("MAUVE", "0.110", "0.510", "0.010 to 0.260", "0.810")
-    notes = " ".join(compared_notes(asdict(CUT)))
-    assert "3 other cuts of the first population to 60 texts" in notes
-    assert "in 1 case of 4" in notes
-    assert "votes and generation together" in notes
-    assert "Chance alone" not in " ".join(compared_notes(asdict(COMPARED)))
+    assert rows[-2][columns.index("Effective texts")] == "7.0 to 7.2"
+    text = text_of(html)
+    assert "3 other cuts of the first population to 60 texts" in text
+    assert "in 1 case of 4" in text
+    assert "votes and generation together" in text
+    assert "Chance alone is" not in text_of(page(COMPARED))
     unknown = replace(CUT, chance=(replace(CUT.chance[0], mauve=None),))
-    assert chance_range(asdict(unknown), "mauve") is chance_range(asdict(COMPARED), "recall") is None
+    assert table_of(page(unknown), "compared")[1][-2][1] == "—"
 
 
 def test_no_word_gives_to_votes_alone_what_generation_may_have_done(evolved: Run) -> None:
@@ -84,70 +98,54 @@ def test_no_word_gives_to_votes_alone_what_generation_may_have_done(evolved: Run
     assert "votes and generation together" in page
 
 
-def test_terminal_page_and_table_show_the_figures_at_one_size(evolved: Run) -> None:
+def test_page_table_and_figure_show_the_figures_at_one_size(evolved: Run, tmp_path) -> None:
     """One population has one figure of each measure, wherever it stands."""
     utility = evolved.results.evolution.utility
     sets = utility.compared.sets
     # The case tells both kinds of figures apart.
     assert [each.recall for each in utility.figures] != [each.recall for each in sets]
-    rows = round_rows(evolved.results)
-    for name in ("mauve", "precision", "recall"):
-        assert [row[name] for row in rows] == [getattr(each, name) for each in sets[1:]]
-    assert [row["distinct_2"] for row in rows] == [each.variety.distinct_2 for each in sets[1:]]
+    rows = list(csv.DictReader(write_report(evolved, tmp_path)[5].read_text().splitlines()))
+    for name in ("precision", "recall"):
+        assert [float(row[name]) for row in rows] == [getattr(each, name) for each in sets[1:]]
+    assert [float(row["distinct_2"]) for row in rows] == [each.variety.distinct_2 for each in sets[1:]]
     figure = utility_figure(summarise_run(evolved)["evolution"])
-    columns, table = compared_by_round(asdict(utility.compared))
+    columns, table = table_of(render_html(evolved), "compared")
     for name in ("precision", "recall", "distinct pairs"):
         shown = [row[figure.columns.index(name)] for row in figure.rows]
-        assert shown == [row[columns.index(name)] for row in table[: len(sets)]]
+        assert shown == [row[columns.index(name.capitalize())] for row in table[: len(sets)]]
     assert figure.caption.startswith(f"{utility.compared.size} texts of every population")
-    assert figure.svg.count("whisker-observed") == 3 * len(sets)  # a bar and its two ends
+    (chance,) = [each for each in figure.figure.axes[0].containers if each.has_yerr]
+    assert len(chance.lines[2][0].get_segments()) == len(sets)
     assert "chance alone" in figure.caption
-    # Runs of older versions have the figures of whole populations alone.
-    older = figures_by_round(asdict(replace(utility, compared=None)))
-    assert [each["recall"] for each in older] == [each.recall for each in utility.figures]
-    assert figures_by_round(None) == []
 
 
-def test_every_field_of_a_worth_that_is_a_figure_is_shown() -> None:
-    shown = {path.split("/")[0] for _, path in MEASURES}
-    assert shown == set(asdict(worth(0.1))) - {"labelled"}
+def test_an_older_run_shows_the_figures_of_whole_populations(evolved: Run, page) -> None:
+    recalls = [f"{each.recall:.3f}" for each in evolved.results.evolution.utility.figures]
+    html = page(None)
+    columns, rows = table_of(html, "data-utility")
+    assert [row[columns.index("Recall")] for row in rows] == recalls
+    assert 'id="compared"' not in html
 
 
-def test_by_measure_every_row_ends_with_real_text() -> None:
-    columns, rows = compared_by_measure(asdict(COMPARED), ["x", "y", "z" * 90], [0, 2])
-    assert columns == ("measure", "x", "z" * 40 + "…", "real text")
-    assert rows[0] == ("MAUVE", "0.110", "0.510", "0.810")
-    assert len(rows) == len(MEASURES)
-    assert [len(row) for row in compared_by_measure(asdict(COMPARED), ["x", "y", "z"])[1]] == [5] * len(MEASURES)
+def test_without_labels_no_column_of_labels_is_shown(page) -> None:
+    html = page(BARE)
+    assert not [name for name in table_of(html, "compared")[0] if "label" in name.lower() or "task" in name.lower()]
+    assert "label" not in text_of(html[html.index('id="compared"') : html.index("What auditing cost</h3>")])
 
 
-def test_without_labels_no_row_or_column_of_labels_is_shown() -> None:
-    assert not [name for name in compared_by_round(asdict(BARE))[0] if "label" in name or "task" in name]
-    assert not [row for row in compared_by_measure(asdict(BARE), ["x", "y"])[1] if "label" in row[0]]
-    assert "label" not in " ".join(compared_notes(asdict(BARE)))
-
-
-def test_the_notes_say_sizes_chance_and_what_else_is_to_know() -> None:
-    text = " ".join(compared_notes(asdict(COMPARED)))
+def test_the_notes_say_sizes_chance_and_what_else_is_to_know(page) -> None:
+    text = text_of(page(COMPARED))
     assert "60 texts of each set are measured against 60 records of one half of 12 reference users" in text
     assert "coverage of 0.877" in text
     assert "learnt 2 labels" in text
-    assert text.endswith("Something to know.")
+    assert "Something to know." in text
 
 
-def test_the_page_shows_the_table_and_leaves_it_out_where_an_older_run_has_none(evolved: Run) -> None:
+def test_the_page_shows_the_table_of_a_run_after_the_warning(evolved: Run) -> None:
     utility = evolved.results.evolution.utility
-    page = render_html(evolved)
-    table = page[page.index('id="compared"') : page.index("What auditing cost</h3>")]
-    for name in ("first population", "after round 2", "real text", "coverage"):
-        assert name in table
-    assert f"{utility.compared.real.coverage:.3f}" in table
-    assert page.index("Not private.") < page.index('id="compared"')
-    older = Run(evolved.folder)
-    facts = evolved.results.evolution.model_copy(update={"utility": replace(utility, compared=None)})
-    older.__dict__["results"] = evolved.results.model_copy(update={"evolution": facts})
-    assert 'id="compared"' not in render_html(older)
-    assert compared_part(None) is compared_part({"figures": ()}) is None
+    html = render_html(evolved)
+    assert f"{utility.compared.real.coverage:.3f}" in table_of(html, "compared")[1][-1]
+    assert html.index("Not private.") < html.index('id="compared"')
 
 
 def test_results_of_an_older_version_are_read(evolved: Run) -> None:

@@ -2,14 +2,16 @@ import math
 from dataclasses import replace
 
 import pytest
+from shown_pages import table_of
 
-from canarybank.cli.runner import attack_rows
 from canarybank.mechanism import Claim
 from canarybank.report import Tone, latex_tables, render_summary, summarise_run, summary_markdown, verdict
-from canarybank.report.tables import joint_rows, joint_sentence
-from canarybank.report.text import epsilon
-from canarybank.report.verdicts import strongest
 from canarybank.run import compare, gate
+
+
+def epsilon(value):
+    return f"{value:.3f}" if value >= 1 else f"{value:#.4g}"
+
 
 CLAIMS = ("is private", "is safe", "passed the audit", "guarantees privacy", "passed")
 
@@ -44,9 +46,9 @@ def test_without_an_accountant_the_exact_epsilon_is_the_claim(changed, run):
     assert "against the exact 1.685" in found.sentence
 
 
-def test_the_strongest_attack_has_the_largest_exact_epsilon(run):
+def test_the_strongest_attack_has_the_largest_exact_epsilon(run, summary):
     exact = [attack.ladder.attack.epsilon for attack in run.results.attacks]
-    assert strongest(run.results) == exact.index(max(exact))
+    assert summary["strongest"] == exact.index(max(exact))
 
 
 def with_reach(attack, epsilon, bound):
@@ -58,7 +60,7 @@ def with_reach(attack, epsilon, bound):
 def test_among_equals_as_shown_the_larger_bound_is_stronger(run, changed):
     one, other, third = run.results.attacks
     close = (with_reach(one, 1.6822, 0.9), with_reach(other, 1.6819, 1.0), with_reach(third, 1.5, 1.2))
-    assert strongest(changed(attacks=close).results) == 1
+    assert summarise_run(changed(attacks=close))["strongest"] == 1
 
 
 def without_upper_end(attack):
@@ -82,7 +84,6 @@ def test_no_attack_is_shown_above_its_mechanism(run, changed):
     assert "| at least 1.250 | at least 1.250 |" in summary_markdown(summary)
     for attack in summary["attacks"]:
         assert [attack["rungs"][name]["high"] for name in ("attack", "rule")] == [run.results.epsilon] * 2
-    assert attack_rows(other.results, verdict(other).outcome)[0][1:3] == ["at least 1.250"] * 2
 
 
 def test_an_interval_with_two_ends_is_shown_by_its_middle_and_never_above_the_mechanism(run):
@@ -155,25 +156,21 @@ def test_a_claim_that_no_trials_could_refute_was_not_tested(run, changed):
     assert "It is not refuted" in found.sentence
 
 
-def test_the_headline_stands_in_the_table_below_what_it_is_made_of(run):
-    summary, found = summarise_run(run), verdict(run)
-    *attacks, joint = joint_rows(summary)
+def test_the_headline_stands_in_the_table_below_what_it_is_made_of(run, summary, printed):
+    found, html, text = verdict(run), render_summary(summary), summary_markdown(summary)
+    _, (*attacks, joint) = table_of(html, "attacks")
     alone, shares = ([row[index] for row in attacks] for index in (1, 2))
     assert joint[0] == "all 3 together"
     assert joint[2] == epsilon(found.outcome.epsilon) == max(shares, key=float)
     assert all(float(share) <= float(bound) for share, bound in zip(shares, alone, strict=True))
     assert joint[2] in found.sentence
-    assert f"at alpha 0.05. All 3 attacks were looked at, so each gets a share of {0.05 / 3:.4g}" in joint_sentence(
-        summary
-    )
-    html, text = render_summary(summary), summary_markdown(summary)
-    for shown in (html, text):
-        assert "all 3 together" in shown
-        assert joint_sentence(summary) in shown
-    assert attack_rows(run.results, found.outcome)[-1][-1] == joint[2]
+    split = f"at alpha 0.05. All 3 attacks were looked at, so each gets a share of {0.05 / 3:.4g}"
+    assert all(split in shown and "all 3 together" in shown for shown in (html, text))
+    assert [cells[-1] for cells in printed(run) if cells[0] == "all 3 together"] == [joint[2]]
 
 
 def test_one_attack_alone_has_all_of_alpha_and_no_row_for_all(run, changed):
     summary = summarise_run(changed(attacks=run.results.attacks[:1]))
-    assert [row[0] for row in joint_rows(summary)] == ["ordinary"]
-    assert joint_sentence(summary) == ""
+    html = render_summary(summary)
+    assert [row[0] for row in table_of(html, "attacks")[1]] == ["ordinary"]
+    assert not any("were looked at" in shown for shown in (html, summary_markdown(summary)))

@@ -6,7 +6,7 @@ from canarybank.report.evolution import evolution_headline
 from canarybank.report.evolution_figures import clouds_figure, epsilon_figure, utility_figure
 from canarybank.report.figures import canary_figure, ladder_figure, overview_figure
 from canarybank.report.page import PAGE, render_html, render_summary, write_report
-from canarybank.report.paper import render_pieces, write_pieces
+from canarybank.report.paper import draw_piece, render_pieces, write_pieces
 from canarybank.report.summary import generator_line, summarise_run, written_lines
 from canarybank.report.system import summarise_system, system_markdown
 from canarybank.report.tables import GateFiles, gate_markdown, junit, latex_tables, summary_markdown
@@ -22,6 +22,7 @@ __all__ = [
     "certificate_markdown",
     "clouds_figure",
     "density_figure",
+    "draw_piece",
     "epsilon_figure",
     "evolution_headline",
     "gate_markdown",

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,20 +21,34 @@ from canarybank.report.certificate import (
     least_confidence,
     taking_part,
 )
-from canarybank.report.evidence_figures import allowed
+from canarybank.report.drawing import Drawn, add_legend, in_style, sheet
+from canarybank.report.evidence_figures import GUESSING, rates_sheet
 from canarybank.report.figures import SHORTFALL, change_of, draw_ladder
-from canarybank.report.svg import Canvas, Drawn, Key, Scale, key_lines, linear, log, text_width
 from canarybank.report.tables import known_columns
 from canarybank.report.text import UNKNOWN, decimal, epsilon, interval_text, rate, rung_text
+from canarybank.report.themed import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["certificate_ladder", "certificate_parts", "curve_figures", "score_figures"]
 
-_WIDTH, _LEFT, _RIGHT, _DEEP, _BELOW = 440.0, 62.0, 428.0, 300.0, 50.0
-_LINE, _KEY, _HEIGHT = 18.0, 18.0, 356.0
+_DEEP, _LEFT = 280.0, 58.0
 _MOST_BINS, _POINTS, _LOWEST = 48, 201, 1e-6
 _NAMED: dict[str, str] = {"between": "between canaries", "within": "within canaries"}
-_LIMITS = {RunEvidence.ORDER_STATISTICS: "limit-rule", RunEvidence.GUESSING: "limit-exact"}
-_CURVES = {RunEvidence.KNOWN_COINS: "curve-attack", RunEvidence.ORDER_STATISTICS: "curve-absent"}
+_DASHED, _LONG = (0, (4, 3)), (0, (6, 4))
+_LINES: Final[dict[str, dict[str, Any]]] = {
+    "out": {"color": COLOURS["exact"], "lw": 1.6},
+    "in": {"color": COLOURS["canary"], "lw": 1.8},
+    "bound": {"color": COLOURS["ink"], "lw": 1.4, "ls": _DASHED},
+    "claim": {"color": COLOURS["alarm"], "lw": 1.6, "ls": _DASHED},
+}
+_LIMITS = {RunEvidence.ORDER_STATISTICS: "bound", RunEvidence.GUESSING: "out"}
+_CURVES: Final[dict[RunEvidence, dict[str, Any]]] = {
+    RunEvidence.KNOWN_COINS: {"color": COLOURS["canary"], "lw": 2.2},
+    RunEvidence.ORDER_STATISTICS: {"color": COLOURS["exact"], "lw": 2.0},
+}
+_REGION = "claimed epsilon"
 Rates = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -43,7 +57,7 @@ class _Mark:
     """A vertical line over a histogram."""
 
     at: float
-    css: str
+    look: str
     name: str
 
 
@@ -60,32 +74,34 @@ def score_figures(
     return (*compared, *([_draw_guesses(declared, run, guessed, section["guessed"])] if guessed else []))
 
 
+@in_style
 def _draw_compared(each: Compared, row: tuple[str, ...]) -> Drawn:
     found, name = each.found, _NAMED[each.found.way]
     marks = [
-        _Mark(0.0, "limit-exact", f"mean out, {0:g}"),
-        _Mark(found.difference, "whisker-observed", f"mean in, {found.difference:.2f}"),
-        _Mark(each.bound, "limit-rule", f"at least, {each.bound:.2f}"),
+        _Mark(0.0, "out", f"mean out, {0:g}"),
+        _Mark(found.difference, "in", f"mean in, {found.difference:.2f}"),
+        _Mark(each.bound, "bound", f"at least, {each.bound:.2f}"),
     ]
     if math.isfinite(each.allowed):
-        marks.append(_Mark(each.allowed, "limit-claim", f"the claim allows, {each.allowed:.2f}"))
+        marks.append(_Mark(each.allowed, "claim", f"the claim allows, {each.allowed:.2f}"))
     counted = f"{found.included:,} in and {found.left_out:,} out"
     what = "means over the releases" if each.of_means else "scores"
-    words = (
-        f"Compared {name}: {what} of {counted}. The means differ by {found.difference:.3f}, and so by at least "
-        f"{each.bound:.3f} at this confidence; the claim allows {each.allowed:.3f}."
-    )
     zero = "each canary's own mean out" if found.way == "within" else "the mean out"
-    canvas = _histogram(f"scores-{found.way}", f"Scores, {name}", words, (each.inside, each.out), marks, zero)
-    return canvas.drawn(
+    return Drawn(
+        f"scores-{found.way}",
+        f"Scores, {name}",
         f"Each {'canary' if each.of_means else 'canary and release'} has one score; {counted}. The rule: the means "
         "differ by what taking part adds. The claim is refuted where the dashed line of the bound lies to the right "
         "of what the claim allows.",
+        f"Compared {name}: {what} of {counted}. The means differ by {found.difference:.3f}, and so by at least "
+        f"{each.bound:.3f} at this confidence; the claim allows {each.allowed:.3f}.",
+        _histogram((each.inside, each.out), marks, zero),
         COMPARED_COLUMNS,
         [row],
     )
 
 
+@in_style
 def _draw_guesses(
     declared: RunDeclaration, run: RunScores, guessed: Sequence[RunShown], rows: list[tuple[str, ...]]
 ) -> Drawn:
@@ -98,27 +114,22 @@ def _draw_guesses(
             f"{each.correct:,} of them right"
         )
         marks += [_Mark(at, _LIMITS[each.evidence], name) for at in (-least, least)]
-    words = (
-        f"Scores of {int(run.eligible.sum()):,} canaries in and {int((~run.eligible).sum()):,} out. {'; '.join(said)}."
-    )
     inside, out = scores[run.eligible], scores[~run.eligible]
-    canvas = _histogram("scores-guessed", "Scores of guesses", words, (inside, out), marks)
-    return canvas.drawn(
+    return Drawn(
+        "scores-guessed",
+        "Scores of guesses",
         'The rule: a canary whose score is above 0 is guessed to be "in", others "out"; the further from 0, the more '
         "confident. Only guesses at or beyond the lines count; their number was fixed before the run.",
+        f"Scores of {inside.size:,} canaries in and {out.size:,} out. {'; '.join(said)}.",
+        _histogram((inside, out), marks),
         GUESSED_COLUMNS,
         rows,
     )
 
 
 def _histogram(
-    key: str,
-    title: str,
-    words: str,
-    groups: tuple[NDArray[np.float64], NDArray[np.float64]],
-    marks: Sequence[_Mark],
-    zero: str = "",
-) -> Canvas:
+    groups: tuple[NDArray[np.float64], NDArray[np.float64]], marks: Sequence[_Mark], zero: str = ""
+) -> "Figure":
     """Draw two groups of scores as shares of each in equal bins, and lines over them; a line outside is left out."""
     inside, out = groups
     together = np.concatenate(groups) if inside.size + out.size else np.zeros(1)
@@ -128,27 +139,20 @@ def _histogram(
         low, high = (end(together_end, *(mark.at for mark in marks)) for end, together_end in ((min, low), (max, high)))
     low, high = low - room, high + room
     marks = [mark for mark in marks if low <= mark.at <= high]
-    bins = min(_MOST_BINS, max(8, math.ceil(3 * together.size ** (1 / 3))))
-    edges = np.linspace(low, high, bins + 1)
-    shares = [np.histogram(group, edges)[0] / max(group.size, 1) for group in (out, inside)]
-    keys: list[Key] = [("line", "curve-participating", "in"), ("line", "curve-absent", "out")]
-    keys += dict.fromkeys(("limit", mark.css, mark.name) for mark in marks)
-    lines = key_lines(keys, _WIDTH - 8)
-    top = 12 + _LINE * len(lines)
-    canvas = Canvas(key, _WIDTH, top + _DEEP + _BELOW, title, words)
-    x = linear(low, high, _LEFT, _RIGHT)
-    y = linear(0.0, 108 * max(float(share.max()) for share in shares) or 1.0, top + _DEEP, top, count=4)
-    x_name = f"score above {zero}" if zero else "score of the guess (log-likelihood ratio)"
-    canvas.axes((_LEFT, top, _RIGHT, top + _DEEP), x, x_name, y, "% of scores in, % of scores out")
-    for share, name in zip(shares, ("absent", "participating"), strict=True):
-        steps = [(x(at), y(100 * value)) for i, value in enumerate(share.tolist()) for at in edges[i : i + 2].tolist()]
-        canvas.curve([(_LEFT, top + _DEEP), *steps, (_RIGHT, top + _DEEP)], f"area-{name}", closed=True)
-        canvas.curve(steps, f"curve-{name}")
+    edges = np.linspace(low, high, min(_MOST_BINS, max(8, math.ceil(3 * together.size ** (1 / 3)))) + 1)
+    shares = {name: 100 * np.histogram(of, edges)[0] / max(of.size, 1) for name, of in (("out", out), ("in", inside))}
+    figure, axes = sheet(_DEEP, [*shares, *dict.fromkeys(mark.name for mark in marks)], left=_LEFT)
+    for name, share in shares.items():
+        axes.stairs(share, edges, fill=True, color=_LINES[name]["color"], alpha=0.14, label=f"_{name}")
+        axes.stairs(share, edges, label=name, **_LINES[name])
     for mark in marks:
-        canvas.line((x(mark.at), top), (x(mark.at), top + _DEEP), mark.css)
-    for row, line in enumerate(lines):
-        canvas.keys(4.0, 14 + _LINE * row, line)
-    return canvas
+        axes.axvline(mark.at, **_LINES[mark.look], label=mark.name)
+    top = 1.08 * max(float(share.max()) for share in shares.values()) or 1.0
+    x_name = f"score above {zero}" if zero else "score of the guess (log-likelihood ratio)"
+    axes.set(xlim=(low, high), ylim=(0.0, top), xlabel=x_name, ylabel="% of scores in, % of scores out")
+    axes.locator_params(nbins=6)
+    add_legend(figure)
+    return figure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,8 +167,6 @@ class _Plot:
     lower: dict[RunEvidence, Rates]
     counted: Rates | None
     region: tuple[float, float] | None
-    x: Scale
-    y: Scale
     lowest: float
 
 
@@ -175,8 +177,6 @@ def curve_figures(declared: RunDeclaration, run: RunScores, found: Certificate) 
     """
     claim, took = found.claim, taking_part(declared, run)
     by_release = took is not None and claim.q < 1
-    plain = linear(0.0, 1.0, _LEFT, _RIGHT), linear(0.0, 1.0, _HEIGHT, 14.0)
-    small = log(_LOWEST, 1.0, _LEFT, _RIGHT), log(_LOWEST, 1.0, _HEIGHT, 14.0)
     whole = _curves(declared, found, by_release=False)
     in_or_out = ("false positive rate (canary out)", "true positive rate (canary in)")
     over = f"{claim.rounds} release{'s' * (claim.rounds > 1)}"
@@ -192,7 +192,7 @@ def curve_figures(declared: RunDeclaration, run: RunScores, found: Certificate) 
         about = "Counted are the canaries in against those out, over all thresholds of their scores."
     region = (claim.epsilon, claim.delta)
     plots = [
-        _Plot("seen", first[0], about, first[1], *seen, counted, None if by_release else region, *plain, 0.0),
+        _Plot("seen", first[0], about, first[1], *seen, counted, None if by_release else region, 0.0),
         _Plot(
             "family",
             f"All of the run, {over}, in logarithms",
@@ -201,7 +201,6 @@ def curve_figures(declared: RunDeclaration, run: RunScores, found: Certificate) 
             *whole,
             None if by_release else counted,
             region,
-            *small,
             _LOWEST,
         ),
     ]
@@ -234,9 +233,9 @@ def _counted(scores: NDArray[np.float64], labels: NDArray[np.bool_]) -> Rates | 
     return fpr[kept], tpr[kept]
 
 
+@in_style
 def _draw_plot(plot: _Plot, found: Certificate) -> Drawn:
-    x, y, claim = plot.x, plot.y, found.claim
-    grid = np.geomspace(_LOWEST, 1.0, _POINTS)
+    claim = found.claim
     rows = [
         (rate(float(at)), *(_at(curve, float(at)) for curve in (plot.claimed, *plot.lower.values(), plot.counted)))
         for at in (1e-4, 1e-3, 0.01, 0.05, 0.1, 0.25, 0.5)
@@ -248,35 +247,25 @@ def _draw_plot(plot: _Plot, found: Certificate) -> Drawn:
         "counted",
     )
     example = "; ".join(f"{name} {value}" for name, value in zip(columns, rows[4], strict=True))
-    words = f"{plot.title}: true against false positive rate. For example, {example}."
-    canvas = Canvas(plot.key, _WIDTH, _HEIGHT + _BELOW, plot.title, words)
-    keys: list[Key] = []
-    if plot.region is not None:
-        upper = [(x(at), y(allowed(at, *plot.region))) for at in (plot.lowest, *grid.tolist())]
-        canvas.curve([(_LEFT, _HEIGHT), *upper, (_RIGHT, _HEIGHT)], "region", closed=True)
-        canvas.curve(upper, "region-edge")
-        keys.append(("rect", "region", "claimed epsilon"))
-    canvas.axes((_LEFT, 14.0, _RIGHT, _HEIGHT), x, plot.names[0], y, plot.names[1])
-    canvas.line((x(plot.lowest), y(plot.lowest)), (x(1.0), y(1.0)), "chance")
-    drawn: list[tuple[Rates | None, str, str]] = [
-        (plot.claimed, "curve-claim", "claimed curve"),
-        *((curve, _CURVES[kind], f"at the bound, {kind.value}") for kind, curve in plot.lower.items()),
-        (plot.counted, "curve-counted", "counted"),
-    ]
-    for curve, css, name in drawn:
-        if curve is not None:
-            points = [(x(f), y(t)) for f, t in zip(*(each.tolist() for each in curve), strict=True)]
-            inside = [point for point, f, t in zip(points, *curve, strict=True) if min(f, t) >= plot.lowest]
-            canvas.curve(inside, css)
-            keys.append(("line", css, name))
-    keys.append(("line", "chance", "guessing"))
-    _legend(canvas, keys)
+    drawn: dict[str, tuple[Rates | None, dict[str, Any]]] = {
+        "claimed curve": (plot.claimed, {"color": COLOURS["alarm"], "lw": 1.6, "ls": _LONG}),
+        **{f"at the bound, {kind.value}": (curve, _CURVES[kind]) for kind, curve in plot.lower.items()},
+        "counted": (plot.counted, {"color": COLOURS["ink"], "lw": 1.4}),
+    }
+    known = {name: (curve, look) for name, (curve, look) in drawn.items() if curve is not None}
+    labels = [*([] if plot.region is None else [_REGION]), GUESSING, *known]
+    figure, axes = rates_sheet(labels, plot.lowest, plot.region, _REGION, plot.names)
+    for name, (curve, look) in known.items():
+        points = np.array(curve)
+        axes.plot(*points[:, points.min(axis=0) >= plot.lowest], **look, label=name)
+    add_legend(figure)
     said = [f"The shaded region is what the claim allows: {claim}."]
     if plot.claimed is not None:
         said = [f"The dashed line is what the claimed mechanism allows ({claim})."]
     if plot.lower:
         said.append("The system is shown to be at or above the line at the bound.")
-    return canvas.drawn(" ".join([*said, plot.caption]), columns, rows)
+    words = f"{plot.title}: true against false positive rate. For example, {example}."
+    return Drawn(plot.key, plot.title, " ".join([*said, plot.caption]), words, figure, columns, rows)
 
 
 def _at(curve: Rates | None, fpr: float) -> str:
@@ -285,14 +274,6 @@ def _at(curve: Rates | None, fpr: float) -> str:
         return UNKNOWN
     fpr_of, tpr_of = (np.maximum.accumulate(each) for each in curve)
     return rate(float(np.interp(fpr, fpr_of, tpr_of)))
-
-
-def _legend(canvas: Canvas, keys: Sequence[Key]) -> None:
-    width = 46 + max(text_width(name, "key") for _, _, name in keys)
-    left, top = _RIGHT - width + 2, _HEIGHT - _KEY * len(keys) - 8
-    canvas.rect((left - 8, top - 4), width, _KEY * len(keys) + 8, "legend", 4)
-    for row, key in enumerate(keys):
-        canvas.key_at((left, top + 12 + _KEY * row), key, room=32)
 
 
 def certificate_ladder(rungs: list[dict[str, Any]]) -> Drawn:
@@ -310,11 +291,14 @@ def certificate_ladder(rungs: list[dict[str, Any]]) -> Drawn:
         + (f" ({interval_text(rung)})" if rung["name"] == "expected" else "")
         for rung in rungs
     )
-    words = f"Epsilons from claim to measurement: {named}."
-    return draw_ladder("The gap ladder of one run", words, pairs, steps, "run-ladder").drawn(
+    return Drawn(
+        "run-ladder",
+        "The gap ladder of one run",
         "Each rung is an epsilon of all releases together, and the pale part is the step down from the rung that it "
         "is compared with, with its cause. A whisker holds 90% of the bounds that such runs would give; observed is "
         "what this run gave, at that evidence's share of alpha.",
+        f"Epsilons from claim to measurement: {named}.",
+        draw_ladder(pairs, steps),
         ("rung", "of", "epsilon", "low", "high", "step", "where it comes from"),
         [
             (

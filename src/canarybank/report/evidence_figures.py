@@ -2,26 +2,43 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from canarybank.auditing import perfect_rates
 from canarybank.mechanism import Mechanism
-from canarybank.report.svg import BELOW, WIDE, Box, Canvas, Drawn, Scale, linear, log, shortened
+from canarybank.report.drawing import (
+    SMALL,
+    WIDTH,
+    Drawn,
+    add_dots,
+    add_legend,
+    add_text,
+    in_style,
+    set_log_scale,
+    sheet,
+    shortened,
+)
 from canarybank.report.text import UNKNOWN, clean, epsilon, percent, rate
+from canarybank.report.themed import COLOURS
 
-__all__ = ["RATES_BOX", "allowed", "density_figure", "map_figure", "rates_canvas", "roc_figure", "vote_figure"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-_NARROW, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 440.0, 420.0, 62.0, 428.0, 34.0, 370.0
-RATES_BOX: Box = (_LEFT, _TOP - 20, _RIGHT, _BOTTOM)
-_LOWEST = 1e-6
-_STEPS = 121
+__all__ = ["allowed", "density_figure", "equal_limits", "map_figure", "rates_sheet", "roc_figure", "vote_figure"]
+
+_LOWEST, _STEPS = 1e-6, 121
+_PLOT, _LEFT = 320.0, 58.0
+_ENTRY, _WORDS = 46.0, 60
+_ROOM = 0.05
 LARGEST_EXPONENT = 700.0  # exp of more leaves the range of floating point; one of this already allows everything
-_ENTRY, _ENTRY_LEFT, _ENTRY_RIGHT, _WORDS = 34.0, 330.0, 780.0, 42
-_MAP_HEIGHT, _EDGE, _ROOM = 500.0, 4.0, 0.05
+GUESSING = "guessing"
 
 
+@in_style
 def roc_figure(attack: dict[str, Any], mechanism: Mechanism, exact: float, key: str) -> Drawn:
     """Draw an attack's ROC on the canary with the largest bound, with the frozen threshold and its counts.
 
@@ -44,52 +61,71 @@ def roc_figure(attack: dict[str, Any], mechanism: Mechanism, exact: float, key: 
     """
     roc, canary = attack["evidence"]["roc"], attack["canaries"][attack["shown"]]
     fpr, tpr, threshold = (roc[name][roc["frozen"]] for name in ("fpr", "tpr", "threshold"))
-    words = (
-        f"True against false positive rate of the score on canary {canary['id']}. At the frozen threshold "
-        f"{threshold:.3f} the false positive rate is {rate(fpr)} and the true positive rate {rate(tpr)}. No point may "
-        f"lie above the region that epsilon {epsilon(exact)} at delta {mechanism.delta:g} allows."
-    )
-    left, top, right, bottom = RATES_BOX
-    x, y = log(_LOWEST, 1.0, left, right), log(_LOWEST, 1.0, bottom, top)
-    grid = np.geomspace(_LOWEST, 1.0, _STEPS).tolist()
-    canvas = rates_canvas(key, f"ROC of {attack['name']}", words, x, y, grid, exact, mechanism.delta)
+    labels = ("allowed", GUESSING, "a perfect attack", "this attack", "frozen threshold", "counted, with ends")
+    figure, axes = rates_sheet(labels, _LOWEST, (exact, mechanism.delta), labels[0])
     reach = max(8.0, *map(abs, roc["threshold"])) * max(1.0, 1 / mechanism.sigma)
     perfect = perfect_rates(mechanism)(np.linspace(-reach, reach, 4 * _STEPS))
-    for css, rates in (("curve-perfect", perfect), ("curve-attack", (roc["fpr"], roc["tpr"]))):
-        canvas.curve([(x(f), y(t)) for f, t in zip(*rates, strict=True) if min(f, t) >= _LOWEST], css)
-    canvas.circle((x(fpr), y(tpr)), 6.5, "mark-rule", "the frozen threshold")
-    _draw_counted(canvas, x, y, **canary["counted"])
-    canvas.legend(
-        (right, bottom),
-        [
-            ("line", "curve-attack", "this attack"),
-            ("line", "curve-perfect", "a perfect attack"),
-            ("line", "chance", "guessing"),
-            ("rect", "region", "allowed"),
-            ("circle", "mark-rule", "frozen threshold"),
-            ("circle", "mark-observed", "counted, with ends"),
-        ],
+    axes.plot(*_above(perfect), color=COLOURS["ink"], lw=1.3, ls=(0, (6, 4)), label=labels[2])
+    axes.plot(*_above((roc["fpr"], roc["tpr"])), color=COLOURS["canary"], lw=2.2, label=labels[3])
+    ring = {"marker": "o", "ms": 11, "mfc": COLOURS["paper"], "mec": COLOURS["ink"], "mew": 1.6, "ls": ""}
+    axes.plot([max(fpr, _LOWEST)], [max(tpr, _LOWEST)], **ring, label=labels[4], clip_on=False)
+    low, middle, high = np.maximum(np.transpose([canary["counted"]["fpr"], canary["counted"]["tpr"]]), _LOWEST)
+    axes.errorbar(
+        *([value] for value in middle),
+        xerr=[[(middle - low)[0]], [(high - middle)[0]]],
+        yerr=[[(middle - low)[1]], [(high - middle)[1]]],
+        fmt="o",
+        ms=5,
+        color=COLOURS["canary"],
+        label=labels[5],
+        zorder=4,
     )
-    return canvas.drawn(
+    add_legend(figure)
+    return Drawn(
+        key,
+        f"ROC of {attack['name']}",
         f"Exact rates over all thresholds for canary {canary['id']}. The shaded region is what epsilon "
         f"{epsilon(exact)} allows: a point above it would be a violation. A perfect attack on this mechanism follows "
         "the dashed line.",
+        f"True against false positive rate of the score on canary {canary['id']}. At the frozen threshold "
+        f"{threshold:.3f} the false positive rate is {rate(fpr)} and the true positive rate {rate(tpr)}. No point may "
+        f"lie above the region that epsilon {epsilon(exact)} at delta {mechanism.delta:g} allows.",
+        figure,
         ("threshold", "false positive rate", "true positive rate"),
         _digits(roc["threshold"], roc["fpr"], roc["tpr"]),
     )
 
 
-def rates_canvas(
-    key: str, title: str, words: str, x: Scale, y: Scale, grid: Sequence[float], exact: float, delta: float
-) -> Canvas:
-    """Return a canvas of TPR against FPR with the region that (exact, delta) allows, and the line of guessing."""
-    canvas, (left, _, right, bottom) = Canvas(key, _NARROW, _HEIGHT, title, words), RATES_BOX
-    upper = [(x(value), y(allowed(value, exact, delta))) for value in grid]
-    canvas.curve([(left, bottom), *upper, (right, bottom)], "region", closed=True)
-    canvas.curve(upper, "region-edge")
-    canvas.axes(RATES_BOX, x, "false positive rate (canary absent)", y, "true positive rate (canary eligible)")
-    canvas.line((x(grid[0]), y(grid[0])), (x(1.0), y(1.0)), "chance")
-    return canvas
+def _above(rates: tuple[ArrayLike, ArrayLike]) -> np.ndarray:
+    """Return the points of a curve that the scale reaches."""
+    points = np.array(rates)
+    return points[:, points.min(axis=0) >= _LOWEST]
+
+
+def rates_sheet(
+    labels: Sequence[str],
+    lowest: float,
+    region: tuple[float, float] | None,
+    name: str,
+    axis_names: tuple[str, str] = ("false positive rate (canary absent)", "true positive rate (canary eligible)"),
+) -> tuple["Figure", "Axes"]:
+    """Return a figure of TPR against FPR with the region that (epsilon, delta) allows, and the line of guessing.
+
+    Rates run from the lowest on in logarithms, unless that is 0.
+    """
+    figure, axes = sheet(_PLOT, labels, left=_LEFT)
+    if lowest:
+        set_log_scale(axes, lowest)
+    else:
+        axes.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0))
+    axes.set(xlabel=axis_names[0], ylabel=axis_names[1])
+    grid = np.geomspace(lowest, 1.0, _STEPS) if lowest else np.linspace(0.0, 1.0, 201)
+    if region is not None:
+        upper = [allowed(float(value), *region) for value in grid]
+        axes.fill_between(grid, lowest, upper, color=COLOURS["exact-soft"], lw=0, label=name, zorder=0.5)
+        axes.plot(grid, upper, color=COLOURS["exact"], lw=1, alpha=0.6, label="_edge")
+    axes.plot([lowest, 1.0], [lowest, 1.0], color=COLOURS["other"], lw=1, ls=(0, (2, 3)), label=GUESSING)
+    return figure, axes
 
 
 def allowed(fpr: float, exact: float, delta: float) -> float:
@@ -102,13 +138,7 @@ def allowed(fpr: float, exact: float, delta: float) -> float:
     return max(0.0, min(1.0, forward, reverse))
 
 
-def _draw_counted(canvas: Canvas, x: Scale, y: Scale, fpr: tuple[float, ...], tpr: tuple[float, ...]) -> None:
-    """Draw the counted rates as a cross of their intervals, at the canary's share of alpha."""
-    canvas.line((x(fpr[0]), y(tpr[1])), (x(fpr[2]), y(tpr[1])), "whisker-observed")
-    canvas.line((x(fpr[1]), y(tpr[0])), (x(fpr[1]), y(tpr[2])), "whisker-observed")
-    canvas.circle((x(fpr[1]), y(tpr[1])), 3.2, "mark-observed", f"counted: {rate(fpr[1])}, {rate(tpr[1])}")
-
-
+@in_style
 def density_figure(attack: dict[str, Any], q: float, key: str) -> Drawn:
     """Draw the exact density of the score with the canary absent and participating, and the frozen threshold.
 
@@ -126,27 +156,25 @@ def density_figure(attack: dict[str, Any], q: float, key: str) -> Drawn:
     """
     dense, roc = attack["evidence"]["densities"], attack["evidence"]["roc"]
     canary, scores = attack["canaries"][attack["shown"]], dense["score"]
-    words = (
-        f"Density of the score on canary {canary['id']}, absent and participating, whose separation mu_eff is "
-        f"{canary['mu_eff']:.3f}. The frozen threshold {dense['threshold']:.3f} is exceeded with probability "
-        f"{rate(roc['fpr'][roc['frozen']])} when the canary is absent."
-    )
-    canvas = Canvas(key, _NARROW, _HEIGHT, f"Score densities of {attack['name']}", words)
-    highest = max(*dense["absent"], *dense["participating"], 1e-12)
-    x, y = linear(scores[0], scores[-1], _LEFT, _RIGHT), linear(0.0, highest * 1.08, _BOTTOM, _TOP, count=4)
-    canvas.axes((_LEFT, _TOP, _RIGHT, _BOTTOM), x, "score (log-likelihood ratio)", y, "density")
-    for name in ("absent", "participating"):
-        points = [(x(score), y(value)) for score, value in zip(scores, dense[name], strict=True)]
-        canvas.curve([(_LEFT, _BOTTOM), *points, (_RIGHT, _BOTTOM)], f"area-{name}", closed=True)
-        canvas.curve(points, f"curve-{name}")
-    at = x(dense["threshold"])
-    canvas.line((at, _TOP - 4), (at, _BOTTOM), "limit-rule")
-    beside, anchor = (at - 6, "end") if at > (_LEFT + _RIGHT) / 2 else (at + 6, None)
-    canvas.text((beside, _TOP + 8), "frozen threshold", "key", anchor=anchor)
-    canvas.keys(_LEFT + 4, 18, [("line", f"curve-{name}", f"canary {name}") for name in ("absent", "participating")])
-    return canvas.drawn(
+    labels = {"absent": "canary absent", "participating": "canary participating"}
+    figure, axes = sheet(_PLOT, (*labels.values(), "frozen threshold"), left=_LEFT)
+    for (name, label), colour in zip(labels.items(), (COLOURS["exact"], COLOURS["canary"]), strict=True):
+        axes.fill_between(scores, 0.0, dense[name], color=colour, alpha=0.14, lw=0)
+        axes.plot(scores, dense[name], color=colour, lw=2, label=label)
+    axes.axvline(dense["threshold"], color=COLOURS["ink"], lw=1.4, ls=(0, (4, 3)), label="frozen threshold")
+    top = 1.08 * max(*dense["absent"], *dense["participating"], 1e-12)
+    axes.set(xlim=(scores[0], scores[-1]), ylim=(0.0, top), xlabel="score (log-likelihood ratio)", ylabel="density")
+    axes.locator_params(nbins=6)
+    add_legend(figure)
+    return Drawn(
+        key,
+        f"Score densities of {attack['name']}",
         f"Exact densities over the evaluation users. An eligible canary participates with probability {q:g}, so under "
         f"the test's second hypothesis only {100 * q:g}% of the mass comes from the second curve.",
+        f"Density of the score on canary {canary['id']}, absent and participating, whose separation mu_eff is "
+        f"{canary['mu_eff']:.3f}. The frozen threshold {dense['threshold']:.3f} is exceeded with probability "
+        f"{rate(roc['fpr'][roc['frozen']])} when the canary is absent.",
+        figure,
         ("score", "absent", "participating"),
         _digits(scores, dense["absent"], dense["participating"]),
     )
@@ -156,6 +184,7 @@ def _digits(*columns: list[float]) -> list[tuple[str, ...]]:
     return [tuple(f"{value:.4g}" for value in row) for row in zip(*columns, strict=True)]
 
 
+@in_style
 def vote_figure(attack: dict[str, Any], key: str) -> Drawn:
     """Draw two bars an entry: the canary's share of votes, and the mean share of the auxiliary users.
 
@@ -172,24 +201,30 @@ def vote_figure(attack: dict[str, Any], key: str) -> Drawn:
     """
     votes, entries = attack["evidence"]["votes"], attack["evidence"]["votes"]["entries"]
     share, traffic = percent(votes["share"]), percent(votes["traffic"])
-    words = (
-        f"The canary gives {share} of its votes to the {votes['inspected']} inspected entries, and votes for "
-        f"{votes['voted']} of them; the {votes['auxiliary']} auxiliary users give them {traffic} on average. Shown are "
-        f"the {len(entries)} entries of {attack['name']} with most of the canary's votes."
-    )
-    bottom = _TOP + _ENTRY * max(len(entries), 1)
-    canvas = Canvas(key, WIDE, bottom + BELOW, f"Votes of the canary in {attack['name']}", words)
+    labels = {"share": "the canary", "traffic": "auxiliary users, on average"}
+    height = _ENTRY * max(len(entries), 1)
+    figure, axes = sheet(height, tuple(labels.values()))
     highest = max((max(entry["share"], entry["traffic"]) for entry in entries), default=0.0) or 1.0
-    x = linear(0.0, 100 * highest * 1.12, _ENTRY_LEFT, _ENTRY_RIGHT)
-    canvas.axes((_ENTRY_LEFT, _TOP, _ENTRY_RIGHT, bottom), x, "% of one user's votes")
+    axes.set(xlim=(0.0, 100 * highest * 1.18), ylim=(height, 0.0), yticks=[], xlabel="% of one user's votes")
     for index, entry in enumerate(entries):
-        _draw_entry(canvas, x, entry, _TOP + _ENTRY * (index + 0.5))
-    keys = [("rect", "bar-canary", "the canary"), ("rect", "bar-others", "auxiliary users, on average")]
-    canvas.keys(_ENTRY_LEFT + 4, 17, keys)
-    return canvas.drawn(
+        text = f"#{entry['position']}" + (f"  {clean(entry['text'], _WORDS)}" if entry["text"] else "")
+        add_text(axes, 0.0, _ENTRY * index + 13, shortened(text, WIDTH - 28, SMALL), size=SMALL)
+    for (name, label), colour, down in zip(labels.items(), ("canary", "other"), (23.0, 34.0), strict=True):
+        values = [100 * entry[name] for entry in entries]
+        places = [_ENTRY * index + down for index in range(len(entries))]
+        bars = axes.barh(places, values, 9.0, color=COLOURS[colour], label=label)
+        axes.bar_label(bars, [percent(entry[name]) for entry in entries], padding=4, size=9.5)
+    add_legend(figure)
+    return Drawn(
+        key,
+        f"Votes of the canary in {attack['name']}",
         f"The {len(entries)} inspected entries with most of the canary's votes, of {votes['inspected']} inspected. All "
         f"inspected entries hold {share} of the canary's votes and on average {traffic} of an auxiliary user's: a "
         "quiet place is what an attacker looks for.",
+        f"The canary gives {share} of its votes to the {votes['inspected']} inspected entries, and votes for "
+        f"{votes['voted']} of them; the {votes['auxiliary']} auxiliary users give them {traffic} on average. Shown are "
+        f"the {len(entries)} entries of {attack['name']} with most of the canary's votes.",
+        figure,
         ("position", "canary's share", "traffic", "voters", "text"),
         [
             (e["position"], percent(e["share"]), percent(e["traffic"]), percent(e["voters"]), e["text"] or UNKNOWN)
@@ -198,16 +233,7 @@ def vote_figure(attack: dict[str, Any], key: str) -> Drawn:
     )
 
 
-def _draw_entry(canvas: Canvas, x: Scale, entry: dict[str, Any], middle: float) -> None:
-    text = f"#{entry['position']}" + (f"  {clean(entry['text'], _WORDS)}" if entry["text"] else "")
-    room = _ENTRY_LEFT - 12
-    canvas.text((room, middle + 4), shortened(text, room, "entry-name"), "entry-name", anchor="end")
-    for name, css, y in (("share", "bar-canary", middle - 11), ("traffic", "bar-others", middle + 1)):
-        width = max(x(100 * entry[name]) - _ENTRY_LEFT, 0.8)
-        canvas.rect((_ENTRY_LEFT, y), width, 10, css)
-        canvas.text((_ENTRY_LEFT + width + 6, y + 9), percent(entry[name]), "small")
-
-
+@in_style
 def map_figure(attack: dict[str, Any], key: str) -> Drawn:
     """Draw a sample of the bank, the probes and the canary's records on the bank's two principal axes.
 
@@ -226,28 +252,34 @@ def map_figure(attack: dict[str, Any], key: str) -> Drawn:
     points = {"canary record": plane["canary"], "probe": plane["probes"], "bank entry": plane["bank"]}
     canary, probes, bank = map(len, points.values())
     first, second = (percent(part) for part in plane["explained"])
-    words = (
-        f"{bank} entries of the bank, {probes} probes and {canary} records of the canary on the bank's "
-        f"two principal axes, which hold {first} and {second} of the variance of the sample shown."
-    )
-    canvas = Canvas(key, WIDE, _MAP_HEIGHT, f"Map of bank, probes and canary in {attack['name']}", words)
-    width, height = WIDE - 2 * _EDGE, _MAP_HEIGHT - _TOP - _EDGE
-    canvas.rect((_EDGE, _TOP), width, height, "map-frame", 4)
-    every = np.array([point for places in points.values() for point in places])
-    low, high = every.min(axis=0), every.max(axis=0)
-    # One unit for both axes, so that all points are inside and none is moved nearer to another.
-    unit = ((high - low) / (width, height)).max() * (1 + 2 * _ROOM) or 1.0
-    middle = np.array([_EDGE + width / 2, _TOP + height / 2])
-    placed = (middle + (every - (low + high) / 2) / unit * (1, -1)).tolist()
-    canvas.dots(placed[canary + probes :], "dot-bank")
-    for point in placed[canary : canary + probes]:
-        canvas.circle(point, 4.4, "mark-probe")
-    canvas.dots(placed[:canary], "dot-canary")
-    keys = [("dots", "dot-bank", "bank entry"), ("dots", "dot-canary", "canary record")]
-    canvas.keys(_EDGE + 6, 20, [*keys, ("circle", "mark-probe", "probe")] if probes else keys)
-    return canvas.drawn(
+    size = WIDTH - 24.0
+    figure, axes = sheet(size, [name for name, places in points.items() if places], axis=8.0)
+    axes.set(**equal_limits([point for places in points.values() for point in places]), xticks=[], yticks=[])
+    axes.spines[:].set(visible=True, color=COLOURS["faint"])
+    add_dots(axes, plane["bank"], "other", 4.0, alpha=0.6, label="bank entry")
+    if probes:
+        ring = {"marker": "o", "ms": 9, "mfc": "none", "mec": COLOURS["exact"], "mew": 1.7, "ls": ""}
+        axes.plot(*zip(*plane["probes"], strict=True), **ring, label="probe")
+    add_dots(axes, plane["canary"], "canary", 6.5, label="canary record")
+    add_legend(figure)
+    return Drawn(
+        key,
+        f"Map of bank, probes and canary in {attack['name']}",
         f"The axes are the principal ones of {bank} entries of the bank, drawn by seed, and hold {first} and "
         f"{second} of their variance: near in the plane is not always near in the space where records are routed.",
+        f"{bank} entries of the bank, {probes} probes and {canary} records of the canary on the bank's "
+        f"two principal axes, which hold {first} and {second} of the variance of the sample shown.",
+        figure,
         ("what", "first axis", "second axis"),
         [(what, f"{across:.3f}", f"{up:.3f}") for what, places in points.items() for across, up in places],
     )
+
+
+def equal_limits(points: Sequence[Sequence[float]]) -> dict[str, tuple[float, float]]:
+    """Return limits of square axes that hold all points, with one unit for both, so that distances compare."""
+    low, high = np.min(points, axis=0), np.max(points, axis=0)
+    reach = (1 + 2 * _ROOM) * max(float((high - low).max()), 1e-9) / 2
+    return {
+        name: (float(middle - reach), float(middle + reach))
+        for name, middle in zip(("xlim", "ylim"), (low + high) / 2, strict=True)
+    }

@@ -1,17 +1,34 @@
-"""Draw the epsilons of attacks: values of a summary in, a drawing with its alternatives out.
+"""Draw the epsilons of attacks: values of a summary in, a figure with its alternatives out.
 
 An attack has its ladder; all attacks together have an overview and their canaries. ``evidence_figures`` draws what an
 attack saw, ``evolution_figures`` what an evolution did.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from canarybank.report.svg import BELOW, WIDE, Canvas, Drawn, Scale, linear, shortened, text_width
+from canarybank.report.drawing import (
+    BOLD,
+    SMALL,
+    WIDTH,
+    Drawn,
+    add_legend,
+    add_text,
+    in_style,
+    is_drawable,
+    sheet,
+    shortened,
+    text_width,
+)
 from canarybank.report.tables import ATTACK_COLUMNS, CANARY_COLUMNS, attack_rows, canary_rows, known_columns
 from canarybank.report.text import decimal, epsilon, interval_text, rung_text
+from canarybank.report.themed import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
     "CAUSES",
@@ -43,11 +60,9 @@ _NAMES = {
 SHORTFALL = "the claim's shortfall"
 """The cause of a step up from the claim to the mechanism: the claim is too small."""
 _UNSEEN = "what attack and trials do not show"
-_RUNG, _LADDER_TOP = 50.0, 14.0
-_LADDER_LEFT = max(text_width(note, "rung-note") for note in _NAMES.values()) + 16.0
-_CERTAIN = 2e-3
-_ROWS_RIGHT, _ROWS_TOP, _NAME_GAP = 800.0, 42.0, 12.0
-_ATTACK, _CANARY, _GAP = 34.0, 15.0, 12.0
+_RUNG, _VALUE, _CERTAIN = 58.0, 62.0, 2e-3
+_RUNG_COLOURS = {"accounted": "other", "expected": "canary", "observed": "canary"}
+_ATTACK, _NAME, _CANARY, _GAP = 42.0, 20.0, 14.0, 8.0
 _DRAWN = 20
 """Of more canaries an attack only those with the largest bounds are drawn; the table holds all."""
 _WIDEST = 1.6
@@ -56,6 +71,7 @@ _ENDLESS = 2.0
 """How far the scale runs at least where the mechanism has no finite epsilon."""
 
 
+@in_style
 def ladder_figure(attack: dict[str, Any]) -> Drawn:
     """Draw an attack's ladder; without an accountant's figure its first two rungs are one.
 
@@ -73,18 +89,21 @@ def ladder_figure(attack: dict[str, Any]) -> Drawn:
     claimed = rungs[0]["epsilon"] != rungs[1]["epsilon"]
     pairs = list(zip([None, *rungs[:-1]], rungs, strict=True))
     steps = [_step(above, rung, claimed=claimed) for above, rung in pairs]
-    canvas = draw_ladder(f"The gap ladder of {attack['name']}", _ladder_words(rungs), pairs, steps)
     middle_rungs = (
         "The upper four are computed; the whisker of the fifth holds 90% of the bounds that trials would give; the "
         "last is what they gave."
         if "attack" in attack["rungs"]
         else "Between the mechanism and the bound nothing is computed: the system states no law of its releases."
     )
-    return canvas.drawn(
+    return Drawn(
+        "ladder",
+        f"The gap ladder of {attack['name']}",
         "Each rung is an epsilon, and the pale part is the step down from the rung above it, with its cause. "
         f"{middle_rungs}",
+        _ladder_words(rungs),
+        draw_ladder(pairs, steps),
         ("rung", "epsilon", "low", "high", "step", "where it comes from"),
-        [
+        tuple(
             (
                 rung["name"],
                 rung_text(rung),
@@ -94,30 +113,22 @@ def ladder_figure(attack: dict[str, Any]) -> Drawn:
                 rung["source"],
             )
             for above, rung in pairs
-        ],
+        ),
     )
 
 
+@in_style
 def draw_ladder(
-    title: str,
-    words: str,
     pairs: Sequence[tuple[dict[str, Any] | None, dict[str, Any]]],
     steps: Sequence[str],
-    key: str = "ladder",
-) -> Canvas:
+) -> "Figure":
     """Draw rungs, each after the one that it is compared with, and in words what lies between the two."""
-    right = WIDE - max(text_width(step, "rung-note") for step in steps) - 18.0
-    bottom = _LADDER_TOP + _RUNG * len(pairs)
-    canvas = Canvas(key, WIDE, bottom + BELOW, title, words)
-    x = linear(0.0, top_of(rung for _, rung in pairs) * 1.04, _LADDER_LEFT, right)
-    canvas.axes((_LADDER_LEFT, _LADDER_TOP, right, bottom), x, "epsilon")
+    figure, axes = sheet(_RUNG * len(pairs))
+    axes.set(xlim=(0.0, top_of(rung for _, rung in pairs) * 1.02), xlabel="epsilon")
+    _rows_of_pixels(axes, _RUNG * len(pairs))
     for index, ((above, rung), step) in enumerate(zip(pairs, steps, strict=True)):
-        middle = _LADDER_TOP + _RUNG * (index + 0.5)
-        _draw_rung(canvas, x, above, rung, middle)
-        if math.isfinite(rung["epsilon"]):
-            canvas.text((right + 16, middle - 3), rung_text(rung), "value")
-            canvas.text((right + 16, middle + 14), step, "rung-note")
-    return canvas
+        _draw_rung(axes, above, rung, step, _RUNG * index)
+    return figure
 
 
 def top_of(rungs: Iterable[dict[str, Any]]) -> float:
@@ -133,18 +144,32 @@ def change_of(above: dict[str, Any] | None, rung: dict[str, Any]) -> float | Non
     return float(rung["epsilon"] - above["epsilon"])
 
 
-def _draw_rung(canvas: Canvas, x: Scale, above: dict[str, Any] | None, rung: dict[str, Any], middle: float) -> None:
+def _rows_of_pixels(axes: "Axes", height: float) -> None:
+    """Let the axes have rows instead of a vertical scale: heights are pixels from the top."""
+    axes.set(ylim=(height, 0.0), yticks=[])
+    axes.spines["left"].set_color(COLOURS["faint"])
+
+
+def _draw_rung(axes: "Axes", above: dict[str, Any] | None, rung: dict[str, Any], step: str, top: float) -> None:
     name, value, change = rung["name"], rung["epsilon"], change_of(above, rung)
-    canvas.text((_LADDER_LEFT - 14, middle - 3), name, "rung-name", anchor="end")
-    canvas.text((_LADDER_LEFT - 14, middle + 14), rung.get("note") or _NAMES[name], "rung-note", anchor="end")
-    if math.isinf(value):
-        canvas.text((_LADDER_LEFT + 8, middle + 5), "unbounded", "value")
+    note, after = rung.get("note") or _NAMES[name], text_width(name, bold=True) + 8.0
+    bar: dict[str, Any] = {"height": 14.0}
+    add_text(axes, 0.0, top + 14, name, **BOLD)
+    add_text(
+        axes, after, top + 14, shortened(note, WIDTH - after - _VALUE - 26, SMALL), size=SMALL, color=COLOURS["soft"]
+    )
+    add_text(axes, -1.0, top + 14, rung_text(rung) if math.isfinite(value) else "unbounded", **BOLD)
+    if not math.isfinite(value):
         return
+    add_text(axes, 0.0, top + 48, step, size=SMALL, color=COLOURS["soft"])
     if change is not None and change < 0:
-        canvas.rect((x(value), middle - 11), x(value - change) - x(value), 22, "bar-lost")
-    canvas.rect((_LADDER_LEFT, middle - 11), x(value) - _LADDER_LEFT, 22, f"bar bar-{rung.get('css', name)}", 2)
+        axes.barh(top + 27, -change, left=value, color=COLOURS["lost"], label="_lost", **bar)
+    kind = rung.get("css", name)
+    colour = COLOURS[_RUNG_COLOURS.get(kind, "exact")]
+    axes.barh(top + 27, value, color=colour, alpha=0.55 if kind == "expected" else 1.0, label=f"_{kind}", **bar)
     if name == "expected" and rung["high"] - rung["low"] > _CERTAIN:
-        canvas.whisker((x(rung["low"]), middle), (x(rung["high"]), middle), (0, 6), "whisker")
+        ends = [[value - rung["low"]], [rung["high"] - value]]
+        axes.errorbar([value], [top + 27], xerr=ends, fmt="none", color=COLOURS["ink"], elinewidth=1.5, capsize=5)
 
 
 def _step(above: dict[str, Any] | None, rung: dict[str, Any], *, claimed: bool) -> str:
@@ -174,6 +199,7 @@ def _ladder_words(rungs: list[dict[str, Any]]) -> str:
     return f"Epsilons from claim to measurement: {', '.join(parts)}.{said}"
 
 
+@in_style
 def overview_figure(attacks: list[dict[str, Any]], mechanism: float, accounted: float) -> Drawn:
     """Draw, for each attack, its exact epsilon, that of its frozen rule, the typical bound and the observed one.
 
@@ -192,39 +218,38 @@ def overview_figure(attacks: list[dict[str, Any]], mechanism: float, accounted: 
     """
     rows = attack_rows(attacks)
     by_attack = "; ".join(f"{row[0]} exact {row[-1]}, observed {row[1]}" for row in rows)
-    words = f"The exact epsilon of the mechanism is {epsilon(mechanism)}. By attack: {by_attack}."
-    limits = {"mechanism": ("limit-exact", mechanism)}
+    limits = {"exact, mechanism": mechanism}
     if epsilon(accounted) != epsilon(mechanism):
-        limits["claim"] = ("limit-claim", accounted)
-    finite = {css: limit for css, limit in limits.values() if math.isfinite(limit)}
+        limits["claim"] = accounted
+    finite = {name: limit for name, limit in limits.items() if math.isfinite(limit)}
     high = max([*finite.values(), *(top_of(attack["rungs"].values()) for attack in attacks)]) * 1.06
-    heights = {attack["name"]: _ATTACK for attack in attacks}
-    canvas, x = _epsilon_rows("overview", "Every attack's ladder on one scale", words, heights, high, finite)
+    labels = ("observed bound", "expected, 5% to 95%", "exact, frozen rule", "exact, attack", *finite)
+    figure, axes = _epsilon_rows(_ATTACK * len(attacks), high, labels, finite)
     for index, attack in enumerate(attacks):
-        rungs, y = attack["rungs"], _ROWS_TOP + _ATTACK * (index + 0.5)
-        _row_name(canvas, attack["name"], x, y + 4)
-        if (expected := rungs.get("expected")) is not None:
-            canvas.rect((x(expected["low"]), y - 6), x(expected["high"]) - x(expected["low"]), 12, "range", 3)
-        known = {name: rung["epsilon"] for name, rung in rungs.items()}
-        _marks(canvas, x, y, known.get("rule"), known.get("attack"), known["observed"], 5.0)
-    canvas.keys(
-        x(0.0) + 1,
-        18,
-        [
-            ("circle", "mark-observed", "observed bound"),
-            ("rect", "range", "expected, 5% to 95%"),
-            ("circle", "mark-rule", "frozen rule"),
-            ("diamond", "mark-exact", "attack"),
-            *(("limit", css, name) for name, (css, _) in limits.items()),
-        ],
-    )
-    return canvas.drawn(
+        _row_name(axes, attack["name"], _ATTACK * index)
+        if (expected := attack["rungs"].get("expected")) is not None and math.isfinite(expected["high"]):
+            width, y = expected["high"] - expected["low"], _mark_height(index)
+            axes.barh(y, width, 11.0, expected["low"], color=COLOURS["line"], label=labels[1], zorder=2)
+    known = [{name: rung["epsilon"] for name, rung in attack["rungs"].items()} for attack in attacks]
+    heights = [_mark_height(index) for index in range(len(attacks))]
+    _marks(axes, heights, [{key: each.get(key) for key in ("rule", "attack", "observed")} for each in known], 7.0)
+    add_legend(figure)
+    return Drawn(
+        "overview",
+        "Every attack's ladder on one scale",
         "A dot is the bound that trials gave, the grey band behind it holds 90% of the bounds that such trials would "
         "give. A diamond is the exact epsilon of the attack, a ring that of its frozen rule; neither needs a trial.",
+        f"The exact epsilon of the mechanism is {epsilon(mechanism)}. By attack: {by_attack}.",
+        figure,
         *known_columns(ATTACK_COLUMNS, rows),
     )
 
 
+def _mark_height(index: int) -> float:
+    return _ATTACK * index + _NAME + 9
+
+
+@in_style
 def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Drawn:
     """Draw the interval of each canary's rule from its counts, with the exact values in it.
 
@@ -242,53 +267,61 @@ def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Drawn:
     """
     bounds = {attack["name"]: [canary["bound"]["epsilon"] for canary in attack["canaries"]] for attack in attacks}
     ranges = "; ".join(f"{name} from {epsilon(min(of))} to {epsilon(max(of))}" for name, of in bounds.items())
-    words = f"Lower bounds on epsilon over the canaries of each attack: {ranges}."
     drawn = {attack["name"]: _largest(attack["canaries"]) for attack in attacks}
-    heights = {name: _CANARY * len(canaries) + _GAP for name, canaries in drawn.items()}
-    limits = {"limit-exact": mechanism} if math.isfinite(mechanism) else {}
-    high = max([mechanism * _WIDEST if limits else _ENDLESS, *(1.1 * bound for of in bounds.values() for bound in of)])
-    canvas, x = _epsilon_rows("canaries", "Epsilon of each canary", words, heights, high, limits)
-    y = _ROWS_TOP + _GAP / 2
+    tops, heights, y = dict[str, float](), list[float](), 0.0
     for name, canaries in drawn.items():
-        _row_name(canvas, name, x, y + _CANARY * len(canaries) / 2 + 4)
-        for index, canary in enumerate(canaries):
-            _draw_canary(canvas, x, canary, y + _CANARY * (index + 0.5), high)
-        y += heights[name]
-    canvas.keys(
-        x(0.0) + 6,
-        18,
-        [
-            ("interval", "whisker-observed", "bound to upper end"),
-            ("circle", "mark-rule", "exact, frozen rule"),
-            ("diamond", "mark-exact", "exact, attack"),
-            ("limit", "limit-exact", "exact, mechanism"),
-        ],
-    )
-    return canvas.drawn(
+        tops[name] = y
+        heights += [y + _NAME + _CANARY * (index + 0.5) for index in range(len(canaries))]
+        y += _NAME + _CANARY * len(canaries) + _GAP
+    limits = {"exact, mechanism": mechanism} if math.isfinite(mechanism) else {}
+    high = max([mechanism * _WIDEST if limits else _ENDLESS, *(1.1 * bound for of in bounds.values() for bound in of)])
+    labels = ("bound to upper end", "lower bound", "exact, frozen rule", "exact, attack", *limits)
+    figure, axes = _epsilon_rows(y, high, labels, limits)
+    for name, top in tops.items():
+        _row_name(axes, name, top)
+    every = [canary for canaries in drawn.values() for canary in canaries]
+    lows, uppers = ([canary["bound"]["epsilon"] for canary in every], [canary["upper"] for canary in every])
+    ends = [min(upper, high) for upper in uppers]
+    axes.hlines(heights, lows, ends, color=COLOURS["canary"], lw=1.8, label=labels[0])
+    leaving = [height for height, upper in zip(heights, uppers, strict=True) if upper > high]
+    axes.plot([high] * len(leaving), leaving, ">", color=COLOURS["canary"], clip_on=False, label="_leaving")
+    values = [
+        {
+            "rule": None if canary["rule"] is None else canary["rule"]["lower"],
+            "attack": None if canary["supremum"] is None else canary["supremum"]["lower"],
+            "observed": canary["bound"]["epsilon"],
+        }
+        for canary in every
+    ]
+    _marks(axes, heights, values, 5.0, observed=labels[1])
+    add_legend(figure)
+    return Drawn(
+        "canaries",
+        "Epsilon of each canary",
         "One line a canary: from the lower bound that its trials gave (the dot) to the upper end for the same frozen "
         "rule, each end at that canary's share of alpha. The ring is the rule's exact epsilon, which the line should "
         "hold; the diamond is that of the attack at its best threshold. An arrow leaves the scale.",
+        f"Lower bounds on epsilon over the canaries of each attack: {ranges}.",
+        figure,
         *known_columns(CANARY_COLUMNS, canary_rows(attacks)),
     )
 
 
 def _epsilon_rows(
-    key: str, title: str, words: str, heights: Mapping[str, float], high: float, limits: Mapping[str, float]
-) -> tuple[Canvas, Scale]:
-    """Return a canvas for named rows of these heights, with the limits on its one axis, that of epsilon."""
-    left = min(max(150.0, *(text_width(name, "row-name") + _NAME_GAP for name in heights)), 330.0)
-    bottom = _ROWS_TOP + sum(heights.values())
-    canvas = Canvas(key, WIDE, bottom + BELOW, title, words)
-    x = linear(0.0, high, left, _ROWS_RIGHT, count=8)
-    canvas.axes((left, _ROWS_TOP, _ROWS_RIGHT, bottom), x, "epsilon")
-    for css, limit in limits.items():
-        canvas.line((x(limit), _ROWS_TOP - 6), (x(limit), bottom), css)
-    return canvas, x
+    height: float, high: float, labels: Sequence[str], limits: dict[str, float]
+) -> tuple["Figure", "Axes"]:
+    """Return a figure of rows over one axis, that of epsilon, with the limits on it."""
+    figure, axes = sheet(height, labels)
+    axes.set(xlim=(0.0, high), xlabel="epsilon")
+    _rows_of_pixels(axes, height)
+    for name, limit in limits.items():
+        colour, dashes = ("alarm", (0, (5, 3))) if name == "claim" else ("exact", "-")
+        axes.axvline(limit, color=COLOURS[colour], ls=dashes, lw=1.6, label=name)
+    return figure, axes
 
 
-def _row_name(canvas: Canvas, name: str, x: Scale, y: float) -> None:
-    room = x(0.0) - _NAME_GAP
-    canvas.text((room, y), shortened(name, room, "row-name"), "row-name", anchor="end")
+def _row_name(axes: "Axes", name: str, top: float) -> None:
+    add_text(axes, 4.0, top + 15, shortened(name, WIDTH - 34, bold=True), **BOLD)
 
 
 def _largest(canaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -297,28 +330,20 @@ def _largest(canaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [canaries[index] for index in sorted(ranks)]
 
 
-def _draw_canary(canvas: Canvas, x: Scale, canary: dict[str, Any], y: float, high: float) -> None:
-    low, end = canary["bound"]["epsilon"], x(min(canary["upper"], high))
-    canvas.line((x(low), y), (end, y), "whisker-observed")
-    if canary["upper"] > high:
-        canvas.curve([(end - 5, y - 3.5), (end, y), (end - 5, y + 3.5)], "arrow")
-    rule, attack = (None if canary[of] is None else canary[of]["lower"] for of in ("rule", "supremum"))
-    _marks(canvas, x, y, rule, attack, low, 3.6, canary["id"])
-
-
 def _marks(
-    canvas: Canvas,
-    x: Scale,
-    y: float,
-    rule: float | None,
-    attack: float | None,
-    observed: float,
-    radius: float,
-    name: str = "observed",
+    axes: "Axes",
+    heights: Sequence[float],
+    values: Sequence[dict[str, float | None]],
+    size: float,
+    observed: str = "observed bound",
 ) -> None:
-    """Draw a ring, a diamond and a dot: exact at the frozen rule, exact of the attack, and what trials showed."""
-    if rule is not None and math.isfinite(rule):
-        canvas.circle((x(rule), y), radius, "mark-rule", f"exact, rule {epsilon(rule)}")
-    if attack is not None and math.isfinite(attack):
-        canvas.diamond((x(attack), y), 1.2 * radius, "mark-exact")
-    canvas.circle((x(observed), y), radius, "mark-observed", f"{name}: {epsilon(observed)}")
+    """Draw rings, diamonds and dots: exact at the frozen rule, exact of the attack, and what trials showed."""
+    looks: dict[str, tuple[str, dict[str, Any]]] = {
+        "rule": ("exact, frozen rule", {"marker": "o", "mfc": COLOURS["paper"], "mec": COLOURS["ink"], "mew": 1.5}),
+        "attack": ("exact, attack", {"marker": "D", "color": COLOURS["exact"], "ms": 0.85 * size}),
+        "observed": (observed, {"marker": "o", "color": COLOURS["canary"]}),
+    }
+    for kind, (label, look) in looks.items():
+        known = [(of[kind], y) for of, y in zip(values, heights, strict=True) if is_drawable(of[kind])]
+        places = list(zip(*known, strict=True)) or [(), ()]
+        axes.plot(*places, ls="", **({"ms": size} | look), label=label, clip_on=False, zorder=4)

@@ -3,7 +3,6 @@
 Figures are matplotlib's. The same piece gives the same bytes.
 """
 
-import io
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from canarybank import __version__
 from canarybank.auditing import own_method
 from canarybank.paper import DATASETS, UNPUBLISHED, Cell, Piece, Span
+from canarybank.report.drawing import PRINTED, Drawn, saved, style
 from canarybank.report.page import page_of
-from canarybank.report.svg import Drawn
 from canarybank.report.tables import PACKAGES, latex_table, write_csv
 from canarybank.report.text import UNKNOWN, clean, confidence, decimal, epsilon, interval_text, setting_text
-from canarybank.report.themed import themed_svg
+from canarybank.report.themed import COLOURS
 from canarybank.store import write_atomic
 
 if TYPE_CHECKING:
@@ -38,31 +37,16 @@ __all__ = [
 
 _CLAIMS = {None: UNKNOWN, "stands": "no violation", "fails": "FAILS"}
 _EXPLAINED = {None: UNKNOWN, True: "yes", False: "NO"}
-_COLOURS: Final = ("#0b5fa5", "#c2410c", "#4d7c0f", "#7c3aed", "#d4a017", "#0f766e", "#be185d", "#475569")
+_COLOURS: Final = tuple(
+    COLOURS[name] for name in ("exact", "canary", "leaf", "violet", "gold", "teal", "rose", "slate")
+)
 _INCHES_A_LETTER: Final = 0.078
 _PANELS_A_ROW: Final = 3
-_GREY: Final = "#7c8696"
-_DARK: Final = "#1b1f27"
+_GREY: Final = COLOURS["other"]
+_DARK: Final = COLOURS["ink"]
 _DOTTED: Final[dict[str, Any]] = {"marker": "o", "ms": 3.5}
 _LIKELY: Final = "90% of such bounds"
 _SAMPLING: Final = "99.9%, sampling alone"
-_STYLE: Final = {
-    "svg.hashsalt": "canarybank",
-    "svg.fonttype": "path",
-    "pdf.fonttype": 42,
-    "font.family": "DejaVu Sans",
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e1e5ea",
-    "legend.frameon": False,
-}
-_SILENT: Final[dict[str, dict[str, Any]]] = {
-    "svg": {"Date": None, "Creator": "canarybank"},
-    "pdf": {"CreationDate": None, "ModDate": None, "Creator": "canarybank", "Producer": "canarybank"},
-}
 
 
 def write_pieces(pieces: Sequence[Piece], folder: Path, *, title: str = "the paper, reproduced") -> Path:
@@ -123,9 +107,8 @@ def render_pieces(pieces: Sequence[Piece], *, title: str = "the paper, reproduce
                 title=piece.title,
                 caption=stands_on(piece),
                 alternative=alternative(piece),
-                svg=themed_svg(figure_bytes(piece, "svg"), piece.name, piece.title, alternative(piece)),
-                columns=(),
-                rows=(),
+                figure=draw_piece(piece),
+                style=PRINTED,
             ),
             "columns": shown_columns(piece),
             "rows": shown_rows(piece),
@@ -271,18 +254,32 @@ def _either(values: Iterable[str]) -> str:
 
 def figure_bytes(piece: Piece, kind: str) -> bytes:
     """Return the figure of a piece as ``svg`` or ``pdf``."""
-    import matplotlib as mpl
-
-    settings: Any = {**mpl.rcParamsDefault, "backend": mpl.rcParams["backend"], **_STYLE}
-    buffer = io.BytesIO()
-    with mpl.rc_context(settings):
-        draw_piece(piece).savefig(buffer, format=kind, metadata=_SILENT[kind])
-    return buffer.getvalue()
+    return saved(draw_piece(piece), kind, PRINTED)
 
 
 def draw_piece(piece: Piece) -> "Figure":
-    """Return the figure of a piece."""
-    return {"table": _table, "curves": _curves, "rounds": _rounds}[piece.shape](piece)
+    """Return the figure of a piece, as matplotlib draws it.
+
+    Args:
+        piece: A piece of the paper, or a sweep.
+
+    Example:
+        >>> within = Span(low=0.9, high=1.2)
+        >>> cell = Cell(
+        ...     at={"arm": "A", "attack": "nonce"}, observed=1.05, exact=1.68, rule=1.35, expected=1.09, likely=within,
+        ...     mechanism=1.6845, method="paper", confidence=0.95, trials=1000, canaries=5, threshold="calibrated",
+        ...     delta=1e-5,
+        ... )
+        >>> piece = Piece(
+        ...     name="own", title="Own", about="By hand.", shape="table", coordinates=("arm", "attack"), cells=(cell,),
+        ...     setup={},
+        ... )
+        >>> [ax.get_title() for ax in draw_piece(piece).axes]
+        ['arm A']
+    """
+    draw = {"table": _table, "curves": _curves, "rounds": _rounds}[piece.shape]
+    with style(PRINTED):
+        return draw(piece)
 
 
 def alternative(piece: Piece) -> str:
@@ -335,8 +332,8 @@ def _dots(ax: "Axes", cells: Sequence[Cell]) -> None:
     for place, cell, low, high in zip(places, cells, *_likely(cells), strict=True):
         if cell.explained is not None:
             ends = [_number(cell.explained.low), _number(cell.explained.high)]
-            ax.plot(ends, [place, place], color="#c6ccd5", lw=1.4, zorder=1, label=None if place else _SAMPLING)
-        ax.barh(place, high - low, 0.34, low, color="#e1e5ea", label=None if place else _LIKELY)
+            ax.plot(ends, [place, place], color=COLOURS["line"], lw=1.4, zorder=1, label=None if place else _SAMPLING)
+        ax.barh(place, high - low, 0.34, low, color=COLOURS["faint"], label=None if place else _LIKELY)
     for marker, (dataset, name) in zip("s^", DATASETS.items(), strict=True):
         stated = [(each.value, place) for place in places for each in cells[place].paper if each.dataset == dataset]
         if stated:
@@ -423,8 +420,8 @@ def _rounds(piece: Piece) -> "Figure":
         "attack, exact": ([_number(cell.exact) for cell in cells], {"color": _COLOURS[0], "ls": "--"}),
         "observed": ([cell.observed for cell in cells], {"color": _COLOURS[1], **_DOTTED}),
     }
-    for label, (values, style) in curves.items():
-        right.plot(rounds, values, label=label, **style)
+    for label, (values, look) in curves.items():
+        right.plot(rounds, values, label=label, **look)
     right.fill_between(rounds, *_likely(cells), color=_COLOURS[1], alpha=0.16, lw=0, label=_LIKELY)
     for ax, name in ((left, "MAUVE of the bank's population"), (right, "epsilon")):
         ax.set(ylabel=name, ylim=(0, None), xlabel="releases", xticks=rounds)

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -11,17 +10,27 @@ from canarybank.auditing.curve import Curve, claimed_curve
 from canarybank.auditing.declaration import Evidence
 from canarybank.errors import InputError
 from canarybank.mechanism import Claim
-from canarybank.report.evidence_figures import RATES_BOX, rates_canvas
+from canarybank.report.drawing import Drawn, add_legend, in_style
+from canarybank.report.evidence_figures import GUESSING, rates_sheet
 from canarybank.report.figures import change_of, draw_ladder
-from canarybank.report.svg import Canvas, Drawn, Key, Scale, linear, log
 from canarybank.report.system import RULE_COLUMNS, CountedRule
 from canarybank.report.text import decimal, epsilon, label, rate, rung_text
+from canarybank.report.themed import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["rates_figures", "system_ladder"]
 
 _STEPS, _DRAWN = 201, 24
 """The points of a curve; and of more rules only those furthest from guessing are drawn: the table holds all."""
-_MARKS = {Evidence.BOUND: "circle", Evidence.CURVE: "diamond", Evidence.BETTING: "circle"}
+_MARKS: Final[dict[Evidence, dict[str, Any]]] = {
+    Evidence.BOUND: {"marker": "o"},
+    Evidence.CURVE: {"marker": "D"},
+    Evidence.BETTING: {"marker": "o", "mfc": COLOURS["paper"], "mew": 1.8},
+}
+_SCORES = {"designed": "exact", "fitted": "canary", "length": "ink"}
+_REGION, _CURVE = "claimed epsilon", "claimed curve"
 
 
 def rates_figures(rules: Sequence[CountedRule], claim: Claim, rows: Sequence[tuple[str, ...]]) -> tuple[Drawn, Drawn]:
@@ -31,28 +40,37 @@ def rates_figures(rules: Sequence[CountedRule], claim: Claim, rows: Sequence[tup
     return _draw_rates("rates", 0.0, rules, claim, rows), _draw_rates("small", lowest, rules, claim, rows)
 
 
+@in_style
 def _draw_rates(
     key: str, lowest: float, rules: Sequence[CountedRule], claim: Claim, rows: Sequence[tuple[str, ...]]
 ) -> Drawn:
     """Draw rates from the lowest on, in logarithms unless that is 0."""
-    (left, top, right, bottom), curve = RATES_BOX, _curve(claim)
+    curve, against = _curve(claim), f"epsilon {epsilon(claim.epsilon)} at delta {claim.delta:g}"
     drawn = sorted(rules, key=lambda each: each.fpr[2] - each.tpr[0])[:_DRAWN]
-    scale = partial(log, lowest, 1.0) if lowest else partial(linear, 0.0, 1.0)
-    x, y, against = scale(left, right), scale(bottom, top), f"epsilon {epsilon(claim.epsilon)} at delta {claim.delta:g}"
-    counted = "; ".join(f"{_name(each)}: FPR {rate(each.fpr[1])}, TPR {rate(each.tpr[1])}" for each in drawn)
-    words = f"Counted rates, against what {'the claimed mechanism' if curve else against} allows. {counted}."
-    title = f"TPR against FPR of each rule{', in logarithms' if lowest else ''}"
+    scores, kinds = (dict.fromkeys(getattr(each.shown, of) for each in drawn) for of in ("score", "evidence"))
+    labels = (_REGION, *([] if curve is None else [_CURVE]), GUESSING, *(f"{score} score" for score in scores), *kinds)
+    figure, axes = rates_sheet([str(name) for name in labels], lowest, (claim.epsilon, claim.delta), _REGION)
     grid = np.geomspace(lowest, 1.0, _STEPS) if lowest else np.linspace(0.0, 1.0, _STEPS)
-    canvas = rates_canvas(key, title, words, x, y, grid.tolist(), claim.epsilon, claim.delta)
     if curve is not None:
-        most = np.asarray(curve.allowed(grid)).tolist()
-        canvas.curve([(x(f), y(t)) for f, t in zip(grid.tolist(), most, strict=True)], "curve-claim")
+        look = {"color": COLOURS["alarm"], "lw": 1.6, "ls": (0, (6, 4))}
+        axes.plot(grid, np.asarray(curve.allowed(grid)), **look, label=_CURVE)
     for each in drawn:
-        _draw_rule(canvas, x, y, each)
-    _legend(canvas, drawn, curve)
+        _draw_rule(axes, each, lowest)
+    for kind in kinds:
+        axes.plot([], [], ls="", color=COLOURS["ink"], ms=7, **_MARKS[kind], label=str(kind))
+    add_legend(figure)
+    counted = "; ".join(f"{_name(each)}: FPR {rate(each.fpr[1])}, TPR {rate(each.tpr[1])}" for each in drawn)
     caption = "The same, so that small rates can be told apart." if lowest else _caption(curve, against)
     left_out = f" Of {len(rules)} rules {len(drawn)} are drawn; the table holds all." if len(drawn) < len(rules) else ""
-    return canvas.drawn(caption + left_out, RULE_COLUMNS, rows)
+    return Drawn(
+        key,
+        f"TPR against FPR of each rule{', in logarithms' if lowest else ''}",
+        caption + left_out,
+        f"Counted rates, against what {'the claimed mechanism' if curve else against} allows. {counted}.",
+        figure,
+        RULE_COLUMNS,
+        rows,
+    )
 
 
 def _curve(claim: Claim) -> Curve | None:
@@ -80,28 +98,17 @@ def _caption(curve: Curve | None, against: str) -> str:
     )
 
 
-def _draw_rule(canvas: Canvas, x: Scale, y: Scale, each: CountedRule) -> None:
-    score, evidence = each.shown.score, each.shown.evidence
-    left, top = x(each.fpr[0]), y(each.tpr[2])
-    canvas.rect((left, top), x(each.fpr[2]) - left, y(each.tpr[0]) - top, f"box box-{score}")
-    at, css = (x(each.fpr[1]), y(each.tpr[1])), f"mark-{evidence} mark-{score}"
-    if _MARKS[evidence] == "diamond":
-        canvas.diamond(at, 5.0, css)
-    else:
-        canvas.circle(at, 4.0, css, f"{_name(each)}: {rate(each.fpr[1])}, {rate(each.tpr[1])}")
+def _draw_rule(axes: "Axes", each: CountedRule, lowest: float) -> None:
+    """Draw a rule's rates as a mark in the box of their intervals, in the colour of its score."""
+    from matplotlib.patches import Rectangle
 
-
-def _legend(canvas: Canvas, rules: Sequence[CountedRule], curve: Curve | None) -> None:
-    """Write the legend where no rule lies: a colour for each score, a mark for each kind of evidence."""
-    scores, kinds = (dict.fromkeys(getattr(each.shown, of) for each in rules) for of in ("score", "evidence"))
-    keys: list[Key] = [
-        ("rect", "region", "claimed epsilon"),
-        *([("line", "curve-claim", "claimed curve")] if curve is not None else []),
-        ("line", "chance", "guessing"),
-        *(("rect", f"box box-{score}", f"{score} score") for score in scores),
-        *((_MARKS[kind], f"mark-{kind} mark-any", str(kind)) for kind in kinds),
-    ]
-    canvas.legend(RATES_BOX[2:], keys)
+    colour = COLOURS[_SCORES[each.shown.score]]
+    (left, across, right), (bottom, up, top) = (np.maximum(rates, lowest) for rates in (each.fpr, each.tpr))
+    box = Rectangle((left, bottom), right - left, top - bottom, lw=1.2, label=f"{each.shown.score} score")
+    box.set(facecolor=(colour, 0.1), edgecolor=colour)
+    axes.add_patch(box)
+    mark = _MARKS[each.shown.evidence]
+    axes.plot([across], [up], ls="", color=colour, ms=7, label=f"_{each.shown.evidence}", clip_on=False, **mark)
 
 
 def system_ladder(rungs: list[dict[str, Any]], system: str) -> Drawn:
@@ -110,12 +117,15 @@ def system_ladder(rungs: list[dict[str, Any]], system: str) -> Drawn:
     pairs = [(None if rung is claimed else claimed, rung) for rung in rungs]
     steps = [_step(above, rung) for above, rung in pairs]
     named = ", ".join(f"{each['name']} {rung_text(each)}" for each in rungs)
-    words = f"Epsilons from claim to measurement: {named}."
     unstated = "" if len(rungs) > 1 else " Nothing here bounds epsilon from below: no such evidence was stated."
-    return draw_ladder(f"The gap ladder of {system}", words, pairs, steps).drawn(
+    return Drawn(
+        "ladder",
+        f"The gap ladder of {system}",
         "Each rung is an epsilon; the pale part is what is missing up to the claim. The exact epsilon is that of the "
         "claimed mechanism, computed without runs; each bound is a lower bound on the system's own, at its share of "
         f"alpha.{unstated}",
+        f"Epsilons from claim to measurement: {named}.",
+        draw_ladder(pairs, steps),
         ("rung", "epsilon", "above the claim by", "where it comes from"),
         [
             (rung["name"], rung_text(rung), decimal(change_of(above, rung), "+"), rung["source"])

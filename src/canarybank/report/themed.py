@@ -1,35 +1,40 @@
 """Put a figure of matplotlib into a page: its colours become those of the page's theme, light or dark.
 
 The drawing keeps its shapes. Each colour that it was drawn with is a placeholder for a colour of the theme; styles
-become attributes, which the page's policy allows; and ids get the figure's name in front, so that several figures fit
-on one page.
+become attributes, which the page's policy allows; the page's own font takes the place of matplotlib's; and ids get the
+figure's name in front, so that several figures fit on one page.
 """
 
 import re
 from typing import Final
 from xml.etree import ElementTree as ET
 
-__all__ = ["PLACEHOLDERS", "themed_svg"]
+__all__ = ["COLOURS", "themed_svg"]
 
-PLACEHOLDERS: Final = {
-    "#000000": "ink",
-    "#1b1f27": "ink",
-    "#ffffff": "paper",
-    "#e1e5ea": "faint",
-    "#c6ccd5": "line",
-    "#7c8696": "other",
-    "#0b5fa5": "exact",
-    "#c2410c": "canary",
-    "#4d7c0f": "leaf",
-    "#7c3aed": "violet",
-    "#d4a017": "gold",
-    "#0f766e": "teal",
-    "#be185d": "rose",
-    "#475569": "slate",
+COLOURS: Final = {
+    "ink": "#1b1f27",
+    "soft": "#545d6b",
+    "paper": "#ffffff",
+    "faint": "#e1e5ea",
+    "line": "#c6ccd5",
+    "lost": "#e9ecf1",
+    "other": "#7c8696",
+    "exact": "#0b5fa5",
+    "exact-soft": "#dbe9f6",
+    "canary": "#c2410c",
+    "alarm": "#b3261e",
+    "leaf": "#4d7c0f",
+    "violet": "#7c3aed",
+    "gold": "#d4a017",
+    "teal": "#0f766e",
+    "rose": "#be185d",
+    "slate": "#475569",
 }
-"""The colours that figures are drawn with, and the name that each has in style.css."""
+"""The colours that figures are drawn with, by the name that each has in style.css."""
+_NAMES = {colour: name for name, colour in COLOURS.items()} | {"#000000": "ink"}
 _SVG, _LINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
 _REFERENCE = re.compile(r"url\(#(.*?)\)")
+_FONT = re.compile(r"(?:(?P<weight>\d+|bold) )?(?P<size>[\d.]+px)")
 
 
 def themed_svg(drawn: bytes, key: str, title: str, alternative: str) -> str:
@@ -42,10 +47,8 @@ def themed_svg(drawn: bytes, key: str, title: str, alternative: str) -> str:
         alternative: What the figure shows, in words.
     """
     root = ET.fromstring(drawn)  # noqa: S314, matplotlib wrote it a moment ago
-    for part in [each for each in root if each.tag == f"{_SVG}metadata"]:
-        root.remove(part)
     for parent in list(root.iter()):
-        for part in [each for each in parent if each.tag == f"{_SVG}style"]:
+        for part in [each for each in parent if each.tag in {f"{_SVG}metadata", f"{_SVG}style"}]:
             parent.remove(part)
     for each in root.iter():
         each.tag = each.tag.removeprefix(_SVG)
@@ -63,7 +66,7 @@ def themed_svg(drawn: bytes, key: str, title: str, alternative: str) -> str:
     root.attrib |= {
         "viewBox": box,
         "role": "img",
-        "class": "figure-svg drawn",
+        "class": "figure-svg",
         "aria-labelledby": " ".join(f"{key}-{name}" for name in words),
         "fill": "var(--ink)",
         "stroke-linejoin": "round",
@@ -77,11 +80,17 @@ def themed_svg(drawn: bytes, key: str, title: str, alternative: str) -> str:
 
 
 def _styles(style: str) -> list[tuple[str, str]]:
-    """Return the declarations of a style attribute as names and values."""
-    pairs = (part.partition(":") for part in style.split(";") if part.strip())
-    return [(name.strip(), value.strip()) for name, _, value in pairs]
+    """Return the declarations of a style attribute as attributes; the font's family is left to the page."""
+    pairs = [tuple(map(str.strip, part.split(":", 1))) for part in style.split(";") if part.strip()]
+    found = []
+    for name, value in pairs:
+        if name == "font" and (short := _FONT.match(value)):
+            found += [(f"font-{key}", part) for key, part in short.groupdict().items() if part is not None]
+        elif name != "font-family":
+            found.append((name, value))
+    return found
 
 
 def _themed(value: str) -> str:
-    name = PLACEHOLDERS.get(value.lower())
+    name = _NAMES.get(value.lower())
     return value if name is None else f"var(--{name})"

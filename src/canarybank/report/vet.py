@@ -8,9 +8,10 @@ import numpy as np
 from canarybank import __version__
 from canarybank.defend import FalseAlarms
 from canarybank.flow.vet import VettedBank
+from canarybank.report.drawing import BOLD, Drawn, add_dots, add_legend, add_text, in_style, sheet
 from canarybank.report.page import page_of
-from canarybank.report.svg import Canvas, Drawn, linear, text_width
 from canarybank.report.text import clean, percent
+from canarybank.report.themed import COLOURS
 from canarybank.store import write_atomic
 
 __all__ = ["render_vet", "write_vet_page"]
@@ -18,8 +19,7 @@ __all__ = ["render_vet", "write_vet_page"]
 WORST = 50
 """How many entries the page lists."""
 _NAME, _TEXT = 80, 400
-_WIDE, _RIGHT, _TOP, _ROW, _BELOW, _GAP = 820.0, 800.0, 42.0, 46.0, 44.0, 12.0
-_DRAWN, _HIGHEST = 400, 4.0
+_ROW, _DRAWN, _HIGHEST = 54.0, 400, 4.0
 MEASURE_COLUMNS = ("measure", "looks for entries that are", "largest", "one entry alarms at", "entries beyond")
 WORST_COLUMNS = ("score", "flagged", "most by", "entry", "position")
 LIMITS = (
@@ -93,6 +93,7 @@ def _row(vetted: VettedBank, position: int) -> tuple[Any, ...]:
     return f"{entry['score']:.2f}", flagged, entry["worst_measure"], clean(entry["text"], _TEXT), position
 
 
+@in_style
 def standing_figure(vetted: VettedBank) -> Drawn:
     """Draw how far the entries with the largest values stand out, by measure, against what one entry may reach."""
     verdict, flagged = vetted.verdict, set(vetted.verdict.flagged)
@@ -103,31 +104,28 @@ def standing_figure(vetted: VettedBank) -> Drawn:
         shares[str(measure)] = [(int(i), float(values[i])) for i in order]
     largest = {name: points[0][1] for name, points in shares.items()}
     high = min(_HIGHEST, max(1.2, 1.05 * max(largest.values())))
-    left = max(text_width(name, "row-name") for name in shares) + 2 * _GAP
-    bottom = _TOP + _ROW * len(shares)
     said = "; ".join(f"{name} {share:.2f}" for name, share in largest.items())
-    words = f"The largest entry of each measure, as a share of what calls a bank shaped for one entry: {said}."
-    canvas = Canvas("standing", _WIDE, bottom + _BELOW, "How far entries stand out", words)
-    x = linear(0.0, high, left, _RIGHT, count=8)
-    canvas.axes((left, _TOP, _RIGHT, bottom), x, "share of what one entry may reach")
-    canvas.line((x(1.0), _TOP - 6), (x(1.0), bottom), "limit-claim")
+    labels = ("entry", "flagged entry", "threshold")
+    figure, axes = sheet(_ROW * len(shares), labels)
+    x_name = "share of what one entry may reach"
+    axes.set(xlim=(0.0, high), ylim=(_ROW * len(shares), 0.0), yticks=[], xlabel=x_name)
+    axes.axvline(1.0, color=COLOURS["alarm"], lw=1.6, ls=(0, (5, 3)), label=labels[2])
     for row, (name, points) in enumerate(shares.items()):
-        middle = _TOP + _ROW * (row + 0.5)
-        canvas.text((left - _GAP, middle + 4), name, "row-name", anchor="end")
+        add_text(axes, 4.0, _ROW * row + 14, name, **BOLD)
         # A little spread across the row, by position, so that equal values do not hide each other.
-        placed = [(i, (x(min(max(share, 0.0), high)), middle + (i * 7 % 17 - 8) * 1.6)) for i, share in points]
-        canvas.dots([point for i, point in placed if i not in flagged], "dot-bank")
-        canvas.dots([point for i, point in placed if i in flagged], "dot-canary")
-    keys = [
-        ("dots", "dot-bank", "entry"),
-        ("dots", "dot-canary", "flagged entry"),
-        ("limit", "limit-claim", "threshold"),
-    ]
-    canvas.keys(left, 18, keys)
-    rows = [(name, position, f"{share:.3f}") for name, points in shares.items() for position, share in points[:WORST]]
-    return canvas.drawn(
+        placed = [(i, (min(max(share, 0.0), high), _ROW * row + 35 + i * 7 % 17 - 8)) for i, share in points]
+        groups = ("other", 4.0, 0.6, labels[0]), ("canary", 6.5, 1.0, labels[1])
+        for (colour, size, alpha, label), is_flagged in zip(groups, (False, True), strict=True):
+            dots = [point for i, point in placed if (i in flagged) == is_flagged]
+            add_dots(axes, dots, colour, size, alpha, "" if row else label)
+    add_legend(figure)
+    return Drawn(
+        "standing",
+        "How far entries stand out",
         "A dot is an entry; the largest values are drawn. One entry beyond the line calls the bank shaped; several "
         "do so before it. Values beyond the right edge are drawn on it.",
+        f"The largest entry of each measure, as a share of what calls a bank shaped for one entry: {said}.",
+        figure,
         ("measure", "position", "share"),
-        rows,
+        [(name, position, f"{share:.3f}") for name, points in shares.items() for position, share in points[:WORST]],
     )

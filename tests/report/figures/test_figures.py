@@ -1,6 +1,9 @@
+import re
 from xml.etree import ElementTree as ET
 
+import matplotlib as mpl
 import pytest
+from drawn_figures import out_of
 
 from canarybank.mechanism import Mechanism
 from canarybank.report import (
@@ -12,7 +15,6 @@ from canarybank.report import (
     roc_figure,
     vote_figure,
 )
-from canarybank.report.svg import text_width
 
 
 @pytest.fixture(scope="module")
@@ -45,30 +47,38 @@ def test_a_figure_says_what_it_shows_and_gives_its_numbers(every, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_drawing_is_well_formed_and_takes_colours_from_the_theme(every, name):
     root = ET.fromstring(every[name].svg)  # noqa: S314, our own markup
-    _, _, width, height = map(float, root.get("viewBox").split())
-    for element in root.iter():
-        assert not {"style", "fill", "stroke"} & set(element.attrib)
-        for attribute in ("x", "x1", "x2", "cx"):
-            assert 0 <= float(element.get(attribute, 0)) <= width
-        for attribute in ("y", "y1", "y2", "cy"):
-            assert 0 <= float(element.get(attribute, 0)) <= height
+    assert not [element for element in root.iter() if "style" in element.attrib]
+    assert re.findall(r"#[0-9a-f]{6}\b", every[name].svg) == []
+    assert "var(--" in every[name].svg
+    ids = re.findall(r'\bid="([^"]+)"', every[name].svg)
+    assert len(ids) == len(set(ids))
+    assert all(each.startswith(f"{every[name].key}-") for each in ids)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_hostile_text_stays_text(every, name):
     tags = {element.tag for element in ET.fromstring(every[name].svg).iter()}  # noqa: S314, our own markup
-    assert tags <= {"svg", "title", "desc", "text", "line", "rect", "circle", "path"}
+    assert tags <= {"svg", "title", "desc", "g", "defs", "clipPath", "use", "text", "rect", "path"}
     assert "\u202e" not in every[name].svg
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_text_has_room_in_its_drawing_whatever_the_font(every, name):
-    root = ET.fromstring(every[name].svg)  # noqa: S314, our own markup
-    _, _, width, height = map(float, root.get("viewBox").split())
-    for text in root.findall("text"):
-        reach = text_width(text.text, text.get("class", ""))
-        turned = text.get("transform") is not None
-        at, end = (float(text.get("y")), height) if turned else (float(text.get("x")), width)
-        left = at - {"start": 0, "middle": reach / 2, "end": reach}[text.get("text-anchor", "start")]
-        assert left >= -1, text.text
-        assert left + reach <= end + 1, text.text
+def test_text_has_room_in_its_drawing_in_the_widest_font(every, name):
+    assert out_of(every[name]) == []
+
+
+def test_a_drawing_is_the_same_whatever_the_readers_settings_are(attack):
+    plain = ladder_figure(attack).svg
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert ladder_figure(attack).svg == plain
+
+
+def test_a_figure_can_be_saved_from_python(attack, tmp_path):
+    ladder_figure(attack).figure.savefig(tmp_path / "ladder.png")
+    assert (tmp_path / "ladder.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_signs_of_mathematics_are_letters(attack):
+    """A text with dollars would be a formula to matplotlib, and one that is none an error."""
+    paid = attack | {"name": "costs $5 and $\\frac{1$"}
+    assert "costs $5 and $\\frac{1$" in overview_figure([paid], 1.6845, 1.695).svg
