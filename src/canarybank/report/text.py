@@ -132,7 +132,8 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 def together(number: int, noun: str = "together") -> str:
     """Return "both attacks" for two of them, "all 3 attacks" for more."""
-    return f"{'both' if number == 2 else f'all {number:,}'} {noun}"
+    words = {2: "both"}.get(number, f"all {number:,}")
+    return f"{words} {noun}"
 
 
 def confidence(level: float) -> str:

@@ -516,7 +516,7 @@ def read_document(path: Path, kind: type[Document]) -> Document:
 
 
 def _run_hint(path: Path) -> str:
-    """Say which run may have been meant: the one of the most similar name beside a path, or in the folder runs there."""
+    """Say which run may have been meant: that of the most similar name beside a path, or in a folder runs there."""
     if path.exists():
         return "check the path."
     beside = [each for place in (path.parent, path.parent / "runs") for each in sorted(place.glob(f"*/{MANIFEST}"))]
