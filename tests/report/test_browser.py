@@ -131,8 +131,10 @@ def test_no_width_makes_the_page_scroll_sideways(visit, width):
 
 
 def test_drawn_text_can_be_read_on_a_telephone(visit):
-    """A figure scrolls in its frame on a narrow screen; its text does not shrink below 7 pixels."""
+    """A narrow screen has drawings of its own: none scrolls in its frame, and no text shrinks below 7 pixels."""
     page = visit(viewport={"width": 360, "height": 800})
+    wide = "all => all.filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth + 1).map(one => one.id)"
+    assert page.eval_on_selector_all(".plot", wide) == []
     smallest = page.evaluate(
         """() => Math.min(...[...document.querySelectorAll('svg text')].filter(text => text.checkVisibility())
              .map(text => parseFloat(getComputedStyle(text).fontSize) *

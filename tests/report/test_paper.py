@@ -2,6 +2,7 @@ import csv
 import hashlib
 import io
 import re
+from itertools import pairwise, product
 
 import pytest
 
@@ -105,13 +106,31 @@ def test_figures_are_the_same_bytes_whatever_was_drawn_before(every, kind):
 
 
 def test_a_legend_lies_within_its_figure_however_narrow(every):
-    for each in (*every, every[0].model_copy(update={"cells": every[0].cells[:1]})):
-        figure = draw_piece(each)
+    pieces = (*every, every[0].model_copy(update={"cells": every[0].cells[:1]}))
+    for each, narrow in product(pieces, (False, True)):
+        figure = draw_piece(each, narrow=narrow)
         figure.savefig(io.BytesIO(), format="png")
         for legend in figure.legends:
             box = legend.get_window_extent()
             assert box.x0 >= 0
             assert box.x1 <= figure.bbox.width
+
+
+def test_the_panels_of_a_narrow_figure_stand_below_each_other(grid):
+    figure = draw_piece(grid, narrow=True)
+    figure.savefig(io.BytesIO(), format="png")
+    boxes = [ax.get_tightbbox() for ax in figure.axes]
+    assert len(boxes) == 4
+    assert all(below.y1 < above.y0 for above, below in pairwise(boxes))
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in boxes)
+
+
+def test_a_long_title_of_a_panel_is_wrapped_not_cut(grid):
+    cells = [cell.model_copy(update={"at": {"bank.source": "a bank of my own " * 4} | cell.at}) for cell in grid.cells]
+    figure = draw_piece(grid.model_copy(update={"cells": tuple(cells)}))
+    figure.savefig(io.BytesIO(), format="png")
+    boxes = [ax.title.get_window_extent() for ax in figure.axes]
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in boxes)
 
 
 def test_a_piece_comes_back_from_its_file_with_its_coordinates_in_order(every, tmp_path):

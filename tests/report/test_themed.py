@@ -47,4 +47,6 @@ def test_two_pieces_stand_on_one_page_without_an_image(table, rounds):
     ids = re.findall(r'\sid="([^"]+)"', html)
     assert len(ids) == len(set(ids))
     assert "<img" not in html
-    assert html.count("<svg") == 2
+    # Each is drawn twice: for a wide screen, and with its panels below each other for a narrow one.
+    assert html.count("<svg") == html.count("figure-svg drawn") == 4
+    assert html.count('class="at-narrow"') == 2

@@ -1,24 +1,24 @@
 """Draw an attack's evidence on one canary: ROC, densities of the score, votes, a map of the bank."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from canarybank.auditing import perfect_rates
 from canarybank.mechanism import Mechanism
-from canarybank.report.svg import BELOW, WIDE, Box, Canvas, Drawn, Scale, linear, log, shortened
+from canarybank.report.svg import BELOW, NARROW, WIDE, Box, Canvas, Drawn, Scale, linear, log, shortened
 from canarybank.report.text import UNKNOWN, clean, epsilon, percent, rate
 
 __all__ = ["RATES_BOX", "allowed", "density_figure", "map_figure", "rates_canvas", "roc_figure", "vote_figure"]
 
-_NARROW, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 440.0, 420.0, 62.0, 428.0, 34.0, 370.0
+_HALF, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 440.0, 420.0, 62.0, 428.0, 34.0, 370.0
 RATES_BOX: Box = (_LEFT, _TOP - 20, _RIGHT, _BOTTOM)
 _LOWEST = 1e-6
 _STEPS = 121
 LARGEST_EXPONENT = 700.0  # exp of more leaves the range of floating point; one of this already allows everything
-_ENTRY, _ENTRY_LEFT, _ENTRY_RIGHT, _WORDS = 34.0, 330.0, 780.0, 42
+_ENTRY, _ENTRY_LEFT, _ENTRY_RIGHT, _WORDS, _ENTRY_ABOVE = 34.0, 330.0, 780.0, 42, 16.0
 _MAP_HEIGHT, _EDGE, _ROOM = 500.0, 4.0, 0.05
 
 
@@ -65,7 +65,7 @@ def rates_canvas(
     key: str, title: str, words: str, x: Scale, y: Scale, grid: Sequence[float], exact: float, delta: float
 ) -> Canvas:
     """Return a canvas of TPR against FPR with the region that (exact, delta) allows, and the line of guessing."""
-    canvas, (left, _, right, bottom) = Canvas(key, _NARROW, _HEIGHT, title, words), RATES_BOX
+    canvas, (left, _, right, bottom) = Canvas(key, _HALF, _HEIGHT, title, words), RATES_BOX
     upper = [(x(value), y(allowed(value, exact, delta))) for value in grid]
     canvas.curve([(left, bottom), *upper, (right, bottom)], "region", closed=True)
     canvas.curve(upper, "region-edge")
@@ -100,7 +100,7 @@ def density_figure(attack: dict[str, Any], q: float, key: str) -> Drawn:
         f"{canary['mu_eff']:.3f}. The frozen threshold {dense['threshold']:.3f} is exceeded with probability "
         f"{rate(roc['fpr'][roc['frozen']])} when the canary is absent."
     )
-    canvas = Canvas(key, _NARROW, _HEIGHT, f"Score densities of {attack['name']}", words)
+    canvas = Canvas(key, _HALF, _HEIGHT, f"Score densities of {attack['name']}", words)
     highest = max(*dense["absent"], *dense["participating"], 1e-12)
     x, y = linear(scores[0], scores[-1], _LEFT, _RIGHT), linear(0.0, highest * 1.08, _BOTTOM, _TOP, count=4)
     canvas.axes((_LEFT, _TOP, _RIGHT, _BOTTOM), x, "score (log-likelihood ratio)", y, "density")
@@ -134,15 +134,10 @@ def vote_figure(attack: dict[str, Any], key: str) -> Drawn:
         f"{votes['voted']} of them; the {votes['auxiliary']} auxiliary users give them {traffic} on average. Shown are "
         f"the {len(entries)} entries of {attack['name']} with most of the canary's votes."
     )
-    bottom = _TOP + _ENTRY * max(len(entries), 1)
-    canvas = Canvas(key, WIDE, bottom + BELOW, f"Votes of the canary in {attack['name']}", words)
-    highest = max((max(entry["share"], entry["traffic"]) for entry in entries), default=0.0) or 1.0
-    x = linear(0.0, 100 * highest * 1.12, _ENTRY_LEFT, _ENTRY_RIGHT)
-    canvas.axes((_ENTRY_LEFT, _TOP, _ENTRY_RIGHT, bottom), x, "% of one user's votes")
-    for index, entry in enumerate(entries):
-        _draw_entry(canvas, x, entry, _TOP + _ENTRY * (index + 0.5))
-    keys = [("rect", "bar-canary", "the canary"), ("rect", "bar-others", "auxiliary users, on average")]
-    canvas.keys(_ENTRY_LEFT + 4, 17, keys)
+    title = f"Votes of the canary in {attack['name']}"
+    canvas = _draw_votes(Canvas(key, WIDE, _votes_height(entries, 0.0), title, words), entries)
+    narrow = Canvas(f"{key}-narrow", NARROW, _votes_height(entries, _ENTRY_ABOVE), title, words)
+    canvas.narrow = _draw_votes(narrow, entries)
     return canvas.drawn(
         f"The {len(entries)} inspected entries with most of the canary's votes, of {votes['inspected']} inspected. All "
         f"inspected entries hold {share} of the canary's votes and on average {traffic} of an auxiliary user's: a "
@@ -155,14 +150,31 @@ def vote_figure(attack: dict[str, Any], key: str) -> Drawn:
     )
 
 
-def _draw_entry(canvas: Canvas, x: Scale, entry: dict[str, Any], middle: float) -> None:
-    text = f"#{entry['position']}" + (f"  {clean(entry['text'], _WORDS)}" if entry["text"] else "")
-    room = _ENTRY_LEFT - 12
-    canvas.text((room, middle + 4), shortened(text, room, "entry-name"), "entry-name", anchor="end")
-    for name, css, y in (("share", "bar-canary", middle - 11), ("traffic", "bar-others", middle + 1)):
-        width = max(x(100 * entry[name]) - _ENTRY_LEFT, 0.8)
-        canvas.rect((_ENTRY_LEFT, y), width, 10, css)
-        canvas.text((_ENTRY_LEFT + width + 6, y + 9), percent(entry[name]), "small")
+def _votes_height(entries: Sequence[dict[str, Any]], above: float) -> float:
+    return _TOP + (_ENTRY + above) * max(len(entries), 1) + BELOW
+
+
+def _draw_votes(canvas: Canvas, entries: Sequence[dict[str, Any]]) -> Canvas:
+    """Draw two bars an entry; its text stands on the left, and above the bars of a narrow drawing."""
+    is_wide = canvas.width == WIDE
+    left, right, above = (_ENTRY_LEFT, _ENTRY_RIGHT, 0.0) if is_wide else (8.0, NARROW - 44, _ENTRY_ABOVE)
+    highest = max((max(entry["share"], entry["traffic"]) for entry in entries), default=0.0) or 1.0
+    x = linear(0.0, 100 * highest * 1.12, left, right)
+    canvas.axes((left, _TOP, right, canvas.height - BELOW), x, "% of one user's votes")
+    for index, entry in enumerate(entries):
+        middle = _TOP + (_ENTRY + above) * (index + 0.5) + above / 2
+        text = f"#{entry['position']}" + (f"  {clean(entry['text'], _WORDS)}" if entry["text"] else "")
+        if is_wide:
+            canvas.text((left - 12, middle + 4), shortened(text, left - 12, "entry-name"), "entry-name", anchor="end")
+        else:
+            canvas.text((left, middle - 15), shortened(text, NARROW - 2 * left, "entry-name"), "entry-name")
+        for name, css, y in (("share", "bar-canary", middle - 11), ("traffic", "bar-others", middle + 1)):
+            width = max(x(100 * entry[name]) - left, 0.8)
+            canvas.rect((left, y), width, 10, css)
+            canvas.text((left + width + 6, y + 9), percent(entry[name]), "small")
+    keys = [("rect", "bar-canary", "the canary"), ("rect", "bar-others", "auxiliary users, on average")]
+    canvas.keys(left + 4, 17, keys)
+    return canvas
 
 
 def map_figure(attack: dict[str, Any], key: str) -> Drawn:
@@ -175,8 +187,21 @@ def map_figure(attack: dict[str, Any], key: str) -> Drawn:
         f"{bank} entries of the bank, {probes} probes and {canary} records of the canary on the bank's "
         f"two principal axes, which hold {first} and {second} of the variance of the sample shown."
     )
-    canvas = Canvas(key, WIDE, _MAP_HEIGHT, f"Map of bank, probes and canary in {attack['name']}", words)
-    width, height = WIDE - 2 * _EDGE, _MAP_HEIGHT - _TOP - _EDGE
+    title = f"Map of bank, probes and canary in {attack['name']}"
+    canvas = _draw_map(Canvas(key, WIDE, _MAP_HEIGHT, title, words), points)
+    canvas.narrow = _draw_map(Canvas(f"{key}-narrow", NARROW, NARROW + _TOP, title, words), points)
+    return canvas.drawn(
+        f"The axes are the principal ones of {bank} entries of the bank, drawn by seed, and hold {first} and "
+        f"{second} of their variance: near in the plane is not always near in the space where records are routed.",
+        ("what", "first axis", "second axis"),
+        [(what, f"{across:.3f}", f"{up:.3f}") for what, places in points.items() for across, up in places],
+    )
+
+
+def _draw_map(canvas: Canvas, points: Mapping[str, Sequence[Sequence[float]]]) -> Canvas:
+    """Draw the canary's records over the probes over the bank, with one unit for both axes."""
+    canary, probes, _ = map(len, points.values())
+    width, height = canvas.width - 2 * _EDGE, canvas.height - _TOP - _EDGE
     canvas.rect((_EDGE, _TOP), width, height, "map-frame", 4)
     every = np.array([point for places in points.values() for point in places])
     low, high = every.min(axis=0), every.max(axis=0)
@@ -190,9 +215,4 @@ def map_figure(attack: dict[str, Any], key: str) -> Drawn:
     canvas.dots(placed[:canary], "dot-canary")
     keys = [("dots", "dot-bank", "bank entry"), ("dots", "dot-canary", "canary record")]
     canvas.keys(_EDGE + 6, 20, [*keys, ("circle", "mark-probe", "probe")] if probes else keys)
-    return canvas.drawn(
-        f"The axes are the principal ones of {bank} entries of the bank, drawn by seed, and hold {first} and "
-        f"{second} of their variance: near in the plane is not always near in the space where records are routed.",
-        ("what", "first axis", "second axis"),
-        [(what, f"{across:.3f}", f"{up:.3f}") for what, places in points.items() for across, up in places],
-    )
+    return canvas

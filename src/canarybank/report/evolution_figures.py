@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from canarybank.report.svg import BELOW, WIDE, Canvas, Drawn, Scale, linear
+from canarybank.report.svg import BELOW, NARROW, WIDE, Canvas, Drawn, Scale, key_room, linear
 from canarybank.report.tables import known_columns
 from canarybank.report.text import decimal, epsilon, percent
 from canarybank.report.worth import chance_range
@@ -15,7 +15,7 @@ from canarybank.report.worth import chance_range
 __all__ = ["clouds_figure", "epsilon_figure", "utility_figure"]
 
 _ROUNDS_LEFT, _ROUNDS_RIGHT, _ROUNDS_TOP, _ROUNDS_BOTTOM = 66.0, 600.0, 16.0, 316.0
-_LEAST_GAP = 16.0
+_LEAST_GAP, _NARROW_LEFT, _KEYS_ABOVE, _MOST_TICKS = 16.0, 52.0, 18.0, 12
 _PANEL, _PANEL_TITLE, _LEGEND, _ROOM = 240.0, 26.0, 330.0, 0.05
 Line = tuple[str, tuple[tuple[float, float], ...], str, str]
 """One curve: its name, its points, the class of the curve and that of its points."""
@@ -112,32 +112,45 @@ def _draw_rounds(
 ) -> Canvas:
     """Draw curves over rounds, with where 90% of the bounds of each prefix fall, and name each curve at its end.
 
-    A line without points is left out.
+    A line without points is left out. A narrow drawing has the names above it.
     """
     lines = [line for line in lines if line[1]]
     parts = [f"{name} {', '.join(f'{value:.3f}' for _, value in points)}" for name, points, *_ in lines]
-    canvas = Canvas(key, WIDE, _ROUNDS_BOTTOM + BELOW, title, f"Round by round: {'; '.join(parts)}.")
-    # Half a step of room on both sides, so that a single round stands in the middle.
-    place = linear(rounds[0] - 0.5, rounds[-1] + 0.5, _ROUNDS_LEFT, _ROUNDS_RIGHT).place
-    x = Scale(place, tuple((float(number), str(number)) for number in rounds))
-    y = linear(0.0, top or 1.0, _ROUNDS_BOTTOM, _ROUNDS_TOP)
-    canvas.axes((_ROUNDS_LEFT, _ROUNDS_TOP, _ROUNDS_RIGHT, _ROUNDS_BOTTOM), x, "after round", y, y_name)
-    for prefix in prefixes:
-        at, low, high = x(prefix["rounds"]) + 9, prefix["expected_low"], prefix["expected_high"]
-        if low is not None and math.isfinite(low) and math.isfinite(high):
-            canvas.whisker((at, y(low)), (at, y(high)), (4, 0), "whisker-observed")
-    for name, points, css, mark in lines:
-        canvas.curve([(x(at), y(value)) for at, value in points], css)
-        for at, value in points:
-            canvas.circle((x(at), y(value)), 4, mark, f"{name}, round {at:g}: {value:.3f}")
-    # Names move apart where two would overlap.
-    below = -_LEAST_GAP
-    for height, text, css in sorted(
-        (y(points[-1][1]), f"{name} {points[-1][1]:.3f}", css) for name, points, css, _ in lines
-    ):
-        below = max(height, below + _LEAST_GAP, _ROUNDS_TOP)
-        canvas.key_at((_ROUNDS_RIGHT + 18, below + 4), ("line", css, text))
-    return canvas
+    words = f"Round by round: {'; '.join(parts)}."
+    ends = sorted((-points[-1][1], f"{name} {points[-1][1]:.3f}", css) for name, points, css, _ in lines)
+    keys = [("line", css, text) for _, text, css in ends]
+    made = []
+    for width in (WIDE, NARROW):
+        is_wide = width == WIDE
+        above = 0.0 if is_wide else _KEYS_ABOVE + key_room(keys, NARROW)
+        left, right = (_ROUNDS_LEFT, _ROUNDS_RIGHT) if is_wide else (_NARROW_LEFT, NARROW - 12)
+        top_edge, bottom = _ROUNDS_TOP + above, _ROUNDS_BOTTOM + above
+        canvas = Canvas(key if is_wide else f"{key}-narrow", width, bottom + BELOW, title, words)
+        # Half a step of room on both sides, so that a single round stands in the middle.
+        place = linear(rounds[0] - 0.5, rounds[-1] + 0.5, left, right).place
+        ticks = rounds if is_wide else rounds[:: math.ceil(len(rounds) / _MOST_TICKS)]
+        x = Scale(place, tuple((float(number), str(number)) for number in ticks))
+        y = linear(0.0, top or 1.0, bottom, top_edge)
+        canvas.axes((left, top_edge, right, bottom), x, "after round", y, y_name)
+        for prefix in prefixes:
+            at, low, high = x(prefix["rounds"]) + 9, prefix["expected_low"], prefix["expected_high"]
+            if low is not None and math.isfinite(low) and math.isfinite(high):
+                canvas.whisker((at, y(low)), (at, y(high)), (4, 0), "whisker-observed")
+        for name, points, css, mark in lines:
+            canvas.curve([(x(at), y(value)) for at, value in points], css)
+            for at, value in points:
+                canvas.circle((x(at), y(value)), 4, mark, f"{name}, round {at:g}: {value:.3f}")
+        if is_wide:
+            # Names move apart where two would overlap.
+            below = -_LEAST_GAP
+            for (lowered, *_), named in zip(ends, keys, strict=True):
+                below = max(y(-lowered), below + _LEAST_GAP, top_edge)
+                canvas.key_at((right + 18, below + 4), named)
+        else:
+            canvas.keys(0.0, 16, keys)
+        made.append(canvas)
+    made[0].narrow = made[1]
+    return made[0]
 
 
 def _points(rows: Sequence[dict[str, Any]], x: str, y: str) -> tuple[tuple[float, float], ...]:

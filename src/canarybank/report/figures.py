@@ -5,11 +5,23 @@ attack saw, ``evolution_figures`` what an evolution did.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from canarybank.report.svg import BELOW, WIDE, Canvas, Drawn, Scale, linear, shortened, text_width
+from canarybank.report.svg import (
+    BELOW,
+    NARROW,
+    WIDE,
+    Canvas,
+    Drawn,
+    Key,
+    Scale,
+    key_room,
+    linear,
+    shortened,
+    text_width,
+)
 from canarybank.report.tables import ATTACK_COLUMNS, CANARY_COLUMNS, attack_rows, canary_rows, known_columns
 from canarybank.report.text import decimal, epsilon, interval_text, rung_text
 
@@ -43,10 +55,10 @@ _NAMES = {
 SHORTFALL = "the claim's shortfall"
 """The cause of a step up from the claim to the mechanism: the claim is too small."""
 _UNSEEN = "what attack and trials do not show"
-_RUNG, _LADDER_TOP = 50.0, 14.0
+_RUNG, _LADDER_TOP, _NARROW_RUNG = 50.0, 14.0, 66.0
 _LADDER_LEFT = max(text_width(note, "rung-note") for note in _NAMES.values()) + 16.0
 _CERTAIN = 2e-3
-_ROWS_RIGHT, _ROWS_TOP, _NAME_GAP = 800.0, 42.0, 12.0
+_ROWS_RIGHT, _ROWS_TOP, _NAME_GAP, _NAME_ABOVE = 800.0, 42.0, 12.0, 18.0
 _ATTACK, _CANARY, _GAP = 34.0, 15.0, 12.0
 _DRAWN = 20
 """Of more canaries an attack only those with the largest bounds are drawn; the table holds all."""
@@ -94,7 +106,10 @@ def draw_ladder(
     steps: Sequence[str],
     key: str = "ladder",
 ) -> Canvas:
-    """Draw rungs, each after the one that it is compared with, and in words what lies between the two."""
+    """Draw rungs, each after the one that it is compared with, and in words what lies between the two.
+
+    A wide ladder has names on the left and steps on the right of its bars, a narrow one above and below them.
+    """
     right = WIDE - max(text_width(step, "rung-note") for step in steps) - 18.0
     bottom = _LADDER_TOP + _RUNG * len(pairs)
     canvas = Canvas(key, WIDE, bottom + BELOW, title, words)
@@ -102,10 +117,37 @@ def draw_ladder(
     canvas.axes((_LADDER_LEFT, _LADDER_TOP, right, bottom), x, "epsilon")
     for index, ((above, rung), step) in enumerate(zip(pairs, steps, strict=True)):
         middle = _LADDER_TOP + _RUNG * (index + 0.5)
-        _draw_rung(canvas, x, above, rung, middle)
+        canvas.text((_LADDER_LEFT - 14, middle - 3), rung["name"], "rung-name", anchor="end")
+        canvas.text((_LADDER_LEFT - 14, middle + 14), _rung_note(rung), "rung-note", anchor="end")
+        _draw_bar(canvas, x, above, rung, middle)
         if math.isfinite(rung["epsilon"]):
             canvas.text((right + 16, middle - 3), rung_text(rung), "value")
             canvas.text((right + 16, middle + 14), step, "rung-note")
+    canvas.narrow = _narrow_ladder(f"{key}-narrow", title, words, pairs, steps)
+    return canvas
+
+
+def _narrow_ladder(
+    key: str,
+    title: str,
+    words: str,
+    pairs: Sequence[tuple[dict[str, Any] | None, dict[str, Any]]],
+    steps: Sequence[str],
+) -> Canvas:
+    bottom = _NARROW_RUNG * len(pairs)
+    canvas = Canvas(key, NARROW, bottom + BELOW, title, words)
+    x = linear(0.0, top_of(rung for _, rung in pairs) * 1.04, 8.0, NARROW - 8)
+    canvas.axes((8.0, 0.0, NARROW - 8, bottom), x, "epsilon")
+    for index, ((above, rung), step) in enumerate(zip(pairs, steps, strict=True)):
+        top, name, value = _NARROW_RUNG * index, rung["name"], rung_text(rung)
+        after = text_width(name, "rung-name") + 16
+        note = shortened(_rung_note(rung), NARROW - after - text_width(value, "value") - 16, "rung-note")
+        canvas.text((8.0, top + 16), name, "rung-name")
+        canvas.text((after, top + 16), note, "rung-note")
+        _draw_bar(canvas, x, above, rung, top + 33)
+        if math.isfinite(rung["epsilon"]):
+            canvas.text((NARROW - 8, top + 16), value, "value", anchor="end")
+            canvas.text((8.0, top + 58), shortened(step, NARROW - 16, "rung-note"), "rung-note")
     return canvas
 
 
@@ -122,16 +164,19 @@ def change_of(above: dict[str, Any] | None, rung: dict[str, Any]) -> float | Non
     return float(rung["epsilon"] - above["epsilon"])
 
 
-def _draw_rung(canvas: Canvas, x: Scale, above: dict[str, Any] | None, rung: dict[str, Any], middle: float) -> None:
+def _rung_note(rung: dict[str, Any]) -> str:
+    return str(rung.get("note") or _NAMES[rung["name"]])
+
+
+def _draw_bar(canvas: Canvas, x: Scale, above: dict[str, Any] | None, rung: dict[str, Any], middle: float) -> None:
+    """Draw the bar of a rung, what it lost to the one before it, and where 90% of its bounds fall."""
     name, value, change = rung["name"], rung["epsilon"], change_of(above, rung)
-    canvas.text((_LADDER_LEFT - 14, middle - 3), name, "rung-name", anchor="end")
-    canvas.text((_LADDER_LEFT - 14, middle + 14), rung.get("note") or _NAMES[name], "rung-note", anchor="end")
     if math.isinf(value):
-        canvas.text((_LADDER_LEFT + 8, middle + 5), "unbounded", "value")
+        canvas.text((x(0.0) + 8, middle + 5), "unbounded", "value")
         return
     if change is not None and change < 0:
         canvas.rect((x(value), middle - 11), x(value - change) - x(value), 22, "bar-lost")
-    canvas.rect((_LADDER_LEFT, middle - 11), x(value) - _LADDER_LEFT, 22, f"bar bar-{rung.get('css', name)}", 2)
+    canvas.rect((x(0.0), middle - 11), x(value) - x(0.0), 22, f"bar bar-{rung.get('css', name)}", 2)
     if name == "expected" and rung["high"] - rung["low"] > _CERTAIN:
         canvas.whisker((x(rung["low"]), middle), (x(rung["high"]), middle), (0, 6), "whisker")
 
@@ -174,25 +219,23 @@ def overview_figure(attacks: list[dict[str, Any]], mechanism: float, accounted: 
     finite = {css: limit for css, limit in limits.values() if math.isfinite(limit)}
     high = max([*finite.values(), *(top_of(attack["rungs"].values()) for attack in attacks)]) * 1.06
     heights = {attack["name"]: _ATTACK for attack in attacks}
-    canvas, x = _epsilon_rows("overview", "Every attack's ladder on one scale", words, heights, high, finite)
-    for index, attack in enumerate(attacks):
-        rungs, y = attack["rungs"], _ROWS_TOP + _ATTACK * (index + 0.5)
-        _row_name(canvas, attack["name"], x, y + 4)
+    keys = [
+        ("circle", "mark-observed", "observed bound"),
+        ("rect", "range", "expected, 5% to 95%"),
+        ("circle", "mark-rule", "frozen rule"),
+        ("diamond", "mark-exact", "attack"),
+        *(("limit", css, name) for name, (css, _) in limits.items()),
+    ]
+
+    def draw_row(canvas: Canvas, x: Scale, index: int, top: float) -> None:
+        rungs, y = attacks[index]["rungs"], top + _ATTACK / 2
         if (expected := rungs.get("expected")) is not None:
             canvas.rect((x(expected["low"]), y - 6), x(expected["high"]) - x(expected["low"]), 12, "range", 3)
         known = {name: rung["epsilon"] for name, rung in rungs.items()}
         _marks(canvas, x, y, known.get("rule"), known.get("attack"), known["observed"], 5.0)
-    canvas.keys(
-        x(0.0) + 1,
-        18,
-        [
-            ("circle", "mark-observed", "observed bound"),
-            ("rect", "range", "expected, 5% to 95%"),
-            ("circle", "mark-rule", "frozen rule"),
-            ("diamond", "mark-exact", "attack"),
-            *(("limit", css, name) for name, (css, _) in limits.items()),
-        ],
-    )
+
+    title = "Every attack's ladder on one scale"
+    canvas = _epsilon_rows("overview", title, words, heights, high, finite, keys, draw_row)
     return canvas.drawn(
         "A dot is the bound that trials gave, the grey band behind it holds 90% of the bounds that such trials would "
         "give. A diamond is the exact epsilon of the attack, a ring that of its frozen rule; neither needs a trial.",
@@ -209,23 +252,18 @@ def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Drawn:
     heights = {name: _CANARY * len(canaries) + _GAP for name, canaries in drawn.items()}
     limits = {"limit-exact": mechanism} if math.isfinite(mechanism) else {}
     high = max([mechanism * _WIDEST if limits else _ENDLESS, *(1.1 * bound for of in bounds.values() for bound in of)])
-    canvas, x = _epsilon_rows("canaries", "Epsilon of each canary", words, heights, high, limits)
-    y = _ROWS_TOP + _GAP / 2
-    for name, canaries in drawn.items():
-        _row_name(canvas, name, x, y + _CANARY * len(canaries) / 2 + 4)
-        for index, canary in enumerate(canaries):
-            _draw_canary(canvas, x, canary, y + _CANARY * (index + 0.5), high)
-        y += heights[name]
-    canvas.keys(
-        x(0.0) + 6,
-        18,
-        [
-            ("interval", "whisker-observed", "bound to upper end"),
-            ("circle", "mark-rule", "exact, frozen rule"),
-            ("diamond", "mark-exact", "exact, attack"),
-            ("limit", "limit-exact", "exact, mechanism"),
-        ],
-    )
+    keys = [
+        ("interval", "whisker-observed", "bound to upper end"),
+        ("circle", "mark-rule", "exact, frozen rule"),
+        ("diamond", "mark-exact", "exact, attack"),
+        ("limit", "limit-exact", "exact, mechanism"),
+    ]
+
+    def draw_row(canvas: Canvas, x: Scale, index: int, top: float) -> None:
+        for place, canary in enumerate(list(drawn.values())[index]):
+            _draw_canary(canvas, x, canary, top + _GAP / 2 + _CANARY * (place + 0.5), high)
+
+    canvas = _epsilon_rows("canaries", "Epsilon of each canary", words, heights, high, limits, keys, draw_row)
     return canvas.drawn(
         "One line a canary: from the lower bound that its trials gave (the dot) to the upper end for the same frozen "
         "rule, each end at that canary's share of alpha. The ring is the rule's exact epsilon, which the line should "
@@ -235,22 +273,42 @@ def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Drawn:
 
 
 def _epsilon_rows(
-    key: str, title: str, words: str, heights: Mapping[str, float], high: float, limits: Mapping[str, float]
-) -> tuple[Canvas, Scale]:
-    """Return a canvas for named rows of these heights, with the limits on its one axis, that of epsilon."""
+    key: str,
+    title: str,
+    words: str,
+    heights: Mapping[str, float],
+    high: float,
+    limits: Mapping[str, float],
+    keys: Sequence[Key],
+    draw_row: Callable[[Canvas, Scale, int, float], None],
+) -> Canvas:
+    """Draw named rows of these heights over one axis, that of epsilon, with the limits on it.
+
+    A wide drawing has the names on the left of the rows, a narrow one above them.
+    """
     left = min(max(150.0, *(text_width(name, "row-name") + _NAME_GAP for name in heights)), 330.0)
-    bottom = _ROWS_TOP + sum(heights.values())
-    canvas = Canvas(key, WIDE, bottom + BELOW, title, words)
-    x = linear(0.0, high, left, _ROWS_RIGHT, count=8)
-    canvas.axes((left, _ROWS_TOP, _ROWS_RIGHT, bottom), x, "epsilon")
-    for css, limit in limits.items():
-        canvas.line((x(limit), _ROWS_TOP - 6), (x(limit), bottom), css)
-    return canvas, x
-
-
-def _row_name(canvas: Canvas, name: str, x: Scale, y: float) -> None:
-    room = x(0.0) - _NAME_GAP
-    canvas.text((room, y), shortened(name, room, "row-name"), "row-name", anchor="end")
+    frames = {WIDE: (left, _ROWS_RIGHT, 0.0), NARROW: (8.0, NARROW - 12, _NAME_ABOVE)}
+    made = []
+    for width, (start, end, above) in frames.items():
+        top = _ROWS_TOP + key_room(keys, width)
+        bottom = top + sum(height + above for height in heights.values())
+        canvas = Canvas(key if width == WIDE else f"{key}-narrow", width, bottom + BELOW, title, words)
+        x = linear(0.0, high, start, end, count=8 if width == WIDE else 5)
+        canvas.axes((start, top, end, bottom), x, "epsilon")
+        for css, limit in limits.items():
+            canvas.line((x(limit), top - 6), (x(limit), bottom), css)
+        for index, (name, height) in enumerate(heights.items()):
+            if width == WIDE:
+                place, anchor, room = (start - _NAME_GAP, top + height / 2 + 4), "end", start - _NAME_GAP
+            else:
+                place, anchor, room = (start, top + above), None, end - start
+            canvas.text(place, shortened(name, room, "row-name"), "row-name", anchor=anchor)
+            draw_row(canvas, x, index, top + above)
+            top += height + above
+        canvas.keys(start + 4, 18, keys)
+        made.append(canvas)
+    made[0].narrow = made[1]
+    return made[0]
 
 
 def _largest(canaries: list[dict[str, Any]]) -> list[dict[str, Any]]:

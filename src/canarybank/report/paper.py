@@ -5,6 +5,7 @@ Figures are matplotlib's. The same piece gives the same bytes.
 
 import io
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +42,9 @@ _EXPLAINED = {None: UNKNOWN, True: "yes", False: "NO"}
 _COLOURS: Final = ("#0b5fa5", "#c2410c", "#4d7c0f", "#7c3aed", "#d4a017", "#0f766e", "#be185d", "#475569")
 _INCHES_A_LETTER: Final = 0.078
 _PANELS_A_ROW: Final = 3
+_NARROW: Final = 4.4
+"""The width in inches of a figure on a telephone: letters of 9 points are about as many pixels high there."""
+_TITLE_LETTERS: Final = 44
 _GREY: Final = "#7c8696"
 _DARK: Final = "#1b1f27"
 _DOTTED: Final[dict[str, Any]] = {"marker": "o", "ms": 3.5}
@@ -97,6 +101,9 @@ def render_pieces(pieces: Sequence[Piece], *, title: str = "the paper, reproduce
                 svg=themed_svg(figure_bytes(piece, "svg"), piece.name, piece.title, alternative(piece)),
                 columns=(),
                 rows=(),
+                narrow=themed_svg(
+                    figure_bytes(piece, "svg", narrow=True), f"{piece.name}-narrow", piece.title, alternative(piece)
+                ),
             ),
             "columns": shown_columns(piece),
             "rows": shown_rows(piece),
@@ -240,20 +247,20 @@ def _either(values: Iterable[str]) -> str:
     return " or ".join(dict.fromkeys(values))
 
 
-def figure_bytes(piece: Piece, kind: str) -> bytes:
-    """Return the figure of a piece as ``svg`` or ``pdf``."""
+def figure_bytes(piece: Piece, kind: str, *, narrow: bool = False) -> bytes:
+    """Return the figure of a piece as ``svg`` or ``pdf``; a narrow one has its panels below each other."""
     import matplotlib as mpl
 
     settings: Any = {**mpl.rcParamsDefault, "backend": mpl.rcParams["backend"], **_STYLE}
     buffer = io.BytesIO()
     with mpl.rc_context(settings):
-        draw_piece(piece).savefig(buffer, format=kind, metadata=_SILENT[kind])
+        draw_piece(piece, narrow=narrow).savefig(buffer, format=kind, metadata=_SILENT[kind])
     return buffer.getvalue()
 
 
-def draw_piece(piece: Piece) -> "Figure":
-    """Return the figure of a piece."""
-    return {"table": _table, "curves": _curves, "rounds": _rounds}[piece.shape](piece)
+def draw_piece(piece: Piece, *, narrow: bool = False) -> "Figure":
+    """Return the figure of a piece; a narrow one has its panels below each other."""
+    return {"table": _table, "curves": _curves, "rounds": _rounds}[piece.shape](piece, 1 if narrow else _PANELS_A_ROW)
 
 
 def alternative(piece: Piece) -> str:
@@ -266,12 +273,12 @@ def alternative(piece: Piece) -> str:
     return f"{piece.title}. {'; '.join(parts)}."
 
 
-def _figure(width: float, height: float, panels: int) -> tuple["Figure", list["Axes"]]:
-    """Return a figure with its panels, in rows where they are many; the width is of one row, the height of each."""
+def _figure(width: float, height: float, panels: int, across: int) -> tuple["Figure", list["Axes"]]:
+    """Return a figure with its panels, at most so many in a row; the width is of one row, the height of each."""
     from matplotlib.figure import Figure
 
-    rows, columns = -(-panels // _PANELS_A_ROW), min(panels, _PANELS_A_ROW)
-    figure = Figure(figsize=(width, height * rows), layout="constrained")
+    rows, columns = -(-panels // across), min(panels, across)
+    figure = Figure(figsize=(_NARROW if across == 1 else width, height * rows), layout="constrained")
     made = list(figure.subplots(rows, columns, squeeze=False).flat)
     for unused in made[panels:]:
         unused.remove()
@@ -289,11 +296,11 @@ def _legend(figure: "Figure", axes: Sequence["Axes"]) -> None:
     figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns)
 
 
-def _table(piece: Piece) -> "Figure":
+def _table(piece: Piece, across: int) -> "Figure":
     coordinate, groups = piece.coordinates[0], dict[str, list[Cell]]()
     for cell in piece.cells:
         groups.setdefault(str(cell.at[coordinate]), []).append(cell)
-    figure, axes = _figure(3.6 + 3.2 * len(groups), 1.6 + 0.34 * max(map(len, groups.values())), len(groups))
+    figure, axes = _figure(3.6 + 3.2 * len(groups), 1.6 + 0.34 * max(map(len, groups.values())), len(groups), across)
     for ax, (name, cells) in zip(axes, groups.items(), strict=True):
         _dots(ax, cells)
         ax.set(xlim=(0, None), xlabel="epsilon", title=f"{coordinate} {name}")
@@ -322,15 +329,15 @@ def _dots(ax: "Axes", cells: Sequence[Cell]) -> None:
     ax.invert_yaxis()
 
 
-def _curves(piece: Piece) -> "Figure":
+def _curves(piece: Piece, across: int) -> "Figure":
     panels = _panels(piece)
-    figure, axes = _figure(1.0 + 4.4 * min(len(panels), _PANELS_A_ROW), 3.9, len(panels))
+    figure, axes = _figure(1.0 + 4.4 * min(len(panels), _PANELS_A_ROW), 3.9, len(panels), across)
     labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
     for ax, ((title, name), lines) in zip(axes, panels.items(), strict=True):
         for label, points in lines.items():
             _line(ax, _in_order(points), label, _COLOURS[labels.index(label) % len(_COLOURS)])
         _reference(ax, _in_order([point for points in lines.values() for point in points]))
-        ax.set(title=title, xlabel=name, ylabel="epsilon", ylim=(0, None))
+        ax.set(title=textwrap.fill(title, _TITLE_LETTERS), xlabel=name, ylabel="epsilon", ylim=(0, None))
     _legend(figure, axes)
     return figure
 
@@ -381,8 +388,8 @@ def _reference(ax: "Axes", points: Points) -> None:
     ax.fill_between([], [], [], color=_GREY, alpha=0.3, lw=0, label=_LIKELY)
 
 
-def _rounds(piece: Piece) -> "Figure":
-    figure, (left, right) = _figure(9.4, 3.9, 2)
+def _rounds(piece: Piece, across: int) -> "Figure":
+    figure, (left, right) = _figure(9.4, 3.9, 2, across)
     cells, rounds = piece.cells, [int(cell.at["rounds"]) for cell in piece.cells]
     left.plot(rounds, [cell.more.get("mauve", math.nan) for cell in cells], color=_COLOURS[2], **_DOTTED)
     curves: dict[str, tuple[list[float], dict[str, Any]]] = {

@@ -15,6 +15,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 __all__ = [
     "BELOW",
+    "NARROW",
     "WIDE",
     "Box",
     "Canvas",
@@ -22,6 +23,7 @@ __all__ = [
     "Key",
     "Scale",
     "key_lines",
+    "key_room",
     "linear",
     "log",
     "nice_ticks",
@@ -35,8 +37,8 @@ Box = tuple[float, float, float, float]
 Key = tuple[str, str, str]
 """One entry of a legend: the shape of its mark, the class of the mark, and its name."""
 
-WIDE, BELOW = 820.0, 44.0
-"""The width of a figure that takes the whole page, and the room below its axis."""
+WIDE, NARROW, BELOW = 820.0, 400.0, 44.0
+"""The width of a figure that takes the whole page, its width on a telephone, and the room below its axis."""
 TEXT_SIZES = {
     "": 13.0,
     "axis": 12.5,
@@ -83,6 +85,8 @@ class Drawn:
     svg: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float | int, ...], ...]
+    narrow: str = ""
+    """The same drawn for a narrow screen, where the drawing is too wide for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,11 @@ def key_lines(keys: Sequence[Key], width: float) -> list[list[Key]]:
     return lines
 
 
+def key_room(keys: Sequence[Key], width: float) -> float:
+    """Return the room that the lines of a legend after its first take."""
+    return _KEY_LINE * (len(key_lines(keys, width)) - 1)
+
+
 def shortened(text: str, room: float, css: str = "") -> str:
     """Return a text, cut with an ellipsis where it could be wider than that many pixels."""
     if text_width(text, css) <= room:
@@ -159,13 +168,14 @@ def shortened(text: str, room: float, css: str = "") -> str:
 
 @dataclass
 class Canvas:
-    """A drawing of some size; ``key`` names it uniquely on the page."""
+    """A drawing of some size; ``key`` names it uniquely on the page, and ``narrow`` is the same for a telephone."""
 
     key: str
     width: float
     height: float
     title: str
     alternative: str
+    narrow: "Canvas | None" = None
     root: Element = field(init=False)
 
     def __post_init__(self) -> None:
@@ -226,11 +236,13 @@ class Canvas:
         ).text = text
 
     def keys(self, left: float, y: float, keys: Sequence[Key]) -> None:
-        """Write a legend in one line, further to the left where it could run out of the drawing."""
-        at = max(0.0, min(left, self.width - sum(map(key_width, keys))))
-        for key in keys:
-            self.key_at((at, y), key)
-            at += key_width(key)
+        """Write a legend in one line, further to the left where it could run out of the drawing; in more if need be."""
+        for line in key_lines(keys, self.width):
+            at = max(0.0, min(left, self.width - sum(map(key_width, line))))
+            for key in line:
+                self.key_at((at, y), key)
+                at += key_width(key)
+            y += _KEY_LINE
 
     def legend(self, corner: Point, keys: Sequence[Key]) -> None:
         """Write a legend in a box with this lower right corner, an entry a line."""
@@ -276,7 +288,14 @@ class Canvas:
     def drawn(self, caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Drawn:
         """Return the figure, with its numbers as a table."""
         return Drawn(
-            self.key, self.title, caption, self.alternative, self.markup, tuple(columns), tuple(map(tuple, rows))
+            self.key,
+            self.title,
+            caption,
+            self.alternative,
+            self.markup,
+            tuple(columns),
+            tuple(map(tuple, rows)),
+            "" if self.narrow is None else self.narrow.markup,
         )
 
     @property

@@ -9,7 +9,7 @@ from canarybank import __version__
 from canarybank.defend import FalseAlarms
 from canarybank.flow.vet import VettedBank
 from canarybank.report.page import page_of
-from canarybank.report.svg import Canvas, Drawn, linear, text_width
+from canarybank.report.svg import NARROW, WIDE, Canvas, Drawn, Key, key_room, linear, text_width
 from canarybank.report.text import clean, percent
 from canarybank.store import write_atomic
 
@@ -18,7 +18,12 @@ __all__ = ["render_vet", "write_vet_page"]
 WORST = 50
 """How many entries the page lists."""
 _NAME, _TEXT = 80, 400
-_WIDE, _RIGHT, _TOP, _ROW, _BELOW, _GAP = 820.0, 800.0, 42.0, 46.0, 44.0, 12.0
+_TOP, _ROW, _BELOW, _GAP, _NAME_ABOVE = 42.0, 46.0, 44.0, 12.0, 16.0
+_KEYS: tuple[Key, ...] = (
+    ("dots", "dot-bank", "entry"),
+    ("dots", "dot-canary", "flagged entry"),
+    ("limit", "limit-claim", "threshold"),
+)
 _DRAWN, _HIGHEST = 400, 4.0
 MEASURE_COLUMNS = ("measure", "looks for entries that are", "largest", "one entry alarms at", "entries beyond")
 WORST_COLUMNS = ("score", "flagged", "most by", "entry", "position")
@@ -102,28 +107,11 @@ def standing_figure(vetted: VettedBank) -> Drawn:
         order = np.argsort(-values, kind="stable")[:_DRAWN]
         shares[str(measure)] = [(int(i), float(values[i])) for i in order]
     largest = {name: points[0][1] for name, points in shares.items()}
-    high = min(_HIGHEST, max(1.2, 1.05 * max(largest.values())))
-    left = max(text_width(name, "row-name") for name in shares) + 2 * _GAP
-    bottom = _TOP + _ROW * len(shares)
     said = "; ".join(f"{name} {share:.2f}" for name, share in largest.items())
     words = f"The largest entry of each measure, as a share of what calls a bank shaped for one entry: {said}."
-    canvas = Canvas("standing", _WIDE, bottom + _BELOW, "How far entries stand out", words)
-    x = linear(0.0, high, left, _RIGHT, count=8)
-    canvas.axes((left, _TOP, _RIGHT, bottom), x, "share of what one entry may reach")
-    canvas.line((x(1.0), _TOP - 6), (x(1.0), bottom), "limit-claim")
-    for row, (name, points) in enumerate(shares.items()):
-        middle = _TOP + _ROW * (row + 0.5)
-        canvas.text((left - _GAP, middle + 4), name, "row-name", anchor="end")
-        # A little spread across the row, by position, so that equal values do not hide each other.
-        placed = [(i, (x(min(max(share, 0.0), high)), middle + (i * 7 % 17 - 8) * 1.6)) for i, share in points]
-        canvas.dots([point for i, point in placed if i not in flagged], "dot-bank")
-        canvas.dots([point for i, point in placed if i in flagged], "dot-canary")
-    keys = [
-        ("dots", "dot-bank", "entry"),
-        ("dots", "dot-canary", "flagged entry"),
-        ("limit", "limit-claim", "threshold"),
-    ]
-    canvas.keys(left, 18, keys)
+    high = min(_HIGHEST, max(1.2, 1.05 * max(largest.values())))
+    canvas = _draw_standing("standing", WIDE, words, shares, high, flagged)
+    canvas.narrow = _draw_standing("standing-narrow", NARROW, words, shares, high, flagged)
     rows = [(name, position, f"{share:.3f}") for name, points in shares.items() for position, share in points[:WORST]]
     return canvas.drawn(
         "A dot is an entry; the largest values are drawn. One entry beyond the line calls the bank shaped; several "
@@ -131,3 +119,29 @@ def standing_figure(vetted: VettedBank) -> Drawn:
         ("measure", "position", "share"),
         rows,
     )
+
+
+def _draw_standing(
+    key: str, width: float, words: str, shares: dict[str, list[tuple[int, float]]], high: float, flagged: set[int]
+) -> Canvas:
+    """Draw a row of dots for each measure; its name stands on the left, and above the dots of a narrow drawing."""
+    above = 0.0 if width == WIDE else _NAME_ABOVE
+    left = _GAP if above else max(text_width(name, "row-name") for name in shares) + 2 * _GAP
+    top, right = _TOP + key_room(_KEYS, width), width - 20
+    bottom = top + (_ROW + above) * len(shares)
+    canvas = Canvas(key, width, bottom + _BELOW, "How far entries stand out", words)
+    x = linear(0.0, high, left, right, count=5 if above else 8)
+    canvas.axes((left, top, right, bottom), x, "share of what one entry may reach")
+    canvas.line((x(1.0), top - 6), (x(1.0), bottom), "limit-claim")
+    for row, (name, points) in enumerate(shares.items()):
+        middle = top + (_ROW + above) * (row + 0.5) + above / 2
+        if above:
+            canvas.text((left, middle - _ROW / 2), name, "row-name")
+        else:
+            canvas.text((left - _GAP, middle + 4), name, "row-name", anchor="end")
+        # A little spread across the row, by position, so that equal values do not hide each other.
+        placed = [(i, (x(min(max(share, 0.0), high)), middle + (i * 7 % 17 - 8) * 1.6)) for i, share in points]
+        canvas.dots([point for i, point in placed if i not in flagged], "dot-bank")
+        canvas.dots([point for i, point in placed if i in flagged], "dot-canary")
+    canvas.keys(left, 18, _KEYS)
+    return canvas
