@@ -4,7 +4,7 @@ import re
 import sys
 
 from canarybank import __version__
-from canarybank.cli.output import Output, facts, paragraph, table
+from canarybank.cli.output import Output, bullets, facts, paragraph, table
 from canarybank.progress import SILENT, Lines
 
 
@@ -55,6 +55,12 @@ def test_a_hash_stays_whole_at_80_columns_whatever_stands_beside_it(capsys, monk
     assert any(line.strip() == "f" * 64 for line in lines)
     assert lines[-1].split("  ")[-1] == "y z"
     assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_line_of_a_list_that_wraps_stands_below_its_own_text(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    Output().result("x", {}, bullets(["one two three four five", "[red]six[/red]"]))
+    assert capsys.readouterr().out.splitlines() == ["- one two three four", "  five", "- [red]six[/red]"]
 
 
 def test_headings_begin_as_sentences_do(capsys):

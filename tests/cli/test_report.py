@@ -42,6 +42,6 @@ def test_the_table_of_attacks_fits_80_columns_with_every_number_whole(cli, finis
     for row in rows.values():
         assert len(row) == 7  # exact, rule, low to high, observed, at its share
         assert all(float(cell) >= 0 for cell in row if cell != "to")
-    (joint,) = (line.split() for line in out.splitlines() if line.startswith(" all 2 together"))
+    (joint,) = (line.split() for line in out.splitlines() if line.startswith(" both together"))
     assert joint[-1] == max((row[-1] for row in rows.values()), key=float)
     assert json.loads((finished / "manifest.json").read_text())["files"]["commitment.json"] in out.split()

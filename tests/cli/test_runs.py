@@ -171,6 +171,15 @@ def test_two_runs_stand_side_by_side_with_the_settings_that_differ(cli, copied, 
     assert "same settings" in cli("runs", "compare", copied, copied).out
 
 
+def test_a_run_named_without_its_folder_is_found_by_its_name(cli, copied):
+    Path("own.out").write_text("no run")
+    for typed in ("own", "runs/ownn", "owm"):
+        outcome = cli("runs", "compare", typed, copied)
+        assert outcome.code == 2
+        assert "did you mean 'runs/own'?" in outcome.err
+    assert "check the path." in cli("runs", "compare", "nothing-like-it", copied).err
+
+
 def test_a_run_that_is_not_finished_or_was_altered_is_not_compared(cli, copied):
     whole = shutil.copytree(copied, copied.parent / "whole")
     no_commitment(copied)

@@ -1,15 +1,20 @@
 """Look at one page of each kind as readers do: on a telephone, a tablet and a desk, by day and by night."""
 
+import json
+import os
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from canarybank.cli import main
+from canarybank.flow import embedded_bank
 from canarybank.report import write_pieces, write_report
 
 WIDTHS, SCHEMES = (390, 820, 1280), ("light", "dark")
-KINDS = ("audit", "evolution", "certified", "system", "dependent", "one run", "paper", "sweep", "runs")
+KINDS = ("audit", "evolution", "certified", "system", "dependent", "one run", "paper", "sweep", "vet", "runs")
+PICTURES = os.environ.get("SCREENSHOTS")
+"""Where to leave a picture of every page, to be looked at."""
 
 # Elements whose own text is cut by their box or by a frame around it, or that leave the screen. A frame that scrolls
 # must say so in words beside it.
@@ -37,9 +42,21 @@ CUT = """() => {
   return [...silent, ...loud, ...cut].map(one => one.outerHTML.slice(0, 160));
 }"""
 
+# Figures that need scrolling, and how high their smallest text is: a text drawn as a path is one of 9 points.
+DRAWN = """() => {
+  const seen = css => [...document.querySelectorAll(css)].filter(one => one.checkVisibility());
+  const scale = svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+  const texts = seen('svg text').map(text => parseFloat(getComputedStyle(text).fontSize) * scale(text.closest('svg')));
+  const paths = seen('.broad svg').map(svg => 9 * scale(svg));
+  return {
+    wide: seen('.plot').filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.parentElement.id),
+    smallest: Math.min(99, ...texts, ...paths),
+  };
+}"""
+
 
 @pytest.fixture(scope="module")
-def pages(request, tmp_path_factory):
+def pages(request, hostile, tmp_path_factory):
     """Return a function that writes the page of a kind, once."""
     folder, written = tmp_path_factory.mktemp("pages"), {}
     runs = {
@@ -57,6 +74,13 @@ def pages(request, tmp_path_factory):
             return write_report(runs[kind](), place)[0]
         if kind == "paper":
             return write_pieces([request.getfixturevalue(name) for name in ("table", "rounds")], place)
+        if kind == "vet":
+            place.mkdir()
+            bank = place / "bank.jsonl"
+            texts = [*embedded_bank().texts[:300], hostile]
+            bank.write_text("".join(f"{json.dumps({'text': text})}\n" for text in texts))
+            assert main(["vet", str(bank), "--out", str(place / "vet.html"), "--quiet"]) in {0, 1}
+            return place / "vet.html"
         if kind == "sweep":
             return write_pieces([request.getfixturevalue("grid")], place, title="a sweep")
         systems = Path(request.getfixturevalue("systems")["stands"].folder).parent
@@ -78,6 +102,13 @@ def looked_at(opened, widened, misplaced, path, width, scheme):
     page.wait_for_timeout(50)
     assert page.evaluate(CUT) == []
     assert misplaced(page) == []
+    drawn = page.evaluate(DRAWN)
+    assert drawn["smallest"] >= 7
+    if width < 400:
+        assert drawn["wide"] == []
+    if PICTURES:
+        kind = path.parent.name.replace(" ", "-")
+        page.screenshot(path=f"{PICTURES}/{kind}-{width}-{scheme}.png", full_page=True)
 
 
 @pytest.mark.browser

@@ -1,6 +1,7 @@
 import csv
 import io
 import re
+from itertools import pairwise, product
 
 import pytest
 from shown_pages import alternative_of, caption_of, table_of
@@ -110,8 +111,9 @@ def test_rows_hold_numbers_as_they_are(folder):
 
 
 def test_a_legend_lies_within_its_figure_however_narrow(every):
-    for each in (*every, every[0].model_copy(update={"cells": every[0].cells[:1]})):
-        figure = draw_piece(each)
+    pieces = (*every, every[0].model_copy(update={"cells": every[0].cells[:1]}))
+    for each, narrow in product(pieces, (False, True)):
+        figure = draw_piece(each, narrow=narrow)
         figure.savefig(io.BytesIO(), format="png")
         for legend in figure.legends:
             box = legend.get_window_extent()
@@ -133,6 +135,23 @@ def test_a_piece_that_was_written_and_read_gives_the_same_bytes_whatever_was_dra
         f"{each.name}.{kind}" for each in every for kind in ("csv", "tex", "svg", "pdf")
     }
     assert len(set(before.values())) == len(before)
+
+
+def test_the_panels_of_a_narrow_figure_stand_below_each_other(grid):
+    figure = draw_piece(grid, narrow=True)
+    figure.savefig(io.BytesIO(), format="png")
+    boxes = [ax.get_tightbbox() for ax in figure.axes]
+    assert len(boxes) == 4
+    assert all(below.y1 < above.y0 for above, below in pairwise(boxes))
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in boxes)
+
+
+def test_a_long_title_of_a_panel_is_wrapped_not_cut(grid):
+    cells = [cell.model_copy(update={"at": {"bank.source": "a bank of my own " * 4} | cell.at}) for cell in grid.cells]
+    figure = draw_piece(grid.model_copy(update={"cells": tuple(cells)}))
+    figure.savefig(io.BytesIO(), format="png")
+    boxes = [ax.title.get_window_extent() for ax in figure.axes]
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in boxes)
 
 
 def test_figures_name_no_day_and_no_machine(folder):

@@ -54,4 +54,6 @@ def test_several_pieces_stand_on_one_page_without_an_image(pieces, page):
     ids = re.findall(r'\sid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     assert "<img" not in page
-    assert page.count("<svg") == len(pieces)
+    # Each is drawn twice: for a wide screen, and with its panels below each other for a narrow one.
+    assert page.count("<svg") == 2 * len(pieces)
+    assert page.count('class="at-narrow"') == len(pieces)

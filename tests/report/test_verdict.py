@@ -7,6 +7,7 @@ from shown_pages import table_of
 from canarybank.mechanism import Claim
 from canarybank.report import Tone, latex_tables, render_summary, summarise_run, summary_markdown, verdict
 from canarybank.run import compare, gate
+from canarybank.run.gating import FrozenPower
 
 
 def epsilon(value):
@@ -143,6 +144,27 @@ def test_the_verdict_is_in_numbers_first_each_with_its_word(run, changed):
     assert all(f"<b>{each.value}</b>" in html for each in found.numbers)
 
 
+def test_a_page_says_what_was_audited_and_what_a_server_learns(run, changed):
+    ordinary, exact, nonce = run.results.attacks
+    mixed = changed(attacks=(with_reach(ordinary, 0.4, 0.1), with_reach(exact, 0.5, 0.1), with_reach(nonce, 1.6, 0.1)))
+    asked, reached, _ = summarise_run(mixed)["verdict"]["beside"]
+    setup = run.results.setup
+    assert f"the votes of {setup.evaluation} users (users.csv) over a bank of {setup.bank} texts" in asked
+    assert asked.endswith("tell whether one user took part?")
+    # Even odds that change by exp(1.6) are 83%, and by exp(0.5) 62%.
+    assert "about 83% sure of a made-up person, and 62% sure of a real user" in reached
+    people = verdict(changed(attacks=mixed.results.attacks[:2])).beside[0]
+    assert people.endswith("about 62% sure of one of these users.")
+    nothing = changed(attacks=(with_reach(ordinary, 0.0, 0.0),))
+    assert "even odds" not in verdict(nothing).beside[0]
+
+
+def test_the_ladder_says_where_the_headline_is_made(run, changed):
+    found = summarise_run(run)
+    assert f"the headline, <strong>{epsilon(found['joint']['epsilon'])}</strong>, is made in" in render_summary(found)
+    assert "is made in" not in render_summary(summarise_run(changed(attacks=run.results.attacks[:1])))
+
+
 def test_without_an_attack_on_people_nothing_is_said_to_reach_them(run, changed):
     people = verdict(changed(attacks=run.results.attacks[2:])).numbers[2]
     assert (people.value, people.note) == ("—", "no attack on real people was run")
@@ -156,11 +178,34 @@ def test_a_claim_that_no_trials_could_refute_was_not_tested(run, changed):
     assert "It is not refuted" in found.sentence
 
 
+def test_a_claim_that_only_other_thresholds_could_refute_was_not_tested(run, monkeypatch):
+    """What thresholds that this run did not have would show is said beside the verdict, and does not make it."""
+    found = compare(run, run.results.claim)
+    assert found.power is not None
+    assert found.is_tested
+    blind = found.model_copy(update={"frozen_power": FrozenPower(noise=None, contribution=None)})
+    monkeypatch.setattr("canarybank.report.verdicts.compare", lambda *_: blind)
+    shown = verdict(run)
+    assert shown.tone is Tone.UNTESTED
+    assert "neither too little noise nor a contribution above the clip would typically have been seen" in shown.sentence
+    assert "Thresholds set for too little noise would typically show" in shown.beside[1]
+
+
+def test_over_several_releases_that_show_nothing_no_size_of_violation_is_named(run, monkeypatch):
+    blind = compare(run, run.results.claim).model_copy(update={"frozen_power": None, "epsilon": 0.0})
+    monkeypatch.setattr("canarybank.report.verdicts.compare", lambda *_: blind)
+    sentence = verdict(run).sentence
+    assert sentence.startswith(
+        "The claim could not be tested at this power: the trials show nothing. It is not refuted"
+    )
+
+
 def test_the_headline_stands_in_the_table_below_what_it_is_made_of(run, summary, printed):
     found, html, text = verdict(run), render_summary(summary), summary_markdown(summary)
     _, (*attacks, joint) = table_of(html, "attacks")
     alone, shares = ([row[index] for row in attacks] for index in (1, 2))
     assert joint[0] == "all 3 together"
+    assert "The headline is the row of all 3 together. " in html
     assert joint[2] == epsilon(found.outcome.epsilon) == max(shares, key=float)
     assert all(float(share) <= float(bound) for share, bound in zip(shares, alone, strict=True))
     assert joint[2] in found.sentence

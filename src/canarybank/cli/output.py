@@ -15,7 +15,7 @@ from canarybank.wording import sentence_case
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-__all__ = ["OUTPUT", "Output", "facts", "paragraph", "table"]
+__all__ = ["OUTPUT", "Output", "bullets", "facts", "paragraph", "table"]
 
 SCHEMA = 1
 PIPE_WIDTH = 120
@@ -180,6 +180,19 @@ def paragraph(text: str, style: str = "") -> "RenderableType":
     from rich.text import Text
 
     return Text(printable(text), style=style)
+
+
+def bullets(items: Iterable[str]) -> "RenderableType":
+    """Return texts as a list; what wraps stands below its own text."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for item in items:
+        grid.add_row("-", Text(printable(item)))
+    return grid
 
 
 def _console(is_terminal: bool, *, stderr: bool = False) -> "Console":  # noqa: FBT001, which of two widths

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canarybank.cli.flags import Given
-from canarybank.cli.output import Output, facts, paragraph, table
+from canarybank.cli.output import Output, bullets, facts, paragraph, table
 from canarybank.cli.typed import typed
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ def print_run(command: str, run: "Run", page: Path, output: Output) -> None:
             paragraph(found.sentence, "bold"),
             table(HEADERS, attack_rows(results, found.outcome)),
             paragraph("\n".join(found.beside)),
-            paragraph("\n".join(["", "What to do next", *(f"- {step}" for step in steps), ""])),
+            paragraph("\nWhat to do next"),
+            bullets(steps),
+            paragraph(""),
         ]
         lines |= _stands_on(results)
     if evolution is not None:
@@ -204,7 +206,7 @@ def attack_rows(results: "Results", outcome: "GateOutcome") -> list[list[str]]:
 
     An attack has a bound at its share of alpha where there are several.
     """
-    from canarybank.report.text import epsilon, reach_text
+    from canarybank.report.text import epsilon, reach_text, together
     from canarybank.report.verdicts import strongest
 
     number = len(results.final)
@@ -221,13 +223,13 @@ def attack_rows(results: "Results", outcome: "GateOutcome") -> list[list[str]]:
     ]
     if number == 1:
         return rows
-    return [*rows, [f"all {number} together", rows[strongest(results)][1], "-", "-", "-", epsilon(outcome.epsilon)]]
+    return [*rows, [together(number), rows[strongest(results)][1], "-", "-", "-", epsilon(outcome.epsilon)]]
 
 
 def _stands_on(results: "Results") -> dict[str, str]:
     from canarybank.report import written_lines
     from canarybank.report.summary import cohorts_text
-    from canarybank.report.text import counted, epsilon
+    from canarybank.report.text import counted, epsilon, together
 
     audit, setup = results.audit, results.setup
     canaries = "one canary" if setup is None or setup.canaries == 1 else f"each of {setup.canaries} canaries"
@@ -239,7 +241,9 @@ def _stands_on(results: "Results") -> dict[str, str]:
         "expected": "where 90% of such bounds fall, by the attack's exact rates",
     }
     if (number := len(results.final)) > 1:
-        lines["at its share"] = f"the same with alpha split over all {number} attacks, {audit.alpha / number:.4g} each"
+        lines["at its share"] = (
+            f"the same with alpha split over {together(number, 'attacks')}, {audit.alpha / number:.4g} each"
+        )
     if setup is None:
         return lines | {"system": audit.system}
     return lines | {

@@ -108,12 +108,22 @@ class Drawn:
     figure: "Figure"
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str | float | int]] = ()
+    narrow: "Figure | None" = None
+    """The same for a narrow screen, where the figure is too wide for one."""
     style: Mapping[str, Any] = field(default_factory=lambda: PAGE)
 
     @property
     def svg(self) -> str:
         """Return the figure as markup for a page, in the colours of the page's theme."""
         return themed_svg(saved(self.figure, "svg", self.style), self.key, self.title, self.alternative)
+
+    @property
+    def narrow_svg(self) -> str:
+        """Return the figure for a narrow screen as markup, or nothing where there is none."""
+        if self.narrow is None:
+            return ""
+        drawn = saved(self.narrow, "svg", self.style)
+        return themed_svg(drawn, f"{self.key}-narrow", self.title, self.alternative)
 
 
 def in_style(draw: Callable[P, T]) -> Callable[P, T]:

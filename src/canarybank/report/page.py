@@ -44,7 +44,7 @@ from canarybank.report.tables import (
     write_csv,
     write_parquet,
 )
-from canarybank.report.text import decimal
+from canarybank.report.text import decimal, epsilon
 from canarybank.report.utility import compared_part
 from canarybank.run.folder import Run
 from canarybank.store import PRIVATE, SHAREABLE, write_atomic
@@ -209,6 +209,7 @@ def _audit_parts(summary: dict[str, Any]) -> dict[str, Any]:
         "stands_on": bounds_stand_on(summary),
         "by_attack": known_columns(ATTACK_COLUMNS, joint_rows(summary)),
         "joint": joint_sentence(summary),
+        "joint_epsilon": epsilon(summary["joint"]["epsilon"]),
         "ledger_rows": [
             (f"{prefix}{name}", f"{share:.4g}", f"{ledger['total']:g}")
             for prefix, ledger in ledgers

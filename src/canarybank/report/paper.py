@@ -4,6 +4,7 @@ Figures are matplotlib's. The same piece gives the same bytes.
 """
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -42,6 +43,9 @@ _COLOURS: Final = tuple(
 )
 _INCHES_A_LETTER: Final = 0.078
 _PANELS_A_ROW: Final = 3
+_NARROW: Final = 4.4
+"""The width in inches of a figure on a telephone: letters of 9 points are about as many pixels high there."""
+_TITLE_LETTERS: Final = 44
 _GREY: Final = COLOURS["other"]
 _DARK: Final = COLOURS["ink"]
 _DOTTED: Final[dict[str, Any]] = {"marker": "o", "ms": 3.5}
@@ -108,6 +112,7 @@ def render_pieces(pieces: Sequence[Piece], *, title: str = "the paper, reproduce
                 caption=stands_on(piece),
                 alternative=alternative(piece),
                 figure=draw_piece(piece),
+                narrow=draw_piece(piece, narrow=True),
                 style=PRINTED,
             ),
             "columns": shown_columns(piece),
@@ -257,11 +262,12 @@ def figure_bytes(piece: Piece, kind: str) -> bytes:
     return saved(draw_piece(piece), kind, PRINTED)
 
 
-def draw_piece(piece: Piece) -> "Figure":
+def draw_piece(piece: Piece, *, narrow: bool = False) -> "Figure":
     """Return the figure of a piece, as matplotlib draws it.
 
     Args:
         piece: A piece of the paper, or a sweep.
+        narrow: Whether it is for a narrow screen, with its panels below each other.
 
     Example:
         >>> within = Span(low=0.9, high=1.2)
@@ -279,7 +285,7 @@ def draw_piece(piece: Piece) -> "Figure":
     """
     draw = {"table": _table, "curves": _curves, "rounds": _rounds}[piece.shape]
     with style(PRINTED):
-        return draw(piece)
+        return draw(piece, 1 if narrow else _PANELS_A_ROW)
 
 
 def alternative(piece: Piece) -> str:
@@ -292,12 +298,12 @@ def alternative(piece: Piece) -> str:
     return f"{piece.title}. {'; '.join(parts)}."
 
 
-def _figure(width: float, height: float, panels: int) -> tuple["Figure", list["Axes"]]:
-    """Return a figure with its panels, in rows where they are many; the width is of one row, the height of each."""
+def _figure(width: float, height: float, panels: int, across: int) -> tuple["Figure", list["Axes"]]:
+    """Return a figure with its panels, at most so many in a row; the width is of one row, the height of each."""
     from matplotlib.figure import Figure
 
-    rows, columns = -(-panels // _PANELS_A_ROW), min(panels, _PANELS_A_ROW)
-    figure = Figure(figsize=(width, height * rows), layout="constrained")
+    rows, columns = -(-panels // across), min(panels, across)
+    figure = Figure(figsize=(_NARROW if across == 1 else width, height * rows), layout="constrained")
     made = list(figure.subplots(rows, columns, squeeze=False).flat)
     for unused in made[panels:]:
         unused.remove()
@@ -315,11 +321,11 @@ def _legend(figure: "Figure", axes: Sequence["Axes"]) -> None:
     figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns)
 
 
-def _table(piece: Piece) -> "Figure":
+def _table(piece: Piece, across: int) -> "Figure":
     coordinate, groups = piece.coordinates[0], dict[str, list[Cell]]()
     for cell in piece.cells:
         groups.setdefault(str(cell.at[coordinate]), []).append(cell)
-    figure, axes = _figure(3.6 + 3.2 * len(groups), 1.6 + 0.34 * max(map(len, groups.values())), len(groups))
+    figure, axes = _figure(3.6 + 3.2 * len(groups), 1.6 + 0.34 * max(map(len, groups.values())), len(groups), across)
     for ax, (name, cells) in zip(axes, groups.items(), strict=True):
         _dots(ax, cells)
         ax.set(xlim=(0, None), xlabel="epsilon", title=f"{coordinate} {name}")
@@ -348,15 +354,15 @@ def _dots(ax: "Axes", cells: Sequence[Cell]) -> None:
     ax.invert_yaxis()
 
 
-def _curves(piece: Piece) -> "Figure":
+def _curves(piece: Piece, across: int) -> "Figure":
     panels = _panels(piece)
-    figure, axes = _figure(1.0 + 4.4 * min(len(panels), _PANELS_A_ROW), 3.9, len(panels))
+    figure, axes = _figure(1.0 + 4.4 * min(len(panels), _PANELS_A_ROW), 3.9, len(panels), across)
     labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
     for ax, ((title, name), lines) in zip(axes, panels.items(), strict=True):
         for label, points in lines.items():
             _line(ax, _in_order(points), label, _COLOURS[labels.index(label) % len(_COLOURS)])
         _reference(ax, _in_order([point for points in lines.values() for point in points]))
-        ax.set(title=title, xlabel=name, ylabel="epsilon", ylim=(0, None))
+        ax.set(title=textwrap.fill(title, _TITLE_LETTERS), xlabel=name, ylabel="epsilon", ylim=(0, None))
     _legend(figure, axes)
     return figure
 
@@ -407,8 +413,8 @@ def _reference(ax: "Axes", points: Points) -> None:
     ax.fill_between([], [], [], color=_GREY, alpha=0.3, lw=0, label=_LIKELY)
 
 
-def _rounds(piece: Piece) -> "Figure":
-    figure, (left, right) = _figure(9.4, 3.9, 2)
+def _rounds(piece: Piece, across: int) -> "Figure":
+    figure, (left, right) = _figure(9.4, 3.9, 2, across)
     cells, rounds = piece.cells, [int(cell.at["rounds"]) for cell in piece.cells]
     left.plot(rounds, [cell.more.get("mauve", math.nan) for cell in cells], color=_COLOURS[2], **_DOTTED)
     curves: dict[str, tuple[list[float], dict[str, Any]]] = {

@@ -59,7 +59,7 @@
     line.addEventListener("click", (event) => {
       const kind = event.target.dataset.kind;
       const figure = line.closest("figure");
-      if (kind) figure.querySelectorAll(".plot svg").forEach((svg, index) => {
+      if (kind) [...figure.querySelectorAll(".plot svg")].filter((svg) => svg.checkVisibility()).forEach((svg, index) => {
         const [text, width, height] = drawn(svg);
         const name = `${figure.id}${index ? `-${index + 1}` : ""}.${kind}`;
         if (kind === "png") asPng(text, width, height, name);

@@ -25,7 +25,7 @@ from canarybank.mechanism import Mechanism
 from canarybank.report.evolution import evolution_facts, summarise_evolution
 from canarybank.report.next_steps import audit_steps
 from canarybank.report.text import COMMAND, LONG, NAME, SHORT, UNKNOWN, clean, counted, label
-from canarybank.report.verdicts import assumptions, limits, shown_verdict, strongest, verdict
+from canarybank.report.verdicts import asked, assumptions, limits, shown_verdict, strongest, verdict
 from canarybank.run.folder import COMMITMENT, RESULTS, SEALED, GeneratorRecord, Manifest, Run
 from canarybank.run.gating import claim_of
 from canarybank.run.results import Results
@@ -96,10 +96,11 @@ def summarise_run(run: Run) -> dict[str, Any]:
         return summary
     found = verdict(run)
     steps = audit_steps(results, found.outcome, found.tone)
+    beside = [*filter(None, [asked(run)]), *found.beside]
     for attack, read in zip(summary["attacks"], found.outcome.attacks, strict=True):
         attack["share"] = {"epsilon": read.bound.epsilon, "alpha": read.alpha}
     return summary | {
-        "verdict": shown_verdict(found.tone, found.sentence, found.beside, found.numbers, steps),
+        "verdict": shown_verdict(found.tone, found.sentence, beside, found.numbers, steps),
         "joint": {"epsilon": found.outcome.epsilon, "attack": label(found.outcome.attack)},
         "strongest": strongest(results),
         "accounted": results.claim,
@@ -178,7 +179,7 @@ def cohorts_text(results: Results) -> str:
     if isinstance(admitted, int) and results.evolution is None:
         drawn = len({each.canary for attack in results.attacks if attack.on_people for each in attack.canaries})
         unused = admitted - drawn - setup.auxiliary - setup.calibration - setup.evaluation
-        said += [f"{drawn:,} drawn as canaries", f"{unused:,} in no cohort"]
+        said += [f"{drawn:,} drawn as {'a canary' if drawn == 1 else 'canaries'}", f"{unused:,} in no cohort"]
         return f"{', '.join(said)}, of {counted(admitted, 'admitted user')}"
     return ", ".join(said)
 

@@ -23,6 +23,7 @@ from canarybank.report.text import (
     label,
     rate,
     rung_text,
+    together,
 )
 from canarybank.run.commitment import finite
 from canarybank.run.gating import AttackGate, GateOutcome, Power, Shown, shown_epsilon
@@ -154,7 +155,7 @@ def joint_rows(summary: dict[str, Any]) -> list[Row]:
         return rows
     furthest = rows[summary["strongest"]][-1]
     unknown = (UNKNOWN,) * (len(ATTACK_COLUMNS) - 4)
-    return [*rows, (f"all {len(attacks)} together", UNKNOWN, epsilon(summary["joint"]["epsilon"]), *unknown, furthest)]
+    return [*rows, (together(len(attacks)), UNKNOWN, epsilon(summary["joint"]["epsilon"]), *unknown, furthest)]
 
 
 def joint_sentence(summary: dict[str, Any]) -> str:
@@ -163,10 +164,11 @@ def joint_sentence(summary: dict[str, Any]) -> str:
     if len(attacks) == 1:
         return ""
     leading = next(attack for attack in attacks if attack["name"] == joint["attack"])
+    looked_at = sentence_case(together(len(attacks), "attacks"))
     return (
-        f"The headline is the last row. Alone, {leading['name']} shows at least "
-        f"{epsilon(leading['headline']['epsilon'])} at alpha {alpha:g}. All {len(attacks)} attacks were looked at, so "
-        f"each gets a share of {leading['share']['alpha']:.4g}; at that share the same counts show at least "
+        f"The headline is the row of {together(len(attacks))}. Alone, {leading['name']} shows at least "
+        f"{epsilon(leading['headline']['epsilon'])} at alpha {alpha:g}. {looked_at} were looked at, so each gets a "
+        f"share of {leading['share']['alpha']:.4g}; at that share the same counts show at least "
         f"{epsilon(joint['epsilon'])}, and this holds with {confidence(1 - alpha)} confidence over all attacks "
         "together."
     )

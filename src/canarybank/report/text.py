@@ -28,6 +28,7 @@ __all__ = [
     "reach_text",
     "rung_text",
     "setting_text",
+    "together",
 ]
 
 UNKNOWN = "—"
@@ -127,6 +128,12 @@ def percent(value: float) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number and its noun, in the singular for one."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def together(number: int, noun: str = "together") -> str:
+    """Return "both attacks" for two of them, "all 3 attacks" for more."""
+    words = {2: "both"}.get(number, f"all {number:,}")
+    return f"{words} {noun}"
 
 
 def confidence(level: float) -> str:

@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from canarybank.auditing import AttackResult
-from canarybank.report.text import SHORT, clean, confidence, epsilon, percent, reach_text
+from canarybank.report.text import SHORT, clean, confidence, counted, epsilon, percent, reach_text
 from canarybank.run.folder import Run
 from canarybank.run.gating import GateOutcome, compare, exceeded_ledger, power_text, shown_epsilon
 from canarybank.run.results import Results
@@ -22,6 +23,7 @@ __all__ = [
     "Number",
     "Tone",
     "Verdict",
+    "asked",
     "assumptions",
     "limits",
     "reach",
@@ -39,7 +41,7 @@ class Tone(StrEnum):
     REFUTED = "refuted"
     """Trials, or an exact computation, show more than it allows."""
     UNTESTED = "untested"
-    """Nothing refutes it, and nothing could have: there are too few trials, or they depend on each other."""
+    """Nothing refutes it, and typically nothing could have: there are too few trials, or they depend on each other."""
 
 
 HEADINGS = {
@@ -168,9 +170,15 @@ def _sentence(tone: Tone, outcome: GateOutcome, results: Results) -> str:
         )
     shown = f"the largest lower bound on epsilon {over} is {found} ({outcome.attack}), against {against}"
     if tone is Tone.UNTESTED:
+        blind = (
+            "the trials show nothing"
+            if outcome.frozen_power is None
+            else "neither too little noise nor a contribution above the clip would typically have been seen, whatever "
+            "its size"
+        )
         return (
-            f"The claim could not be tested at this power: no violation of any size would typically have been seen. "
-            f"It is not refuted: {shown}, with {level} confidence."
+            f"The claim could not be tested at this power: {blind}. It is not refuted: {shown}, with {level} "
+            "confidence."
         )
     return f"No violation detected at this power: {shown}, with {level} confidence."
 
@@ -203,7 +211,7 @@ def _reach_sentence(results: Results) -> str:
     share = known[0] / results.epsilon if results.epsilon else 0.0  # a tiny q leaves no budget to spend
     return (
         f"{reached} of {epsilon(results.epsilon)} on these users: {least}{percent(share)} of the budget can be spent "
-        f"by a server {server}.{_people(attack, results)}"
+        f"by a server {server}.{_people(attack, results)}{_learns(attack, results)}"
     )
 
 
@@ -215,6 +223,37 @@ def _people(best: AttackResult, results: Results) -> str:
     return (
         f" Its canaries are made-up texts; on real users as canaries the strongest ({attack.attack}) reaches "
         f"{epsilon(reach(attack))}."
+    )
+
+
+def _learns(best: AttackResult, results: Results) -> str:
+    """Say how sure an attack makes a server that starts from even odds, where that is more than nothing."""
+    if not 0 < reach(best) < math.inf:
+        return ""
+    people = max((each for each in results.final if each.on_people), key=reach, default=None)
+    whom = "one of these users" if best.on_people else "a made-up person"
+    other = "" if best.on_people or people is None else f", and {_sureness(reach(people))} sure of a real user"
+    return (
+        f" What such a server learns is whether somebody took part: from even odds, the outcomes that tell most make "
+        f"it about {_sureness(reach(best))} sure of {whom}{other}."
+    )
+
+
+def _sureness(epsilon: float) -> str:
+    """Return the probability that even odds become when they change by a factor of exp(epsilon)."""
+    return f"{1 / (1 + math.exp(-epsilon)):.0%}"
+
+
+def asked(run: Run) -> str | None:
+    """Say what was audited and which question was put to it; None where a system or an evolution says so itself."""
+    results, setup = run.results, run.results.setup
+    if setup is None or results.evolution is not None or not results.attacks:
+        return None
+    source = clean(Path(str(run.manifest.config.get("users.source", "?"))).name, SHORT)
+    return (
+        f"Audited is the noisy sum of the votes of {counted(setup.evaluation, 'user')} ({source}) over a bank of "
+        f"{counted(setup.bank, 'text')}, of which the server may plant {setup.probes:,}. The question: can a server "
+        "that writes the bank and reads the sum tell whether one user took part?"
     )
 
 

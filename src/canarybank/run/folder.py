@@ -28,7 +28,7 @@ from canarybank import __version__
 from canarybank.config.loading import Resolved, differences, plugins_of
 from canarybank.config.model import RECEIVED
 from canarybank.errors import BudgetError, ConfigError, IncompleteError, InputError, MissingError, StoreError
-from canarybank.registry import Plugin
+from canarybank.registry import Plugin, nearest
 from canarybank.run.commitment import Commitment, Record
 from canarybank.run.one_run import ONE_RUN_FILES, OneRunPlant, OneRunResults
 from canarybank.run.plant import PLANTED, RELEASES, Plant, SealedRules, SystemResults, runs_so_far
@@ -216,8 +216,7 @@ class Run:
                 raise StoreError(
                     f"The run in {str(path)!r} has its {left[0]} but no {MANIFEST}: it was altered, so restore it."
                 )
-            hint = "check the path." if path.exists() else path_hint(path)
-            raise InputError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; {hint}")
+            raise InputError(f"There is no run in {str(path)!r}: it holds no {MANIFEST}; {_run_hint(path)}")
         return cls(path, read_document(path / MANIFEST, Manifest).kind)
 
     @classmethod
@@ -514,6 +513,16 @@ def read_document(path: Path, kind: type[Document]) -> Document:
     except (InputError, BudgetError) as error:  # of a value that checks itself
         what = str(error).rstrip(".")
     raise StoreError(f"{str(path)!r} is not what canarybank writes: {what}; it was altered, so restore it.")
+
+
+def _run_hint(path: Path) -> str:
+    """Say which run may have been meant: that of the most similar name beside a path, or in a folder runs there."""
+    if path.exists():
+        return "check the path."
+    beside = [each for place in (path.parent, path.parent / "runs") for each in sorted(place.glob(f"*/{MANIFEST}"))]
+    folders = {each.parent.name: each.parent for each in beside}
+    close = nearest(path.name, folders)
+    return path_hint(path) if close is None else f"did you mean {str(folders[close])!r}?"
 
 
 def new_manifest(resolved: Resolved, command: str, **facts: Any) -> Manifest:

@@ -212,12 +212,13 @@ class GateOutcome(Record):
 
     @property
     def is_tested(self) -> bool:
-        """Say whether a violation of some size would typically have been seen.
+        """Say whether this run's own thresholds would typically have shown a violation of some size.
 
-        Where that is not computed, what the trials showed says whether they can show anything.
+        What other thresholds would show does not count: this run did not have them. Where it is not computed, what the
+        trials showed says whether they can show anything.
         """
         own = self.frozen_power
-        return self.epsilon > 0 if own is None else any((own.noise, own.contribution, self.power))
+        return self.epsilon > 0 if own is None else any((own.noise, own.contribution))
 
 
 def gate(
