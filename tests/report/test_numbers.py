@@ -63,7 +63,11 @@ def test_the_upper_end_lies_above_the_bound_and_the_exact_rule(run, summary):
 def test_a_stratified_canary_is_blended_to_an_eligible_one(run, first_canary):
     canary = run.results.attacks[0].canaries[0]
     told = {"bound": replace(canary.bound, method="stratified")}
-    plain, sure, rare = first_canary(Mechanism()), first_canary(Mechanism(q=1.0), **told), first_canary(Mechanism(), **told)
+    plain, sure, rare = (
+        first_canary(Mechanism()),
+        first_canary(Mechanism(q=1.0), **told),
+        first_canary(Mechanism(), **told),
+    )
     assert sure["upper"] == plain["upper"]
     assert rare["upper"] < plain["upper"]
     (_, fpr, _), (low, tpr, high) = rare["counted"]["fpr"], rare["counted"]["tpr"]

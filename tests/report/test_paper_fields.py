@@ -114,7 +114,9 @@ def test_every_word_of_a_row_for_people_stands_under_its_head(folder):
         "Theory": "0.960",
     }
     assert "exact & 0.920; 0.410* & 0.1100 & 0.6100 & 0.5200 & 0.2300" in latex
-    assert "A, exact: observed 0.110, exact 0.610; A, nonce: observed 1.110, exact 1.610." in alternative_of(page, "made")
+    assert "A, exact: observed 0.110, exact 0.610; A, nonce: observed 1.110, exact 1.610." in alternative_of(
+        page, "made"
+    )
 
 
 def marks(ax):

@@ -11,6 +11,7 @@ from canarybank.report.svg import (
     BOLD_TEXT,
     TEXT_SIZES,
     Canvas,
+    key_lines,
     linear,
     log,
     nice_ticks,
@@ -53,13 +54,6 @@ def test_no_label_can_close_a_tag(hostile):
     assert {element.tag for element in root.iter()} == {"svg", "title", "desc", "text", "circle"}
     assert root.find("text").text == hostile
     assert root.find("text").get("onload") is None
-
-
-def test_a_drawing_names_its_title_and_description():
-    root = ET.fromstring(canvas().drawn("", (), ()).svg)  # noqa: S314, our own markup
-    assert root.get("role") == "img"
-    assert root.get("aria-labelledby").split() == [root.find("title").get("id"), root.find("desc").get("id")]
-    assert (root.find("title").text, root.find("desc").text) == ("A title", "What it shows")
 
 
 def test_marks_stand_where_they_were_put():
@@ -136,3 +130,10 @@ def test_every_mark_of_a_legend_is_drawn_beside_its_name(shape):
     drawing.keys(10, 18, [(shape, "mark-rule", "a name")])
     marks = [each for each in ET.fromstring(drawing.drawn("", (), ()).svg) if each.get("class") == "mark-rule"]  # noqa: S314
     assert len(marks) == 1
+
+
+def test_a_legend_takes_as_many_lines_as_it_needs():
+    keys = [("line", "a", "x" * 20) for _ in range(4)]
+    assert [len(line) for line in key_lines(keys, 10_000)] == [4]
+    assert [len(line) for line in key_lines(keys, 1)] == [1, 1, 1, 1]
+    assert key_lines(keys, 450) == [keys[:2], keys[2:]]

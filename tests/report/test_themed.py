@@ -4,7 +4,6 @@ import re
 from xml.etree import ElementTree as ET
 
 import pytest
-
 from shown_pages import drawing_of
 
 from canarybank.report import render_pieces

@@ -8,6 +8,7 @@ from canarybank.mechanism import Claim
 from canarybank.report import Tone, latex_tables, render_summary, summarise_run, summary_markdown, verdict
 from canarybank.run import compare, gate
 
+
 def epsilon(value):
     return f"{value:.3f}" if value >= 1 else f"{value:#.4g}"
 

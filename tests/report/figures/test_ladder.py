@@ -79,5 +79,5 @@ def test_a_system_without_a_law_has_three_rungs(attack):
 def test_a_claim_below_the_exact_figure_has_a_shortfall_and_no_slack(attack):
     small = deepcopy(attack)
     small["rungs"]["accounted"]["epsilon"] = small["rungs"]["mechanism"]["epsilon"] - 0.5
-    assert f">+0.500  the claim's shortfall" in ladder_figure(small).svg
+    assert ">+0.500  the claim's shortfall" in ladder_figure(small).svg
     assert "slack" not in ladder_figure(small).svg
