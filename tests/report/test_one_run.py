@@ -156,7 +156,7 @@ def test_the_ladder_has_a_rung_for_the_claim_the_mechanism_the_canaries_and_each
 
 
 def compared(declared, run, found):
-    """Return for each comparison what its figure says: the difference of means, its bound, and what the claim allows."""
+    """Return what the figure of each comparison says: the difference of means, its bound, what the claim allows."""
     said = r"differ by (\S+), and so by at least (\S+) at this confidence; the claim allows (\S+)\.$"
     drawn = [re.search(said, figure.alternative) for figure in parts_of(declared, run, found)["scores"]]
     return [tuple(map(float, each.groups())) for each in drawn if each]
