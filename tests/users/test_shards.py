@@ -25,6 +25,7 @@ from canarybank.users import (
     Members,
     Part,
     Shards,
+    Source,
     admit,
     draw_cohorts,
     draw_indices,
@@ -34,7 +35,6 @@ from canarybank.users import (
     shard_users,
     source,
 )
-from canarybank.users.sources import Source
 
 ROWS = [(f"u{i % 37:02d}", f"text {i % 11} of {i}", str(i % 3)) for i in range(400)]
 LABELLED = Columns(label="label")
