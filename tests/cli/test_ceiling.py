@@ -3,8 +3,17 @@ import json
 import pytest
 
 
-def test_the_figure_stands_with_what_it_assumes(cli, golden):
-    golden("ceiling.txt", cli("ceiling", "--trials", "1e5", "--canaries", "1", "--alpha", "0.01").out)
+def test_the_figure_stands_with_what_it_assumes(cli, words):
+    told = ("ceiling", "--trials", "1e5", "--canaries", "1", "--alpha", "0.01")
+    found, out = cli(*told, "--json").document, words(cli(*told).out)
+    likely = f"{found['median']:.3f} (median; 5% to 95%: {found['q05']:.3f} to {found['q95']:.3f})"
+    assert out.startswith(f"A perfect attack shows epsilon {likely} of the exact {found['exact']:.4f}")
+    assert "100,000 of each hypothesis of one canary" in out
+    assert "paper, 99% confidence, alpha 0.01 a bound" in out
+    assert "sigma 1, q 0.1, delta 1e-05; one release" in out
+    assert found["assumption"] in out
+    assert f"endless trials at this threshold would show {found['rule']:.3f}" in out
+    assert f"needs {found['trials_needed']:,} trials" in out
 
 
 def test_the_document_holds_the_known_figures(cli, golden, shape):

@@ -1,6 +1,5 @@
 import pytest
 
-from canarybank.cli.flags import Given, configured
 from canarybank.config import fields, resolve
 
 
@@ -93,15 +92,3 @@ def test_a_command_with_few_keys_takes_them_by_their_short_names_too(cli):
     short = cli("epsilon", "--json", "--no-opacus", "--sigma", "2").document
     assert short == cli("epsilon", "--json", "--no-opacus", "--mechanism.sigma", "2").document
     assert short["mechanism"]["sigma"] == 2
-
-
-def test_a_configured_function_gets_the_configuration_and_its_own_options():
-    seen = {}
-
-    @configured(only=("audit.trials",), preset="embedded")
-    def command(given: Given, *, colour: str = "red") -> int:
-        seen.update(trials=given.config.audit.trials, file=given.file, colour=colour)
-        return 3
-
-    assert command(audit__trials="5", colour="blue") == 3
-    assert seen == {"trials": 5, "file": None, "colour": "blue"}

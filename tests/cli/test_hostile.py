@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from canarybank.config import BankConfig
-from canarybank.errors import ConfigError, DataError
-from canarybank.flow.bank import bank_prompt
+from canarybank.errors import DataError
 
 ESCAPE, BIDI, C1 = "\x1b[31m", "\u202e", "\x9b"
 
@@ -165,8 +163,12 @@ def test_plan_and_results_say_what_a_bank_file_skipped(cli, own, world, tmp_path
         assert f"{entries.count(chr(10))} repeated and 2 blank ones are skipped" in notes
 
 
-def test_examples_and_prompts_are_regular_files(special):
-    with pytest.raises(DataError, match="is a pipe"):
-        bank_prompt(BankConfig(source="generate", examples=str(special / "pipe.csv")))
-    with pytest.raises(ConfigError, match="no prompt"):
-        bank_prompt(BankConfig(source="generate", prompt=str(special / "pipe.toml")))
+@pytest.mark.parametrize(
+    ("flag", "name", "said"),
+    [("--bank.examples", "pipe.csv", "is a pipe"), ("--bank.prompt", "pipe.toml", "no prompt")],
+)
+def test_examples_and_prompts_are_regular_files(cli, special, writing, flag, name, said):
+    writing(lambda _: "A text.")
+    outcome = cli("bank", "make", "--generator.kind", "scripted_answers:write", flag, special / name)
+    assert outcome.code == 2
+    assert said in " ".join(outcome.err.split())

@@ -3,10 +3,9 @@
 import json
 import random
 import shutil
+import sys
 
 import pytest
-
-from canarybank.flow.measuring import NO_LABELS, NO_MAUVE
 
 WORDS = {
     "law": ("court", "judge", "claim", "appeal", "verdict", "statute", "brief", "motion"),
@@ -58,8 +57,11 @@ def test_texts_of_any_origin_are_measured_beside_real_text(cli):
     assert (plain["labelled"], plain["agreement"], plain["task"]) == (0, None, None)
     assert document["notes"] == ["2 blank texts are left out."]
     assert "not differentially private" in document["statement"]
-    shown = " ".join(cli(*words, "--encoder", "hashing", "--quiet").out.split())
+    shutil.copy("good.jsonl", f"{'ж' * 90}.jsonl")
+    lines = cli(*words[:1], f"{'ж' * 90}.jsonl", *words[1:], "--encoder", "hashing", "--quiet").out.splitlines()
+    shown = " ".join(" ".join(lines).split())
     assert "real text" in shown
+    assert shown.casefold().count("ж") == 40
     assert f"label agreement {good['agreement']['share']:.3f}" in shown
     assert "not differentially private" in shown
 
@@ -72,16 +74,18 @@ def test_a_file_with_settings_says_who_the_users_are(cli, files):
     assert document["sizes"] == [80, 80, 2048]
     assert document["compared"]["sets"][0] == document["compared"]["sets"][1]
     assert document["compared"]["labels"] == []
-    assert document["notes"] == [NO_LABELS]
+    (note,) = document["notes"]
+    assert "Name the users' column by --label" in note
 
 
 @pytest.mark.usefixtures("files")
 def test_without_the_package_mauve_is_left_out_and_said_to_be(cli, monkeypatch):
-    monkeypatch.setattr("canarybank.flow.measuring.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "mauve", None)
     words = ("measure", "good.jsonl", "--users", "users.csv", "--label", "label", "--text", "text")
     assert cli(*words, "--encoder", "hashing").code == 2  # there is no such column
     outcome = cli(*words[:4], "--label", "topic", "--encoder", "hashing", "--json")
-    assert outcome.document["notes"] == [NO_MAUVE]
+    (note,) = outcome.document["notes"]
+    assert "pip install 'canarybank[mauve]'" in note
     assert outcome.document["compared"]["real"]["mauve"] is None
     assert outcome.document["compared"]["sets"][0]["task"]["accuracy"] > 0.9
 

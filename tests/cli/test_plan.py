@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -13,8 +14,20 @@ def test_a_plan_says_what_a_run_takes_and_could_show(cli, own, golden, shape):
 
 
 @pytest.mark.usefixtures("finished")  # so that its users and vectors are cached
-def test_a_plan_for_people_names_its_assumptions(cli, own, golden, masked):
-    golden("plan.txt", masked(cli("plan", own, "--quiet").out, own.parent))
+def test_a_plan_for_people_names_its_assumptions(cli, own, words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")  # no line is broken
+    found, out = cli("plan", own, "--json", "--quiet").document, words(cli("plan", own, "--quiet").out)
+    assert out.startswith(f"A new run in {found['run']}: about ")
+    for stage in found["stages"]:
+        assert f"{stage['stage']} {'cached' if stage['cached'] else 'new'} {words(stage['detail'])}" in out
+    assert {stage["stage"] for stage in found["stages"] if stage["cached"]} == {"users", "vectors", "bank"}
+    assert all(each in out for each in found["assumed"])
+    low, high = found["ceiling_range"]
+    likely = re.search(r"a median bound of (\S+) and (\S+) to (\S+) in 90% of such runs", out).groups()
+    assert [float(each.strip(",;")) for each in likely] == pytest.approx([found["ceiling"], low, high], abs=6e-3)
+    assert "by the paper method, 95% confidence, 3,000 trials of each hypothesis of each of 2 canaries" in out
+    assert "nothing: no request leaves this machine" in out
+    assert f"{found['trials_for_goal']:,} trials of each hypothesis of each canary would typically show" in out
 
 
 def test_a_plan_runs_nothing(cli, own, tmp_path):

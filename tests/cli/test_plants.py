@@ -93,7 +93,7 @@ def scored(cli, folder, tmp_path):
     return folder
 
 
-def test_a_scored_plant_is_reported_listed_verified_and_gated(cli, scored, golden, masked):
+def test_a_scored_plant_is_reported_listed_verified_and_gated(cli, scored, words):
     assert all((scored / name).is_file() for name in ("report.html", "summary.md", "results.csv", "results.parquet"))
     before = {path.name: path.read_bytes() for path in scored.iterdir() if path.is_file()}
     report = cli("report", scored)
@@ -105,18 +105,30 @@ def test_a_scored_plant_is_reported_listed_verified_and_gated(cli, scored, golde
     assert (run["state"], run["ok"], run["attacks"], run["trials"]) == ("finished", False, None, RUNS)
     assert run["largest"]["over"] == "over all evidence"
     assert run["reason"].startswith("The claim is refuted: ")
-    words = ("gate", scored, "--claimed-eps", "0.5")
-    statement, out = cli(*words, "--json").document["statement"], cli(*words).out
-    assert out.startswith(statement)
-    golden("gate_system.txt", masked(out.replace(statement, "STATEMENT"), scored))
+    told = ("gate", scored, "--claimed-eps", "0.5")
+    found, out = cli(*told, "--json").document, words(cli(*told).out)
+    assert out.startswith(words(found["statement"]))
+    for each in found["evidence"]:
+        assert f"{each['score']} {each['evidence']} the claim " in out
+        assert f"{each['evidence']} assumes {each['assumption']}" in out
+    assert "95% confidence over all evidence" in out
+    assert f"commitment {found['commitment']}" in out
 
 
-def test_a_score_has_a_fixed_form(cli, folder, tmp_path, golden, masked, shape):
+def test_a_score_has_a_fixed_form(cli, folder, tmp_path, golden, words, shape, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")  # no line is broken
     releases = record(folder, tmp_path / "releases.csv", noise=0.25)
-    out = cli("score", folder, releases, "--quiet").out
+    out = words(cli("score", folder, releases, "--quiet").out)
     document = cli("score", folder, releases, "--json", "--quiet").document
-    assert out.startswith(document["found"]["statement"])
-    golden("score.txt", masked(out.replace(document["found"]["statement"], "STATEMENT"), folder))
+    found = document["found"]
+    assert out.startswith(words(found["statement"]))
+    for each in found["shown"]:
+        outcome = "refuted" if each["refuted"] else "not refuted"
+        shown = "-" if each["epsilon"] is None else ""
+        assert f"{each['score']} score {each['evidence']} {each['refutes']} {outcome} {shown}" in out
+        assert f"power of {each['evidence']} {each['power']}" in out
+    assert found["independence"]["statement"] in out
+    assert f"commitment {document['commitment']}" in out
     golden("score.json", json.dumps(shape(document), indent=1) + "\n")
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,6 @@ from operators import altered, forge, operate, rows_of
 
 from canarybank.cli import main
 from canarybank.generate import CandidateBank
-from canarybank.run.plant import FAILED, NOTES, UNTIMED
-from canarybank.run.systems import alike as is_alike
 from canarybank.store import hash_folder, lock_folder
 
 DOUBLES = str(Path(__file__).parents[1] / "doubles")
@@ -294,6 +293,7 @@ def test_old_releases_are_taken_where_the_auditor_says_so_and_the_result_says_so
     assert outcome.document["notes"] == [
         "It was not checked that the releases were written after the commitment: the auditor asked for that."
     ]
+    assert cli("verify", plant).code == 0
 
 
 def test_a_mistake_in_the_form_of_releases_can_be_mended(cli, own, tmp_path):
@@ -603,24 +603,20 @@ def test_what_was_altered_after_scoring_is_found(name, change, cli, scored):
     assert cli("gate", plant, "--claimed-eps", "4.4").code == 4
 
 
-@pytest.mark.parametrize(
-    ("other", "alike"),
-    [
-        ("At least 1.235 of 1,200 (5e-13).", True),
-        ("At least 1.236 of 1,200 (5e-13).", False),
-        ("At least 1.234 of 1,201 (5e-13).", False),
-        ("At least 1.234 of 1,200 (7e-13).", False),
-        ("At most 1.234 of 1,200 (5e-13).", False),
-    ],
-)
-def test_only_the_last_digit_of_a_decimal_is_not_taken_for_altered(other, alike):
+@pytest.mark.parametrize(("by", "code"), [(1, 0), (2, 4)])
+def test_only_the_last_digit_of_a_decimal_is_not_taken_for_altered(cli, scored, by, code):
     """Another machine may print a figure rounded the other way."""
-    assert is_alike("At least 1.234 of 1,200 (5e-13).", other) == alike
+    plant = scored / "plant"
 
+    def nudge(document):
+        shown = document["found"]["shown"][0]
+        decimal = re.search(r"\d+\.\d+", shown["power"])[0]
+        other = Decimal(decimal) + by * Decimal(1).scaleb(Decimal(decimal).as_tuple().exponent)
+        shown["power"] = shown["power"].replace(decimal, str(other), 1)
 
-def test_the_note_of_an_audit_is_not_taken_for_altered():
-    assert NOTES.fullmatch(UNTIMED)
-    assert NOTES.fullmatch(FAILED.format(eligible=3, absent=0))
+    forge(plant, "results.json", nudge)
+    outcome = cli("verify", plant)
+    assert outcome.code == code, outcome.out
 
 
 def test_an_altered_missing_or_torn_batch_is_found(cli, scored):

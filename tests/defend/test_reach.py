@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from canarybank.attack import ATTACKS, Canary, CanaryKind, Design, design, nonce_canary, nonce_pool, simulated_nonces
 from canarybank.auditing import audit
+from canarybank.config import resolve
 from canarybank.defend import reach, reach_under_share
 from canarybank.errors import ConfigError, InputError
+from canarybank.flow import run_evolution
 from canarybank.mechanism import Bank, Mechanism, Routed, epsilon, one_round_epsilon
 from canarybank.score import LinearScore, Moments, RoundLaw, supremum
 from canarybank.systems import BankSystem, ShareSystem
@@ -154,9 +158,7 @@ def test_an_audit_of_a_cap_is_exact_as_ever(people: list[np.ndarray]) -> None:
     assert capped.ladder.mechanism.epsilon == whole.ladder.mechanism.epsilon
 
 
-def test_one_run_refuses_a_share() -> None:
-    from canarybank.config import resolve
-    from canarybank.flow.carried import make_publicly
-
-    with pytest.raises(ConfigError, match="must contribute what the auditor knows"):
-        make_publicly(resolve().config, Bank(np.eye(4)), replace(MECHANISM, share=0.5), None, 0)  # type: ignore[arg-type]
+def test_one_run_refuses_a_share(audited: dict[str, Any], answering: Any, tmp_path: Path) -> None:
+    flags = audited | {"evolve.audit": "", "evolve.audit_one_run": True, "one_run.share": 0.5, "mechanism.share": 0.5}
+    with answering(), pytest.raises(ConfigError, match="must contribute what the auditor knows"):
+        run_evolution(resolve(flags=flags), tmp_path / "run")

@@ -1,6 +1,7 @@
 """Vetting: every measure against a naive twin, closed forms, and what must hold of any verdict."""
 
 import math
+import unicodedata
 from collections import Counter
 
 import numpy as np
@@ -8,10 +9,10 @@ import pytest
 from scipy.stats import binom
 
 from canarybank.attack import nonces, phrase_facts
-from canarybank.defend import LEVELS, FalseAlarms, Measure, PublicText, Vetting, vet
-from canarybank.defend.characters import ALPHABET, ORDER, WEIGHT, Characters, fold_text
+from canarybank.defend import LEVELS, FalseAlarms, Measure, PublicText, Vetting, smallest_bank, vet
+from canarybank.defend.characters import ALPHABET, ORDER, WEIGHT, Characters
 from canarybank.defend.nearness import closest, similarity_of_share, vote_margins
-from canarybank.defend.vetting import SMALLEST, MeasuredBank, inputs_name, spread_out, standardise
+from canarybank.defend.vetting import MeasuredBank, spread_out, standardise
 from canarybank.encode import load_encoder
 from canarybank.errors import InputError
 from canarybank.flow import embedded_bank
@@ -45,7 +46,8 @@ def planted(encoder, bank, texts):
 
 
 def sequences(text, length):
-    padded = "\0" * (ORDER - 1) + fold_text(text) + "\0"
+    folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    padded = "\0" * (ORDER - 1) + folded + "\0"
     return [padded[end - length : end] for end in range(ORDER, len(padded) + 1)]
 
 
@@ -96,7 +98,8 @@ def test_overlap_is_the_jaccard_index_of_sets_of_sequences():
 
 
 def test_folding_drops_case_width_and_runs_of_space():
-    assert fold_text("  ＡＢＣ\t\n De  f ") == "abc de f"
+    same = Characters.of(["  ＡＢＣ\t\n De  f ", "abc de f", "abcdef"])
+    assert same.overlap(np.array([[1]])) == 1 > same.overlap(np.array([[2]]))
 
 
 def unit(rng, count, dimension=6):
@@ -294,7 +297,7 @@ def test_the_spread_counts_in_units_of_the_lower_half():
 
 
 def test_a_check_needs_texts_of_a_real_bank(bank, check):
-    with pytest.raises(InputError, match=rf"63 entries is too small.*at least {SMALLEST}"):
+    with pytest.raises(InputError, match=rf"63 entries is too small.*at least {smallest_bank(5)}"):
         vet(bank.texts[:63], bank.vectors[:63])
     with pytest.raises(InputError, match="700 texts but 699 bank entry vectors"):
         vet(bank.texts, bank.vectors[:-1])
@@ -314,8 +317,8 @@ def test_vectors_of_any_length_give_the_same_verdict(bank, check):
 
 
 def test_the_shipped_record_judges_both_kinds_of_inputs_on_enough_other_banks(check):
-    for public in (False, True):
-        judged = check.judged[inputs_name(public=public)]
+    assert len(check.judged) == 2
+    for judged in check.judged.values():
         assert judged.banks >= 59
         assert judged.upper < 0.15
     assert set(check.factors) == set(Measure) - {Measure.PERPLEXITY}

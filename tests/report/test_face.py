@@ -79,7 +79,7 @@ def pages(request, hostile, tmp_path_factory):
             bank = place / "bank.jsonl"
             texts = [*embedded_bank().texts[:300], hostile]
             bank.write_text("".join(f"{json.dumps({'text': text})}\n" for text in texts))
-            assert main(["vet", str(bank), "--out", str(place / "vet.html"), "--quiet"]) in {0, 1}
+            assert main(["vet", str(bank), "--page", str(place / "vet.html"), "--quiet"]) in {0, 1}
             return place / "vet.html"
         if kind == "sweep":
             return write_pieces([request.getfixturevalue("grid")], place, title="a sweep")

@@ -5,21 +5,47 @@ import pytest
 from scipy.stats import beta
 
 from canarybank.mechanism import Mechanism
-from canarybank.report import summarise_run
-from canarybank.report.text import confidence, decimal, epsilon, interval_text, percent, rate
+from canarybank.report import canary_figure, summarise_run
 
 
-def test_numbers_as_people_read_them():
-    assert (epsilon(1.23456), epsilon(math.inf)) == ("1.235", "∞")
-    assert interval_text({"low": 1.0, "high": 1.00001}) == "1.000"
-    assert interval_text({"low": 1.0, "high": math.inf}) == "1.000 to ∞"
-    assert (rate(0.0), rate(0.12345), rate(1.234e-5)) == ("0", "0.123", "1.23e-05")
-    assert (percent(0.0), percent(1.0), percent(0.123), percent(0.00123)) == ("0%", "100%", "12.3%", "0.12%")
-    assert confidence(1 - 0.05 / 3) == "98.3333%"
+@pytest.fixture
+def row(attack):
+    """Return a function that gives what the table of canaries shows of a canary with these values."""
+
+    def show(**values):
+        shown = attack["canaries"][0] | values
+        figure = canary_figure([attack | {"canaries": [shown, attack["canaries"][1]]}], 1.6845)
+        return dict(zip(figure.columns, figure.rows[0], strict=True))
+
+    return show
 
 
-def test_what_nobody_computed_is_a_dash_and_never_infinite():
-    assert {epsilon(None), interval_text(None), rate(None), decimal(None)} == {"—"}
+@pytest.mark.parametrize(
+    ("value", "shown"), [(1.23456, "1.235"), (0.123456, "0.1235"), (1e-5, "1.000e-05"), (0.0, "0.000"), (math.inf, "∞")]
+)
+def test_an_epsilon_has_three_decimals_or_four_digits(row, value, shown):
+    assert row(upper=value)["upper end"] == shown
+
+
+def test_an_interval_whose_ends_are_shown_alike_is_one_number(row):
+    assert row(rule={"lower": 1.0, "upper": 1.00001})["exact, rule"] == "1.000"
+    assert row(rule={"lower": 1.0, "upper": math.inf})["exact, rule"] == "1.000 to ∞"
+
+
+@pytest.mark.parametrize(("value", "shown"), [(0.0, "0"), (0.12345, "0.123"), (1.234e-5, "1.23e-05")])
+def test_a_rate_has_three_digits(row, value, shown):
+    assert row(tpr=value)["exact TPR"] == shown
+
+
+def test_what_nobody_computed_has_no_column(attack):
+    bare = dict.fromkeys(("rule", "supremum", "tpr", "fpr"))
+    figure = canary_figure([attack | {"canaries": [each | bare for each in attack["canaries"]]}], 1.6845)
+    assert not {"exact, rule", "exact, attack", "exact TPR", "exact FPR"} & set(figure.columns)
+
+
+def test_what_nobody_computed_of_one_canary_is_a_dash_and_never_infinite(row):
+    shown = row(rule=None, supremum=None, tpr=None)
+    assert {shown[name] for name in ("exact, rule", "exact, attack", "exact TPR")} == {"—"}
 
 
 def naive_upper(tp, fp, n1, n0, gamma, delta):

@@ -1,3 +1,4 @@
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +7,7 @@ from typing import Any
 import pytest
 
 from canarybank.errors import DataError, MissingError
-from canarybank.users import Chitchat, Row, Skip, chitchat, source
+from canarybank.users import Chitchat, Row, Skip, source
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def test_an_altered_file_is_refused(write: Callable[..., Path]) -> None:
 
 
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chitchat, "find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "chitchat_dataset", None)
     with pytest.raises(MissingError, match=r"pip install chitchat-dataset==0.9.0"):
         next(source("chitchat").rows())
 

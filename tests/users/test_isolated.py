@@ -13,8 +13,9 @@ import pytest
 
 from canarybank.errors import ColumnError, DataError, InputError
 from canarybank.users import Admission, Columns, Row, Skip, admit, source
-from canarybank.users.files import LONGEST_LINE, require_encoding
 
+LONGEST = 64 * 2**20
+"""The bytes of the longest line that is read."""
 ROWS = [(f"u{i % 5}", f"text {i}") for i in range(20)]
 CSV = ["user,text", *(f"{user},{text}" for user, text in ROWS)]
 JSON = [json.dumps({"user": user, "text": text}) for user, text in ROWS]
@@ -77,9 +78,9 @@ def test_an_open_quote_spoils_its_own_line(tmp_path):
 
 def test_a_line_that_is_too_long_is_skipped_to_its_end(tmp_path):
     path = tmp_path / "users.csv"
-    path.write_bytes(b"user,text\na,b\nlong," + b"x" * (2 * LONGEST_LINE) + b"\nc,d\n")
+    path.write_bytes(b"user,text\na,b\nlong," + b"x" * (2 * LONGEST) + b"\nc,d\n")
     assert usable(path) == [("a", "b"), ("c", "d")]
-    path.write_bytes(b"user,text\na,b\nlong," + b"x" * LONGEST_LINE)
+    path.write_bytes(b"user,text\na,b\nlong," + b"x" * LONGEST)
     assert usable(path) == [("a", "b")]
 
 
@@ -195,9 +196,10 @@ def test_labels_are_asked_for_in_any_spelling(tmp_path):
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-7", "hz", "cp037"])
-def test_encodings_without_lines_are_refused(encoding):
+def test_encodings_without_lines_are_refused(tmp_path, encoding):
+    (tmp_path / "users.csv").write_bytes("user,text\na,b\n".encode(encoding))
     with pytest.raises(InputError, match="Lines cannot be found"):
-        require_encoding(encoding)
+        usable(tmp_path / "users.csv", encoding=encoding)
 
 
 def test_content_never_tells_a_format(tmp_path):

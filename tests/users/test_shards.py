@@ -25,6 +25,7 @@ from canarybank.users import (
     Members,
     Part,
     Shards,
+    Source,
     admit,
     draw_cohorts,
     draw_indices,

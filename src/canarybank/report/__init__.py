@@ -1,6 +1,6 @@
 """Show what a run found: summary, figures, one page, and the same as Markdown, LaTeX, CSV, Parquet and JUnit."""
 
-from canarybank.report.certificate import certificate_markdown, summarise_certificate
+from canarybank.report.certificate import Planted, certificate_markdown, summarise_certificate
 from canarybank.report.evidence_figures import density_figure, map_figure, roc_figure, vote_figure
 from canarybank.report.evolution import evolution_headline
 from canarybank.report.evolution_figures import clouds_figure, epsilon_figure, utility_figure
@@ -16,6 +16,7 @@ __all__ = [
     "PAGE",
     "GateFiles",
     "Number",
+    "Planted",
     "Tone",
     "Verdict",
     "canary_figure",
