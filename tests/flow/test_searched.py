@@ -10,7 +10,6 @@ from canarybank.engine import Serial
 from canarybank.errors import ConfigError
 from canarybank.flow import design_plant, gather, mechanism_of, plan, run_audit, run_evolution
 from canarybank.flow.audit import Designs
-from canarybank.flow.inputs import chosen_attacks
 from canarybank.store import StageCache
 
 
@@ -90,7 +89,9 @@ def test_a_search_with_too_few_probes_is_refused_before_users_are_read_by_the_na
             run(resolve(flags=few), tmp_path / "run")
     with pytest.raises(ConfigError, match=r"attack.probes is 2"):
         run_evolution(resolve(flags=few | {"evolve.audit": "searched", "evolve.insecure_seed": 0}), tmp_path / "run")
-    attacks, notes = chosen_attacks(resolve(flags=few | {"attack.names": "available"}).config)
-    assert "searched" not in [attack.name for attack in attacks]
-    assert any(note.startswith("Left out: searched, for attack.probes is 2") for note in notes)
-    assert "searched" in [each.name for each in chosen_attacks(resolve(flags=few | {"attack.probes": 3}).config)[0]]
+    found = [
+        gather(resolve(flags=few | {"attack.names": "available", "attack.probes": probes}).config, StageCache(), None)
+        for probes in (2, 3)
+    ]
+    assert ["searched" in [attack.name for attack in each.attacks] for each in found] == [False, True]
+    assert any(note.startswith("Left out: searched, for attack.probes is 2") for note in found[0].left_out)
