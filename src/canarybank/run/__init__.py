@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from canarybank.run.one_run import OneRunPlant, OneRunResults
     from canarybank.run.plant import DesignedScore, Plant, SealedRules, SystemResults
     from canarybank.run.results import EvolutionFacts, Results
+    from canarybank.run.trials_log import ShardLog
     from canarybank.run.verification import Verification, verify
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Run",
     "RunEntry",
     "SealedRules",
+    "ShardLog",
     "SystemResults",
     "Verification",
     "compare",
@@ -56,6 +58,7 @@ __getattr__, __dir__ = exporter(
         "one_run": ("OneRunPlant", "OneRunResults"),
         "plant": ("DesignedScore", "Plant", "SealedRules", "SystemResults"),
         "results": ("EvolutionFacts", "Results"),
+        "trials_log": ("ShardLog",),
         "verification": ("Verification", "verify"),
     },
 )
