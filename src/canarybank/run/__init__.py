@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from canarybank.lazily import exporter
 
 if TYPE_CHECKING:
+    from canarybank.run.clouds import Cloud, Clouds, map_clouds
     from canarybank.run.commitment import AttackCommitment, CanaryCommitment, Commitment
     from canarybank.run.folder import GeneratorRecord, Manifest, Run, open_run
     from canarybank.run.gating import AttackGate, Cause, FrozenPower, GateOutcome, Power, compare, gate
@@ -23,6 +24,8 @@ __all__ = [
     "AttackGate",
     "CanaryCommitment",
     "Cause",
+    "Cloud",
+    "Clouds",
     "Commitment",
     "DesignedScore",
     "EvolutionFacts",
@@ -44,6 +47,7 @@ __all__ = [
     "compare",
     "gate",
     "list_runs",
+    "map_clouds",
     "open_run",
     "verify",
 ]
@@ -51,6 +55,7 @@ __all__ = [
 __getattr__, __dir__ = exporter(
     __name__,
     {
+        "clouds": ("Cloud", "Clouds", "map_clouds"),
         "commitment": ("AttackCommitment", "CanaryCommitment", "Commitment"),
         "folder": ("GeneratorRecord", "Manifest", "Run", "open_run"),
         "gating": ("AttackGate", "Cause", "FrozenPower", "GateOutcome", "Power", "compare", "gate"),
