@@ -1,19 +1,21 @@
 """One registry mechanism: what a name stands for, what is imported when, and what is said of a name that is unknown."""
 
+import json
+import shutil
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from canarybank.cli import main
 from canarybank.config import AuditConfig, Config, RunConfig, fields, resolve
-from canarybank.config.loading import plugins_of, registered
-from canarybank.config.model import RECEIVED
+from canarybank.config.loading import registered
 from canarybank.encode import HashingEncoder
 from canarybank.engine import Serial, Threads
-from canarybank.errors import ConfigError
+from canarybank.errors import ConfigError, MissingError
 from canarybank.flow import build_engine
 from canarybank.registry import (
     ATTACKS,
@@ -25,8 +27,10 @@ from canarybank.registry import (
     is_place,
     takes,
 )
+from canarybank.run import Run, open_run
 from canarybank.systems import BankSystem
 
+RECORDED = Path(__file__).parent / "recorded" / "folders" / "audit"
 NAMED = {key: mark for key, field in fields().items() if (mark := registered(field)) is not None}
 OWN = [(registry, name) for registry in REGISTRIES.values() for name in registry.places]
 
@@ -36,22 +40,6 @@ def test_every_name_of_our_own_stands_for_something_and_pins_nothing(registry, n
     assert registry.find(name) is registry.built_in(name) is registry.received(name)
     assert registry.pin(name) is None
     assert registry.check(name) == name
-
-
-def test_the_keys_that_hold_names_are_known():
-    assert {key: mark.kind for key, mark in NAMED.items()} == {
-        "encoder.name": "encoder",
-        "generator.kind": "generator",
-        "attack.names": "attack",
-        "audit.method": "method",
-        "audit.system": "system",
-        "system.attack": "attack",
-        "evolve.keeper": "keeper",
-        "evolve.feedback": "feedback",
-        "evolve.parents": "parent rule",
-        "evolve.audit": "attack",
-        "run.engine": "engine",
-    }
 
 
 TYPOS = {
@@ -96,8 +84,12 @@ def test_the_schema_and_the_help_list_what_is_built_in(key, capsys):
         assert ", ".join(NAMED[key].choices) in " ".join(shown.split())
 
 
-def test_a_name_that_a_folder_holds_need_not_be_registered_here():
-    assert AuditConfig.model_validate({"method": "not-here"}, context=dict(RECEIVED)).method == "not-here"
+def test_a_name_that_a_folder_holds_need_not_be_registered_here(tmp_path):
+    folder = shutil.copytree(RECORDED, tmp_path / "run")
+    kept = json.loads((folder / "results.json").read_text())
+    kept["audit"]["method"] = "not-here"
+    (folder / "results.json").write_text(json.dumps(kept))
+    assert open_run(folder).results.audit.method == "not-here"
     with pytest.raises(ValidationError, match="no method 'not-here'; choose one of paper"):
         AuditConfig(method="not-here")
 
@@ -158,10 +150,19 @@ def test_every_engine_is_built_with_its_workers(name):
     assert getattr(made, "workers", 2) == 2
 
 
-def test_what_a_run_does_not_use_is_not_imported():
-    told = {"audit.method": "no_module:a", "audit.system": "no_module:b", "attack.names": "no_module:c"}
-    assert plugins_of(resolve(flags=told).config, evolving=True) == ()
-    assert plugins_of(resolve(flags={"evolve.audit": "no_module:d"}).config) == ()
+@pytest.mark.parametrize(
+    ("kind", "unused"),
+    [
+        ("evolution", {"audit.method": "no_module:a", "audit.system": "no_module:b", "attack.names": "no_module:c"}),
+        ("audit", {"evolve.audit": "no_module:d"}),
+    ],
+)
+def test_what_a_run_does_not_use_is_not_imported(kind, unused, tmp_path):
+    other = "audit" if kind == "evolution" else "evolution"
+    with Run.held(resolve(flags=unused), tmp_path / "run", "", kind) as run:
+        assert run.manifest.plugins == ()
+    with pytest.raises(MissingError, match="no_module"), Run.held(resolve(flags=unused), tmp_path / "other", "", other):
+        pass
 
 
 def test_showing_a_configuration_imports_no_plugin(tmp_path, monkeypatch):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from canarybank.attack import Mueff, Norm, Objective
-from canarybank.attack.objective import scoring
+from canarybank.attack import Mueff, Norm, Objective, select_probes
 from canarybank.errors import InputError
 
 
@@ -50,7 +49,11 @@ def test_a_matrix_singular_among_the_selected_is_refused() -> None:
 
 
 def test_objectives_are_named_by_text_or_value() -> None:
-    assert isinstance(scoring("norm", None, 2), Norm)
-    assert isinstance(scoring(Objective.MUEFF, np.eye(2), 2), Mueff)
+    rng = np.random.default_rng(4)
+    canary, base, pool = rng.normal(size=(6, 3)), rng.normal(size=(9, 3)), rng.normal(size=(12, 3))
+    for objective in Objective:
+        told = {"count": 4, "k": 2, "covariance": np.diag(rng.uniform(1, 9, 12))}
+        named = select_probes(canary, base, pool, objective=objective.value, **told)
+        assert named == select_probes(canary, base, pool, objective=objective, **told)
     with pytest.raises(InputError, match="choose 'norm' or 'mueff'"):
-        scoring("NORM", None, 2)
+        select_probes(canary, base, pool, count=4, k=2, objective="NORM")

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,6 @@ from canarybank.attack import (
     record_votes,
     share_of_votes,
 )
-from canarybank.attack.facts import FACTS, PHRASINGS
 from canarybank.encode import HashingEncoder, load_encoder
 from canarybank.errors import InputError, MissingError
 from canarybank.mechanism import Bank, Mechanism, contributions, route
@@ -243,16 +243,17 @@ def test_values_of_another_shape_are_refused(bank):
     assert found.scores_at_probes(np.zeros((6, COUNT, 4))).shape == (6, COUNT)
 
 
-def test_no_two_facts_share_a_phrasing():
-    texts = [text for fact in phrase_facts(FACTS, PHRASINGS, np.random.default_rng(0)) for text in fact]
-    assert len(set(texts)) == len(texts) == FACTS * PHRASINGS
+def test_no_two_facts_share_a_phrasing_and_more_than_there_are_is_refused():
+    rng, said = np.random.default_rng(0), r"there are ([\d,]+) facts with (\d+) phrasings\. Lower one_run\.canaries or "
+    with pytest.raises(InputError, match=said) as refused:
+        phrase_facts(10**9, 5, rng)
+    facts, phrasings = (int(each.replace(",", "")) for each in re.search(said, str(refused.value)).groups())
+    texts = [text for fact in phrase_facts(facts, phrasings, rng) for text in fact]
+    assert len(set(texts)) == len(texts) == facts * phrasings
     assert all(text[0].isupper() and text.endswith(".") for text in texts)
-
-
-@pytest.mark.parametrize(("count", "phrasings"), [(FACTS + 1, 5), (1, PHRASINGS + 1)])
-def test_more_facts_or_phrasings_than_there_are_is_refused(count, phrasings):
-    with pytest.raises(InputError, match=r"Lower one_run\.canaries or mechanism\.k"):
-        phrase_facts(count, phrasings, np.random.default_rng(0))
+    for more in ((facts + 1, 5), (1, phrasings + 1)):
+        with pytest.raises(InputError, match=said):
+            phrase_facts(*more, rng)
 
 
 def crossed(bank):

@@ -1,15 +1,18 @@
+import sys
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from canarybank.attack import Canary, Pool, SelectionContext
-from canarybank.attack.selection import checked_indices, select, spread, take_all, uniform
+from canarybank.attack.selection import select
 from canarybank.errors import ConfigError, InputError
 from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable
 from canarybank.registry import SELECTIONS
 from canarybank.users import Auxiliary, Users
 
+spread, uniform, take_all = map(SELECTIONS.find, ("spread", "uniform", "all"))
 BANK = Bank(np.eye(2, dtype=np.float32))
 AUXILIARY = Routed.build(Auxiliary(Users.from_vectors({"a": np.eye(2), "b": np.eye(2)})), BANK, 1)
 
@@ -79,9 +82,9 @@ def test_uniform_draws_without_replacement_and_evenly() -> None:
 
 
 def test_what_cannot_be_selected_is_refused() -> None:
-    for rule in (spread, uniform):
+    for draw in (spread, uniform):
         with pytest.raises(InputError, match="3 probes were asked for from a pool of 2"):
-            rule(seen(pool_of([0, 0]), canary_of(1), 3, 0))
+            draw(seen(pool_of([0, 0]), canary_of(1), 3, 0))
     with pytest.raises(InputError, match="no sources"):
         spread(seen(Pool(np.zeros((3, 2))), canary_of(1), 2, 0))
     with pytest.raises(InputError, match="rewrites record 4, but the canary has 2"):
@@ -92,6 +95,11 @@ def test_all_is_the_whole_pool_and_needs_a_place_for_each() -> None:
     assert take_all(seen(pool_of([0, 0, 1]), canary_of(2), 5, 0)) == [0, 1, 2]
     with pytest.raises(InputError, match="3 candidates and the bank reserves 2 positions"):
         take_all(seen(pool_of([0, 0, 1]), canary_of(2), 2, 0))
+
+
+def rule(monkeypatch: pytest.MonkeyPatch, returned: object) -> None:
+    """Put a rule of somebody else's at ``my_rules:rule`` that returns this."""
+    monkeypatch.setitem(sys.modules, "my_rules", SimpleNamespace(rule=lambda _: returned))
 
 
 @pytest.mark.parametrize(
@@ -106,21 +114,23 @@ def test_all_is_the_whole_pool_and_needs_a_place_for_each() -> None:
         (None, "returned None; a rule returns pool indices"),
     ],
 )
-def test_what_a_rule_returns_is_checked(returned: object, wrong: str) -> None:
+def test_what_a_rule_returns_is_checked(returned: object, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule(monkeypatch, returned)
     with pytest.raises(InputError, match=wrong):
-        checked_indices("mine", returned, seen(pool_of([0, 0, 0, 0]), canary_of(1), 2, 0))
+        select("my_rules:rule", seen(pool_of([0, 0, 0, 0]), canary_of(1), 2, 0))
 
 
-def test_a_rule_may_return_an_array_and_the_whole_of_a_small_pool() -> None:
+def test_a_rule_may_return_an_array_and_the_whole_of_a_small_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     small = seen(pool_of([0, 0, 0]), canary_of(1), 5, 0)
-    assert checked_indices("mine", np.array([2, 0, 1]), small) == [2, 0, 1]
+    rule(monkeypatch, np.array([2, 0, 1]))
+    assert select("my_rules:rule", small) == [2, 0, 1]
+    rule(monkeypatch, [2, 0])
     with pytest.raises(InputError, match="or the whole pool where it is smaller"):
-        checked_indices("mine", [2, 0], small)
+        select("my_rules:rule", small)
 
 
 def test_a_rule_is_found_by_its_name_or_its_place() -> None:
     context = seen(Pool(np.zeros((10, 2))), canary_of(1), 4, 7)
     assert select("uniform", context) == uniform(context) == select("canarybank.attack.selection:uniform", context)
-    assert SELECTIONS.find("uniform") is uniform
     with pytest.raises(ConfigError, match="'numpy:pi' is of type float; make it a function of a SelectionContext"):
         select("numpy:pi", context)

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from canarybank.attack import ATTACKS, Canary, Pool, design
 from canarybank.auditing import Auditor, Case, Settings, evidence, route_cohorts
-from canarybank.auditing.evidence import EXCERPT, density_evidence, map_evidence, roc_evidence, vote_evidence
+from canarybank.auditing.evidence import density_evidence, map_evidence, roc_evidence, vote_evidence
 from canarybank.mechanism import Bank, Mechanism, Routed, route
 from canarybank.score import RoundLaw
 from canarybank.users import Auxiliary, Calibration, Cohorts, Evaluation, Users
@@ -128,7 +128,7 @@ def test_excerpts_are_short_and_always_utf8(world):
     (made,) = frozen_of(world, "ordinary")[0].designs
     votes = vote_evidence(made, world[0].auxiliary, MECHANISM)
     texts = [entry["text"] for entry in votes["entries"]]
-    assert max(map(len, texts)) == EXCERPT
+    assert max(map(len, texts)) < max(map(len, made.bank.texts))
     assert any(text.endswith(" ?") for text in texts)
     "".join(texts).encode()
 

@@ -4,9 +4,11 @@ import pytest
 from scipy.stats import binom
 
 from canarybank.auditing import clopper_pearson, rate_epsilon
-from canarybank.auditing.methods import POOLED, STRATIFIED
 from canarybank.auditing.rates import count_epsilons, ends
 from canarybank.errors import InputError
+from canarybank.registry import METHODS
+
+POOLED, STRATIFIED = map(METHODS.find, ("pooled", "stratified"))
 
 
 def naive_ends(x, n, gamma):

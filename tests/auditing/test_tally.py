@@ -24,7 +24,7 @@ from canarybank.auditing import (
 from canarybank.engine import Processes, Serial, Threads
 from canarybank.errors import IncompleteError, StoreError
 from canarybank.mechanism import Mechanism
-from canarybank.run.trials_log import Played, ShardLog
+from canarybank.run import ShardLog
 from canarybank.score import LinearScore, Moments
 from canarybank.store import Log
 from canarybank.systems import BankSystem
@@ -83,7 +83,7 @@ def test_counts_are_the_same_on_any_engine_in_memory_and_in_a_file(tmp_path, who
         path = ("nonce", index, "evaluation")
         expected = count_prefixes(trials, [rule.value for rule in RULES], TRIALS, seed=5, path=path)
         for rounds, counts in enumerate(expected, start=1):
-            for tally in (whole, log, Played(tmp_path / "trials.log")):
+            for tally in (whole, log, ShardLog(tmp_path / "trials.log", "c")):
                 assert tally.counts(("nonce", index), rounds) == counts
 
 
@@ -140,7 +140,7 @@ def test_a_shard_with_two_different_counts_is_refused(tmp_path):
     with pytest.raises(StoreError, match="twice with different counts"):
         log.put(("nonce", 0), shard, (4,))
     with pytest.raises(StoreError, match="twice with different counts"):
-        Played(tmp_path / "t.log")
+        ShardLog(tmp_path / "t.log", "c")
 
 
 def test_altered_and_strange_lines_are_refused(tmp_path):
@@ -148,10 +148,10 @@ def test_altered_and_strange_lines_are_refused(tmp_path):
     ShardLog(path, "c").put(("nonce", 0), Shard(eligible=True, block=0, size=10), (3,))
     path.write_bytes(path.read_bytes().replace(b'"positives":[3]', b'"positives":[9]'))
     with pytest.raises(StoreError, match="does not fit its checksum"):
-        Played(path)
+        ShardLog(path, "c")
     Log(tmp_path / "u.log").append({"commitment": "c"}, {"attack": "nonce"})
     with pytest.raises(StoreError, match="no shard"):
-        Played(tmp_path / "u.log")
+        ShardLog(tmp_path / "u.log", "c")
 
 
 def test_shards_of_different_numbers_of_rounds_are_refused(tmp_path):
@@ -161,7 +161,7 @@ def test_shards_of_different_numbers_of_rounds_are_refused(tmp_path):
         {"attack": "nonce", "canary": 0, "eligible": False, "block": 0, "size": 10, "positives": [1]}
     )
     with pytest.raises(StoreError, match="different numbers of rounds"):
-        Played(tmp_path / "t.log")
+        ShardLog(tmp_path / "t.log", "c")
 
 
 def test_a_torn_last_line_is_played_again(tmp_path, whole):
@@ -188,4 +188,4 @@ def test_rates_are_shown_and_no_bound():
 def test_nothing_counted_is_no_count(tmp_path):
     assert ShardLog(tmp_path / "t.log", "c").counts(("nonce", 0)) == Counts(0, 0, 0, 0)
     assert MemoryTally().counts(("nonce", 0), rounds=2) == Counts(0, 0, 0, 0)
-    assert Played(tmp_path / "none.log").commitment is None
+    assert ShardLog(tmp_path / "none.log", "c").commitment is None

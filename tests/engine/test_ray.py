@@ -23,8 +23,7 @@ from canarybank.engine import Ray, Serial, Threads
 from canarybank.engine.ray_cluster import disconnect
 from canarybank.engine.ray_tasks import Surroundings
 from canarybank.errors import ConfigError, DataError, IncompleteError, InputError, MissingError
-from canarybank.flow import build_engine, run_audit
-from canarybank.flow.generators import build_generator
+from canarybank.flow import build_engine, build_generator, run_audit
 from canarybank.generate import HostedGenerator, Request
 from canarybank.testing import check_engine
 

@@ -11,20 +11,21 @@ import pytest
 from scipy.special import ndtr
 
 from canarybank.errors import InputError
-from canarybank.evolution import Choice, KeepAboveNoise, KeepByVotes, KeepClusters, KeepProjected, KeepTop
-from canarybank.evolution.advice import (
-    TESTED,
+from canarybank.evolution import (
+    Choice,
+    KeepAboveNoise,
+    KeepByVotes,
+    KeepClusters,
+    KeepProjected,
+    KeepTop,
     Setting,
     StandIns,
     best_settings,
     choose_setting,
-    covering_tests,
     predict_setting,
     predict_survival,
-    simulate_keeper,
-    spare_noise,
-    surviving_share,
 )
+from canarybank.evolution.advice import TESTED, covering_tests, simulate_keeper, spare_noise, surviving_share
 from canarybank.evolution.advice import vote_sums as sums_of
 from canarybank.measure import selection_fidelity
 from canarybank.mechanism import Bank, Mechanism, contributions, route

@@ -26,7 +26,6 @@ from canarybank.evolution import (
     evolve,
     snapped,
 )
-from canarybank.evolution.streamed import encode_all
 from canarybank.generate import Request, ScriptedGenerator
 from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route
 from canarybank.store import StageCache
@@ -159,7 +158,8 @@ def test_secret_sets_are_those_of_one_stream_whoever_is_asked_for_first() -> Non
 def without_some(users: Users, encoder: EncoderRecipe) -> Users:
     """Encode as where some users have no record that can be encoded."""
     kept = [row for row, owner in enumerate(users.owners) if users.ids[owner] not in {"u03", "u07"}]
-    return encode_all(users.keep_records(kept), encoder)
+    left = users.keep_records(kept)
+    return left.with_vectors(encoder.encode(left.require_texts()))
 
 
 def test_whoever_has_no_record_that_can_be_encoded_adds_nothing(lain: Lain, users: Users, bank: Bank) -> None:

@@ -1,14 +1,24 @@
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 
-from canarybank.config import CohortsConfig, UsersConfig
+from canarybank.config import CohortsConfig, Config, UsersConfig
 from canarybank.errors import ColumnError, ConfigError, DataError
-from canarybank.flow.inputs import admission, admit_users, users_key, users_source
+from canarybank.flow import gather
 from canarybank.store import StageCache
-from canarybank.users import Admission, admit
+from canarybank.users import ADMISSIONS, Admission, admit, source
 
 COHORTS = CohortsConfig(canaries=2)
+
+
+def gathered(users, cohorts=COHORTS, cache=None):
+    return gather(Config(users=users, cohorts=cohorts), cache or StageCache(), None)
+
+
+def admit_users(users, cohorts, cache):
+    return gathered(users, cohorts, cache).people
 
 
 @pytest.fixture
@@ -33,19 +43,17 @@ def test_a_second_admission_of_the_same_file_reads_nothing(world, tmp_path):
     assert second.report["admitted"] == 30
 
 
-def test_the_key_follows_the_files_bytes_and_every_choice(uneven):
-    def key(**choices):
-        config = UsersConfig(source=str(uneven), **choices)
-        return users_key(users_source(config), admission(config, COHORTS))
+def test_who_was_admitted_otherwise_or_from_other_bytes_is_admitted_afresh(uneven, tmp_path):
+    def is_admitted(cohorts=COHORTS, **choices):
+        return gathered(UsersConfig(source=str(uneven), **choices), cohorts, StageCache(tmp_path)).is_admitted
 
-    assert key() == key()
-    assert len({key(), key(cap=3), key(minimum=2), key(minimum_words=2), key(strict=False), key(limit=5)}) == 6
-    assert key() != users_key(
-        users_source(UsersConfig(source=str(uneven))), admission(UsersConfig(), CohortsConfig(seed=1))
-    )
-    before = key()
+    admit_users(UsersConfig(source=str(uneven)), COHORTS, StageCache(tmp_path))
+    assert is_admitted()
+    for other in ({"cap": 3}, {"minimum": 2}, {"minimum_words": 2}, {"strict": False}, {"limit": 5}):
+        assert not is_admitted(**other)
+    assert not is_admitted(CohortsConfig(canaries=2, seed=1))
     uneven.write_text(uneven.read_text() + "u00,more\n")
-    assert key() != before
+    assert not is_admitted()
 
 
 def test_a_cap_that_nobody_chose_is_lowered_until_canaries_can_be_drawn(uneven, tmp_path):
@@ -88,24 +96,28 @@ def test_users_of_equal_size_are_left_as_they_are(world, tmp_path):
     assert people.notes == ()
 
 
-def test_given_values_replace_the_formats_own():
-    rule = admission(UsersConfig(source="chitchat", minimum=5, labels=()), CohortsConfig(seed=4))
-    assert (rule.minimum, rule.cap, rule.minimum_words, rule.labels, rule.seed) == (5, 64, 4, None, 4)
+def test_given_values_replace_the_formats_own_and_the_rest_stays(tmp_path):
+    own, path = ADMISSIONS["sentiment140"], tmp_path / "x.csv"
+    sizes = {"few": own.minimum, "some": own.minimum + 1, "many": own.cap + 1}
+    path.write_text("".join(f'"0","1","d","q","{u}","text {i} of {u}"\n' for u, n in sizes.items() for i in range(n)))
+    config = UsersConfig(source=str(path), format="sentiment140", minimum=own.minimum + 1)
+    people = admit_users(config, CohortsConfig(canaries=1, seed=4), StageCache(tmp_path / "cache"))
+    assert dict(zip(people.users.ids, people.users.counts, strict=True)) == {"some": own.minimum + 1, "many": own.cap}
+    asked = source(path, "sentiment140"), replace(own, minimum=own.minimum + 1, seed=4)
+    assert people.users.hash == admit(*asked).users.hash
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])
 def test_the_word_chitchat_means_the_built_in_users_beside_a_folder_or_file_of_that_name(tmp_path, monkeypatch, kind):
-    config = UsersConfig(source="chitchat")
-    key = users_key(users_source(config), admission(config, COHORTS))
+    built_in = gathered(UsersConfig(source="chitchat")).people.users  # kept for all tests of this folder
     monkeypatch.chdir(tmp_path)
     if kind == "folder":
         (tmp_path / "chitchat").mkdir()
     else:
         (tmp_path / "chitchat").write_text("user,text\na,hello\n")
-    assert users_key(users_source(config), admission(config, COHORTS)) == key
+    assert gathered(UsersConfig(source="chitchat")).people.users.hash == built_in.hash
     if kind == "file":
-        other = UsersConfig(source="./chitchat", format="csv")
-        assert users_key(users_source(other), admission(other, COHORTS)) != key
+        assert gathered(UsersConfig(source="./chitchat", format="csv")).people.users.texts == ("hello",)
 
 
 def test_columns_may_be_named(tmp_path):
@@ -136,7 +148,7 @@ def test_quotes_of_a_file_are_read_as_the_configuration_says(tmp_path):
 
 def test_a_preset_without_its_file_says_which_key_to_set():
     with pytest.raises(ConfigError, match=r"name it by users\.source"):
-        users_source(UsersConfig(format="yelp"))
+        _ = gathered(UsersConfig(format="yelp")).people
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
@@ -180,10 +192,3 @@ def test_a_column_of_numbers_for_text_is_told_with_the_keys_too(tmp_path):
     pl.DataFrame({"user": ["a"], "text": [1.5]}).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(ColumnError, match=r"holds Float64, not text\. Set users\.user and users\.text"):
         admit_users(UsersConfig(source=str(tmp_path / "x.parquet")), COHORTS, StageCache(tmp_path / "cache"))
-
-
-def test_users_that_were_read_by_an_older_rule_are_read_again(tmp_path):
-    (tmp_path / "a.csv").write_text("user,text\na,x\n")
-    config = UsersConfig(source=str(tmp_path / "a.csv"))
-    asked = users_source(config), admission(config, COHORTS)
-    assert users_key(*asked, reading="another") != users_key(*asked)

@@ -7,9 +7,11 @@ import pytest
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.errors import ConfigError
 from canarybank.flow import caches_usage, prune_caches
-from canarybank.flow.caches import CACHES, parse_size
+from canarybank.flow.caches import parse_size
 from canarybank.generate import Response, ResponseCache
 from canarybank.store import StageCache, atomic_writer, cache_root, write_atomic
+
+CACHES = tuple(each.cache for each in caches_usage().caches)
 
 
 @pytest.fixture

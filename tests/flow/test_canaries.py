@@ -1,33 +1,41 @@
+"""How many canaries an audit of one run has, and what it can test: as its design says."""
+
 import pytest
 
-from canarybank.auditing import RunEvidence
 from canarybank.config import resolve
 from canarybank.errors import CanarybankError, ConfigError
-from canarybank.flow.canaries import count_canaries, declare_run, refuse_untestable
-from canarybank.flow.design import claim_of
+from canarybank.flow import design_one_run
 
 
-def config(**flags):
-    return resolve(flags={key.replace("__", "."): value for key, value in flags.items()}).config
+@pytest.fixture
+def designed(flags, tmp_path):
+    """Return a function that designs an audit of one run of somebody else's system, and returns what it commits to."""
+    small = {key: value for key, value in flags.items() if not key.startswith(("audit.", "mechanism."))}
+    small |= {"system.one_run": True, "bank.size": 150}
+    return lambda **given: (
+        design_one_run(
+            resolve(flags=small | {key.replace("__", "."): value for key, value in given.items()}), tmp_path / "run"
+        ).one_run
+    )
 
 
 @pytest.mark.parametrize(
-    ("size", "flags", "count"),
+    ("size", "told", "count"),
     [
-        (8192, {}, 81),
-        (8192, {"one_run__share": 0.25}, 409),
-        (32_768, {"one_run__share": 0.25}, 1638),
-        (8192, {"one_run__canaries": 9}, 9),
+        (150, {"one_run__share": 0.3}, 9),
+        (150, {"one_run__share": 0.5}, 15),
+        (149, {"one_run__share": 0.5}, 14),
+        (150, {"one_run__canaries": 11}, 11),
         (45, {"one_run__canaries": 8}, 8),
-        (2048, {"mechanism__k": 1}, 102),
+        (150, {"mechanism__k": 1, "one_run__share": 0.06}, 9),
     ],
 )
-def test_a_share_of_the_bank_carries_as_many_canaries_as_its_probes_fit(size, flags, count):
-    assert count_canaries(config(**flags), size) == count
+def test_a_share_of_the_bank_carries_as_many_canaries_as_its_probes_fit(size, told, count, designed):
+    assert designed(bank__size=size, **told).declaration.canaries == count
 
 
 @pytest.mark.parametrize(
-    ("size", "flags", "message"),
+    ("size", "told", "message"),
     [
         (100, {}, r"0\.05 of a bank of 100 entries: room for 5 probes.*Set one_run\.canaries to a number from 8 to 19"),
         (40, {"one_run__share": 0.9999}, "bank.size to 45 or more, or mechanism.k to less"),
@@ -39,13 +47,13 @@ def test_a_share_of_the_bank_carries_as_many_canaries_as_its_probes_fit(size, fl
         (100, {"one_run__canaries": 20}, r"Set one_run\.canaries to a number from 8 to 19"),
     ],
 )
-def test_a_share_that_carries_none_and_canaries_that_do_not_fit_are_refused(size, flags, message):
+def test_a_share_that_carries_none_and_canaries_that_do_not_fit_are_refused(size, told, message, designed):
     with pytest.raises(ConfigError, match=message):
-        count_canaries(config(**flags), size)
+        designed(bank__size=size, **told)
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("told", "message"),
     [
         ({"system__neighbours": "replace", "audit__accounted": 3}, r"system\.neighbours is replace.*add-remove"),
         ({"system__by_label": True}, r"system\.by_label asks for a bank for each label"),
@@ -63,14 +71,13 @@ def test_a_share_that_carries_none_and_canaries_that_do_not_fit_are_refused(size
         ({"one_run__coins": "fair", "one_run__evidence": "known-coins"}, "choose known coins"),
     ],
 )
-def test_what_one_run_cannot_test_is_refused(flags, message):
-    chosen = config(**flags)
+def test_what_one_run_cannot_test_is_refused(told, message, designed):
     with pytest.raises(CanarybankError, match=message):
-        refuse_untestable(chosen, claim_of(chosen))
+        designed(**told)
 
 
 @pytest.mark.parametrize(
-    ("flags", "evidence"),
+    ("told", "evidence"),
     [
         ({}, {"known-coins"}),
         ({"one_run__coins": "fair"}, {"order-statistics", "guessing"}),
@@ -78,9 +85,7 @@ def test_what_one_run_cannot_test_is_refused(flags, message):
         ({"one_run__evidence": "known-coins,guessing", "mechanism__q": 1.0}, {"known-coins", "guessing"}),
     ],
 )
-def test_what_it_can_test_is_declared(flags, evidence):
-    chosen = config(**flags)
-    refuse_untestable(chosen, claim_of(chosen))
-    declared = declare_run(chosen, claim_of(chosen), 20, 0.9)
-    assert set(declared.evidence) == set(map(RunEvidence, evidence))
-    assert (declared.canaries, declared.shift, declared.alpha) == (20, 0.9, 0.05)
+def test_what_it_can_test_is_declared(told, evidence, designed):
+    declared = designed(one_run__canaries=20, **told).declaration
+    assert set(declared.evidence) == evidence
+    assert (declared.canaries, declared.alpha) == (20, 0.05)

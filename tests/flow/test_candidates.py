@@ -2,10 +2,9 @@ import json
 
 import pytest
 
-from canarybank.config import BankConfig, UsersConfig
+from canarybank.config import BankConfig, Config, UsersConfig
 from canarybank.errors import CanarybankError, ConfigError, DataError
-from canarybank.flow import read_bank
-from canarybank.flow.bank import bank_labels, bank_prompt, gather_candidates, read_texts
+from canarybank.flow import embedded_bank, gather, read_bank
 from canarybank.generate import CandidateBank, ScriptedGenerator
 from canarybank.store import StageCache
 
@@ -21,6 +20,14 @@ def users():
 @pytest.fixture
 def cache(tmp_path):
     return StageCache(tmp_path / "stages")
+
+
+def read_texts(path, column="text"):
+    return read_bank(path, column)[0].texts
+
+
+def gather_candidates(bank, users, generator, cache):
+    return gather(Config(bank=bank, users=users), cache, generator).candidates
 
 
 def test_texts_are_read_from_every_format_once_and_in_order(tmp_path):
@@ -62,7 +69,7 @@ def test_a_bank_file_has_the_labels_that_it_gives(tmp_path, name, content):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", b"body\nhello\n", r"no column 'text'; it has 'body'\. Set bank\.text"),
+        ("a.csv", b"body\nhello\n", r"no column 'text'; it has 'body'\. .*name it by --bank\.text"),
         ("a.jsonl", b'{"text": 3}\n', "Line 1 of .* holds no text"),
         ("a.jsonl", b"{\n", "line 1.* is not JSON"),
         ("a.csv", b"text\n\n", "holds no texts"),
@@ -91,10 +98,11 @@ def test_only_line_ends_part_the_texts_of_a_plain_file(tmp_path, end):
     assert read_texts(tmp_path / "a.txt") == texts
 
 
-def test_examples_are_read_as_strictly_as_a_bank(tmp_path):
+def test_examples_are_read_as_strictly_as_a_bank(tmp_path, users, cache):
     (tmp_path / "a.csv").write_text("text\nwell, yes\n")
+    config = BankConfig(source="generate", labels=("cats",), examples=str(tmp_path / "a.csv"))
     with pytest.raises(DataError, match="2 fields instead of 1"):
-        bank_prompt(BankConfig(examples=str(tmp_path / "a.csv")))
+        gather_candidates(config, users, ScriptedGenerator(["I saw a cat."]), cache)
 
 
 @pytest.mark.parametrize("column", ["text", "body"])
@@ -189,17 +197,21 @@ def test_what_became_of_the_answers_is_kept_with_a_generated_bank(users, cache, 
 
 
 def test_the_embedded_bank_has_its_counters(users, cache):
-    assert gather_candidates(BankConfig(), users, None, cache).counters["asked"] == 2721
+    counters = gather_candidates(BankConfig(), users, None, cache).counters
+    assert counters == embedded_bank().provenance["counters"]
+    assert counters["asked"] > counters["kept"] == len(embedded_bank())
 
 
 def test_generating_needs_a_generator_and_labels(users, cache):
     with pytest.raises(ConfigError, match=r"set generator\.kind"):
-        gather_candidates(BankConfig(source="generate"), users, None, cache)
+        gather_candidates(BankConfig(source="generate", labels=("cats",)), users, None, cache)
     with pytest.raises(ConfigError, match=r"no labels are declared\. Set bank\.labels"):
-        bank_labels(BankConfig(), UsersConfig(label="topic"))
+        gather_candidates(BankConfig(source="generate"), UsersConfig(label="topic"), None, cache)
 
 
-def test_labels_are_those_that_the_configuration_declares():
+@pytest.mark.parametrize(("declared", "labels"), [((), {"sad", "glad"}), (("cats",), {"cats"})])
+def test_labels_are_those_that_the_configuration_declares(cache, declared, labels):
     allowed = UsersConfig(label="topic", labels=("sad", "glad"))
-    assert bank_labels(BankConfig(), allowed) == ("sad", "glad")
-    assert bank_labels(BankConfig(labels=("cats",)), allowed) == ("cats",)
+    generator = ScriptedGenerator(lambda r: f"I saw number {r.seed} of them in the garden today.")
+    config = BankConfig(source="generate", size=2, labels=declared, near=1.0)
+    assert set(gather_candidates(config, allowed, generator, cache).labels) == labels

@@ -7,7 +7,7 @@ import pytest
 
 from canarybank.errors import InputError
 from canarybank.evolution import Candidate, Population, Reference
-from canarybank.run.clouds import CANDIDATES, POPULATIONS, RECORDS, Cloud, Clouds, evenly, map_clouds
+from canarybank.run import Cloud, Clouds, map_clouds
 from canarybank.users import Users
 
 DIMENSION = 7
@@ -79,25 +79,33 @@ def test_a_real_run_places_no_real_record(populations):
         map_clouds(populations, held_out(), insecure_seed=None)
 
 
+def is_even(places, size):
+    """Say whether some of so many places are in order, as far apart as each other, and hold both ends."""
+    steps = np.diff(places)
+    return (places[0], places[-1]) == (0, size - 1) and steps.min() > 0 and steps.max() - steps.min() <= 1
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 7, 8, 9, 20])
+def test_a_map_has_a_few_populations_as_evenly_as_they_come_with_the_first_and_the_last(rounds):
+    clouds = map_clouds(grown(rounds, size=4))
+    after = [each.after for each in clouds.clouds]
+    assert clouds.populations == rounds + 1
+    assert is_even(after, rounds + 1)
+    assert len(after) == min(rounds + 1, len(map_clouds(grown(rounds=30, size=4)).clouds))
+
+
 def test_a_map_stays_small_and_says_of_how_many():
-    populations = grown(rounds=20, size=300)
-    clouds = map_clouds(populations, held_out(records=2000), insecure_seed=0)
-    assert [each.after for each in clouds.clouds] == evenly(21, POPULATIONS)
-    assert clouds.populations == 21
-    assert {len(each.older) + len(each.new) for each in clouds.clouds} == {CANDIDATES}
-    assert (len(clouds.real), clouds.records) == (RECORDS, 2000)
-
-
-@pytest.mark.parametrize("size", [0, 1, 2, 5, 9, 100])
-@pytest.mark.parametrize("count", [1, 2, 5, 9])
-def test_a_sample_is_even_and_holds_both_ends(size, count):
-    drawn = evenly(size, count)
-    assert len(drawn) == len(set(drawn)) == min(size, count)
-    assert drawn == sorted(drawn)
-    if count > 1 and size:
-        assert (drawn[0], drawn[-1]) == (0, size - 1)
-        steps = np.diff(drawn)
-        assert steps.size == 0 or steps.max() - steps.min() <= 1
+    small, large = (map_clouds(grown(1, size), held_out(5 * size), insecure_seed=0) for size in (300, 500))
+    points = [{len(each.older) + len(each.new) for each in clouds.clouds} for clouds in (small, large)]
+    assert points[0] == points[1]
+    assert max(points[0]) < 300
+    assert len(small.real) == len(large.real) < 1500
+    assert (small.records, large.records) == (1500, 2500)
+    assert [each.candidates for each in large.clouds] == [500, 500]
+    centre, axes, _ = naive(grown(1, 300))
+    placed = [axes @ (vector - centre) for vector in held_out(1500).users.vectors.astype(np.float64)]
+    drawn = [int(np.argmin([math.dist(point, each) for each in placed])) for point in small.real]
+    assert is_even(drawn, 1500)
 
 
 def test_a_map_of_one_text_is_a_point():

@@ -8,10 +8,10 @@ from canarybank.attack import Canary
 from canarybank.encode import HashingEncoder
 from canarybank.errors import DataError, MissingError
 from canarybank.flow import embedded_bank, embedded_canaries, embedded_pool
-from canarybank.flow.bank import BANK_FILE, FACTS_FILE, POOL_FILE
 from canarybank.store import hash_text
 from canarybank.users import admit
 
+BANK_FILE, POOL_FILE, FACTS_FILE = "bank.jsonl.gz", "paraphrases.jsonl.gz", "embedded.json"
 ENCODE = HashingEncoder().encode
 RECORDS = ("i like soup", "rain again", "my dog ran")
 

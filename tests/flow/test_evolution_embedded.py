@@ -11,6 +11,7 @@ from canarybank.config import resolve
 from canarybank.errors import MissingError
 from canarybank.evolution import Evolution
 from canarybank.flow import embedded_bank, run_evolution
+from canarybank.generate import ResponseCache
 
 SHIPPED = json.loads((resources.files("canarybank.flow") / "data" / "evolve.json").read_text(encoding="utf-8"))
 AUDIT = {"evolve.audit": "nonce-mueff", "evolve.mauve": False, "audit.trials": 20_000, "run.workers": 1}
@@ -43,6 +44,12 @@ def test_two_rounds_run_offline_from_the_shipped_answers(results):
     assert facts.complete
     assert [each.born for each in facts.rounds] == [40, 40]
     assert facts.generator == SHIPPED["generator"]
+
+
+def test_the_package_carries_as_many_answers_as_it_says():
+    answers = ResponseCache()
+    answers.load(resources.files("canarybank.flow") / "data" / "evolve-responses.jsonl.gz")
+    assert len(answers) == SHIPPED["answers"]
 
 
 def test_it_starts_from_all_topics_and_votes_choose_among_them(plain):

@@ -9,24 +9,26 @@ import pytest
 from canarybank.auditing import Counts, attack_bound
 from canarybank.config import resolve
 from canarybank.errors import StoreError
-from canarybank.flow import run_evolution
-from canarybank.mechanism import epsilon
+from canarybank.flow import run_evolution, settings_of
+from canarybank.mechanism import attained_epsilon, epsilon
 from canarybank.report import Tone, verdict
 from canarybank.run import Run, gate, list_runs, verify
-from canarybank.run.gating import as_printed, attained_epsilon, exceeded_ledger
-from canarybank.run.verification import declared
 from canarybank.store import Log, canonical_json, hash_folder
 
 
 @pytest.fixture(scope="module")
-def done(audited, answering, tmp_path_factory):
-    """Return an evolution of two rounds that two attacks audited, with a bound that is worth gating."""
-    told = audited | {
+def told(audited):
+    return audited | {
         "evolve.audit": "nonce-norm,ordinary",
         "audit.trials": 40_000,
         "evolve.canaries": 2,
         "cohorts.canaries": 2,
     }
+
+
+@pytest.fixture(scope="module")
+def done(told, answering, tmp_path_factory):
+    """Return an evolution of two rounds that two attacks audited, with a bound that is worth gating."""
     with answering():
         return run_evolution(resolve(flags=told), tmp_path_factory.mktemp("evolved") / "run")
 
@@ -91,7 +93,7 @@ def test_a_claim_below_an_attacks_exact_epsilon_after_any_round_fails(done):
     for attack, low in reached.items():
         ends = [each.ladder.attack.low for each in done.results.attacks if each.attack == attack]
         assert low == max(ends)
-        failing = {cause.attack for cause in gate(done, as_printed(low) * 0.999).causes if cause.kind == "attack"}
+        failing = {cause.attack for cause in gate(done, low * 0.998).causes if cause.kind == "attack"}
         assert attack in failing
         passing = {cause.attack for cause in gate(done, low).causes if cause.kind == "attack"}
         assert attack not in passing
@@ -302,30 +304,30 @@ def with_first(results, counts=None, low=None):
     return results.model_copy(update={"attacks": (first, *others)})
 
 
-def test_a_ledger_is_exceeded_by_what_all_of_alpha_is_split_over(done):
-    assert exceeded_ledger(done.results) is None
+def verdict_on(done, results):
+    """Return the verdict on a run that would have these results."""
+    copy = Run(done.folder, "evolution")
+    copy.__dict__["results"] = results
+    return verdict(copy)
+
+
+def test_a_ledger_is_exceeded_by_what_all_of_alpha_is_split_over(done, told):
+    assert verdict_on(done, done.results).tone is not Tone.REFUTED
     stated = done.results.evolution.rounds[0].epsilon
-    found = exceeded_ledger(with_first(done.results, Counts(40_000, 0, 40_000, 40_000)))
-    assert found.by_trials
-    assert "after 1 round the trials of nonce-norm show at least" in found.sentence
+    found = verdict_on(done, with_first(done.results, Counts(40_000, 0, 40_000, 40_000)))
+    assert found.tone is Tone.REFUTED
+    assert found.sentence.startswith("Violation detected: after 1 round the trials of nonce-norm show at least")
     assert "95% confidence over all attacks and rounds" in found.sentence
     # Between what the counts show with all of alpha and what they show with a quarter of it nothing is claimed.
-    mechanism, settings, fp = done.results.mechanism, declared(done.results), 0
+    mechanism, settings, fp = done.results.mechanism, settings_of(resolve(flags=told).config), 0
     while attack_bound([(counts := Counts(9_000, fp, 40_000, 40_000))] * 2, mechanism, settings).epsilon > stated:
         fp += 1
     counts = Counts(9_000, fp - 1, 40_000, 40_000)
     assert attack_bound([counts] * 2, mechanism, settings).epsilon > stated
-    assert exceeded_ledger(with_first(done.results, counts)) is None
-    computed = exceeded_ledger(with_first(done.results, low=stated + 0.5))
-    assert (computed.by_trials, computed.sentence[:24]) == (False, "The ledger is too small:")
-
-
-def test_the_headline_of_an_exceeded_prefix_is_about_that_prefix(done):
-    copy = Run(done.folder, "evolution")
-    copy.__dict__["results"] = with_first(done.results, Counts(40_000, 0, 40_000, 40_000))
-    found = verdict(copy)
-    assert found.tone is Tone.REFUTED
-    assert found.sentence.startswith("Violation detected: after 1 round the trials of nonce-norm show at least")
+    assert verdict_on(done, with_first(done.results, counts)).tone is not Tone.REFUTED
+    computed = verdict_on(done, with_first(done.results, low=stated + 0.5))
+    assert computed.tone is Tone.REFUTED
+    assert computed.sentence.startswith("The ledger is too small:")
 
 
 def test_a_folder_serves_where_a_run_does(done):

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from canarybank.config import resolve
@@ -17,39 +19,63 @@ from canarybank.evolution import (
     ParentsInTurn,
     Vary,
 )
-from canarybank.flow.evolution import _notes, mauve_of, plan_of, spending_mechanism
-from canarybank.flow.real_run import require_private
+from canarybank.flow import run_evolution
 from canarybank.generate import load_prompt
-from canarybank.mechanism import Mechanism, epsilon
+from canarybank.mechanism import Mechanism
 
 
 def config(**flags):
     return resolve(flags={f"evolve.{name}": value for name, value in flags.items()}).config
 
 
-def test_given_parameters_are_taken_as_they_are():
-    assert spending_mechanism(config(), 500) == Mechanism()
+class SeenError(Exception):
+    """Holds the plan of a run that was stopped before its first release."""
 
 
-def test_q_comes_from_users_per_round_and_sigma_from_epsilon():
-    mechanism = spending_mechanism(config(users=50, epsilon=2.0, rounds=3), 500)
-    assert mechanism.q == 0.1
-    assert 1.99 < epsilon(mechanism, 3) <= 2.0
+@pytest.fixture
+def plan_of(evolving, scripted, tmp_path):
+    """Return a function that gives the plan of an evolution under some flags of ``evolve``, or of other sections."""
+    del scripted  # it answers meanwhile
+    assumed = {key: value for key, value in evolving.items() if key not in SHOWN}
+
+    def stop(_voters, plan):
+        raise SeenError(plan)
+
+    def plan(**flags):
+        told = {name.replace("__", ".") if "__" in name else f"evolve.{name}": each for name, each in flags.items()}
+        with pytest.raises(SeenError) as seen:
+            run_evolution(resolve(flags=assumed | told), tmp_path / f"run {flags}"[:40], releaser=stop)
+        return seen.value.args[0]
+
+    return plan
 
 
-def test_the_plan_holds_what_was_told():
-    chosen = config(rounds=4, share=0.1, new=9, near=0.8, tries=3, budget=2.5, seed=6, insecure_seed=7, high=2, low=0)
-    plan = plan_of(chosen.evolve, Mechanism())
+SHOWN = {"mechanism.k", "mechanism.q", "evolve.rounds", "evolve.share", "evolve.near", "evolve.insecure_seed"}
+"""What these tests leave to its default unless they say it."""
+
+
+def test_given_parameters_are_taken_as_they_are(plan_of):
+    assert plan_of().mechanism == Mechanism()
+
+
+def test_q_comes_from_the_declared_population_before_the_counted_one(plan_of):
+    assert plan_of(users=3, population=1000).mechanism.q == 0.003
+    assert plan_of(insecure_seed=0, users=3, population=1000).mechanism.q == 0.003
+
+
+def test_the_plan_holds_what_was_told(plan_of):
+    plan = plan_of(rounds=4, share=0.1, new=9, near=0.8, tries=3, budget=2.5, seed=6, insecure_seed=7, high=2, low=0)
     assert (plan.rounds, plan.keep, plan.new, plan.budget) == (4, Keep(0.1), 9, 2.5)
     assert (plan.seed, plan.insecure_seed, plan.cap) == (6, 7, None)
     assert (plan.taking.similarity, plan.taking.tries) == (0.8, 3)
     assert plan.feedback == InContext(2, 0, "continue", "a short message")
 
 
-@pytest.mark.parametrize(("prompt", "used"), [(None, "paraphrase"), ("continue", "continue")])
-def test_paraphrases_are_a_rule_too(prompt, used):
-    flags = {"feedback": "paraphrase"} | ({} if prompt is None else {"prompt": prompt})
-    assert plan_of(config(**flags).evolve, Mechanism()).feedback == ParaphraseKept(used)
+def test_paraphrases_are_a_rule_too_by_a_prompt_of_ones_own_if_wanted(plan_of, tmp_path):
+    own = tmp_path / "own.toml"
+    own.write_text('user = "Say it in other words: {record}"\n')
+    assert plan_of(feedback="paraphrase").feedback == ParaphraseKept("paraphrase")
+    assert plan_of(prompt=str(own), feedback="paraphrase").feedback == ParaphraseKept(str(own))
 
 
 @pytest.mark.parametrize(
@@ -83,21 +109,20 @@ def test_paraphrases_are_a_rule_too(prompt, used):
         ),
     ],
 )
-def test_the_plan_holds_the_rules_that_keys_name(flags, keeper, feedback):
-    plan = plan_of(config(**flags).evolve, Mechanism())
+def test_the_plan_holds_the_rules_that_keys_name(flags, keeper, feedback, plan_of):
+    plan = plan_of(**flags)
     assert (plan.keeper, plan.feedback) == (keeper, feedback)
 
 
-def test_fresh_candidates_are_asked_for_as_the_first_bank_was(tmp_path):
+def test_fresh_candidates_are_asked_for_as_the_first_bank_was(tmp_path, plan_of):
     (tmp_path / "public.txt").write_text("One.\nTwo.\n")
-    flags = {"evolve.feedback": "fresh", "bank.prompt": "bank-examples", "bank.shots": 1}
-    chosen = resolve(flags=flags | {"bank.examples": str(tmp_path / "public.txt")}).config
-    rule = plan_of(chosen.evolve, Mechanism(), chosen.bank).feedback
+    bank = {"bank__prompt": "bank-examples", "bank__shots": 1, "bank__examples": str(tmp_path / "public.txt")}
+    rule = plan_of(feedback="fresh", **bank).feedback
     assert rule == Fresh(load_prompt("bank-examples"), examples=("One.", "Two."), shots=1)
 
 
-def test_schedules_are_read_from_flags_and_lists():
-    plan = plan_of(config(share="0.5,0.25", temperature=[1.2, 0.7], carry="false").evolve, Mechanism())
+def test_schedules_are_read_from_flags_and_lists(plan_of):
+    plan = plan_of(share="0.5,0.25", temperature=[1.2, 0.7], carry="false")
     assert (plan.keep, plan.temperature, plan.carry) == (Keep((0.5, 0.25)), (1.2, 0.7), False)
     assert config(share="0.5").evolve.share == config(share=[0.5]).evolve.share == 0.5
 
@@ -123,29 +148,43 @@ def test_what_no_rule_can_use_is_refused(flags, wrong):
         config(**flags)
 
 
-def test_one_prompt_for_two_rules_with_other_fields_is_refused():
+@pytest.mark.usefixtures("scripted")
+def test_one_prompt_for_two_rules_with_other_fields_is_refused(evolving, tmp_path):
+    flags = evolving | {"evolve.feedback": "in-context,paraphrase", "evolve.prompt": "continue"}
     with pytest.raises(ConfigError, match="both in-context and paraphrase"):
-        plan_of(config(feedback="in-context,paraphrase", prompt="continue").evolve, Mechanism())
+        run_evolution(resolve(flags=flags), tmp_path / "run")
 
 
-def test_only_a_simulation_is_audited():
-    require_private(config(audit="nonce", insecure_seed=0))
-    require_private(config())
-    with pytest.raises(ConfigError, match="nonce is a simulation"):
-        require_private(config(audit="nonce"))
+@pytest.fixture
+def unreleased(evolving, scripted, tmp_path):
+    """Return a function that gives the results of an evolution whose budget affords no release."""
+    del scripted
+
+    def results(**flags):
+        told = {"budget": 1e-3, **flags}
+        resolved = resolve(flags=evolving | {f"evolve.{name}": value for name, value in told.items()})
+        found = run_evolution(resolved, tmp_path / "-".join(map(str, flags.values()))).results
+        assert found.evolution.rounds == ()
+        return found
+
+    return results
 
 
-def test_q_comes_from_the_declared_population_before_the_counted_one():
-    assert spending_mechanism(config(users=50, population=1000), 500).q == 0.05
-    assert spending_mechanism(config(users=50, population=1000)).q == 0.05
+def test_mauve_is_left_out_where_it_is_not_wanted_or_not_installed(unreleased, monkeypatch):
+    pytest.importorskip("mauve")
 
+    def found(**flags):
+        results = unreleased(reference=6, **flags)
+        return results.evolution.utility.figures[0].mauve, [each for each in results.notes if "MAUVE" in each]
 
-def test_mauve_is_left_out_where_it_is_not_wanted_or_not_installed(monkeypatch):
-    assert mauve_of(config(mauve=False).evolve) is None
-    assert mauve_of(config().evolve).buckets is None
-    assert mauve_of(config(buckets=7).evolve).buckets == 7
-    monkeypatch.setattr("canarybank.flow.evolution.find_spec", lambda _: None)
-    assert mauve_of(config().evolve) is None
+    assert found(mauve=False) == (None, [])
+    two, seven = found(buckets=2), found(buckets=7)
+    assert two[1] == seven[1] == []
+    assert two[0] != seven[0]
+    monkeypatch.setitem(sys.modules, "mauve", None)
+    figure, (note,) = found()
+    assert figure is None
+    assert "mauve-text is not installed" in note
 
 
 @pytest.mark.parametrize(
@@ -158,10 +197,9 @@ def test_mauve_is_left_out_where_it_is_not_wanted_or_not_installed(monkeypatch):
         ({"threshold": 1.0, "keeper": "clusters"}, []),
     ],
 )
-def test_a_setting_that_no_chosen_rule_takes_is_noted(flags, unused):
-    found = _notes(config(**flags).evolve, ("known",), Mechanism())
-    assert found[0] == "known"
-    assert [note.partition(":")[0] for note in found[1:]] == unused
+def test_a_setting_that_no_chosen_rule_takes_is_noted(flags, unused, unreleased):
+    notes = unreleased(**flags).notes
+    assert [note.partition(":")[0] for note in notes if "changes nothing" in note] == unused
 
 
 @pytest.mark.parametrize("share", ["0.5,0.6,2", "2", [0.5, 2.0]])

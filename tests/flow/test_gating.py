@@ -8,9 +8,9 @@ from canarybank.auditing import epsilon_lower
 from canarybank.config import resolve
 from canarybank.errors import ConfigError, IncompleteError, StoreError
 from canarybank.flow import run_audit
-from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.mechanism import Mechanism, attained_epsilon, one_round_epsilon
 from canarybank.run import Run, compare, gate
-from canarybank.run.gating import as_printed, attained_epsilon, shown_epsilon
+from canarybank.run.gating import as_printed, shown_epsilon
 
 
 def test_a_true_claim_meets_no_violation_and_says_at_which_power(strong):

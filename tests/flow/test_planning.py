@@ -4,13 +4,10 @@ import pytest
 
 from canarybank.auditing import TrialEngine, ceiling, trials_needed
 from canarybank.config import resolve
-from canarybank.errors import ConfigError
+from canarybank.errors import ConfigError, GenerationError
 from canarybank.flow import plan, run_audit
-from canarybank.flow.generators import response_file
 from canarybank.flow.planning import share_trial_rate
-from canarybank.generate import CachedGenerator, ResponseCache, bank_plan
 from canarybank.mechanism import Mechanism, one_round_epsilon
-from canarybank.run.folder import MANIFEST
 
 
 @pytest.mark.usefixtures("fresh_cache")
@@ -62,7 +59,7 @@ def test_a_finished_run_has_nothing_left(resolved, finished):
 
 
 def test_a_begun_run_counts_what_is_done(resolved, copied):
-    manifest = copied / MANIFEST
+    manifest = copied / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"state": "finished"', '"state": "started"'))
     found = plan(resolved, copied)
     assert found.state == "resumes"
@@ -87,13 +84,14 @@ def test_the_generators_work_is_counted(flags, tmp_path, answering):
             "cohorts.shared": True,
         }
     )
-    with answering(lambda _: "x", "counted") as generator:
+    answers = [f"I saw number {number} of them in the garden." for number in range(10)]
+    with answering(answers, "counted"):
         found = plan(told, tmp_path / "run").generator
         # 30 entries, and pools of 40 for two shared canaries, at three usable answers in four
         assert found.calls == 40 + 2 * 54
         assert found.tokens > found.calls * 40
-        cached = CachedGenerator(generator, ResponseCache(response_file(generator)))
-        list(cached.generate(bank_plan(30, ("cats", "dogs")).requests()[:10]))
+        with pytest.raises(GenerationError):  # the script ends, and what it said stays
+            run_audit(told, tmp_path / "elsewhere")
         again = plan(told, tmp_path / "run").generator
     assert (again.calls, again.cached) == (found.calls - 10, 10)
 

@@ -1,13 +1,11 @@
-from functools import partial
-
 import numpy as np
 import pytest
 
 from canarybank.attack import ATTACKS, Canary
-from canarybank.config import AttackConfig
+from canarybank.config import AttackConfig, CohortsConfig, Config, EncoderConfig
 from canarybank.encode import HashingEncoder
 from canarybank.errors import ConfigError, InputError, MissingError
-from canarybank.flow.bank import cosines, make_pool
+from canarybank.flow import gather
 from canarybank.generate import CachedGenerator, OpenAIGenerator, ResponseCache, ScriptedGenerator, load_prompt
 from canarybank.store import StageCache, stage_key
 
@@ -28,8 +26,17 @@ def generator():
 
 
 def pools(generator, tmp_path, **choices):
-    config = AttackConfig(probes=2, pool=4, **choices)
-    return partial(make_pool, config=config, encoder=ENCODER, generator=generator, cache=StageCache(tmp_path))
+    """Return the pools of an audit that has this generator, by attack, canary and the seed of cohorts."""
+
+    def pool(attack, canary, *, seed):
+        config = Config(
+            encoder=EncoderConfig(name="hashing"),
+            attack=AttackConfig(names=("nonce",), probes=6, pool=6, **choices),
+            cohorts=CohortsConfig(seed=seed),
+        )
+        return gather(config, StageCache(tmp_path), generator).pool(attack, canary)
+
+    return pool
 
 
 def test_each_attack_gets_its_kind_of_pool(canary, generator, tmp_path):
@@ -38,7 +45,7 @@ def test_each_attack_gets_its_kind_of_pool(canary, generator, tmp_path):
     assert made(ATTACKS["exact"], canary, seed=0).texts == RECORDS
     assert {len(text) for text in made(ATTACKS["nonce"], canary, seed=0).texts} == {32}
     paraphrases = made(ATTACKS["paraphrase-norm"], canary, seed=0)
-    assert sorted(paraphrases.sources) == [0, 0, 1, 1]
+    assert sorted(paraphrases.sources) == [0, 0, 0, 1, 1, 1]
     assert np.array_equal(paraphrases.vectors, ENCODER.encode(paraphrases.texts))
 
 
@@ -60,7 +67,7 @@ def test_similarities_and_counters_are_kept_with_the_pool(canary, tmp_path):
     ]
     assert first.similarities == pytest.approx(naive, abs=1e-6)
     assert first.measure == f"{ENCODER.name} cosine"
-    assert first.counters["kept"] == first.counters["stripped-numbering"] == 4
+    assert first.counters["kept"] == first.counters["stripped-numbering"] == 6
     assert first.counters["asked"] == len(wrapping.asked)
     found = pools(wrapping, tmp_path)(ATTACKS["paraphrase"], canary, seed=0)
     assert (found.similarities, found.counters) == (first.similarities, first.counters)
@@ -71,7 +78,7 @@ def test_beside_an_older_stage_a_pool_is_made_again_from_answers_that_are_kept(c
     asking = CachedGenerator(generator, ResponseCache(tmp_path / "answers.log"))
     first = pools(asking, tmp_path / "one")(ATTACKS["paraphrase"], canary, seed=0)
     asked = len(generator.asked)
-    inputs = {"records": RECORDS, "size": 4, "seed": 0, "similarity": AttackConfig().similarity, "tries": 8.0}
+    inputs = {"records": RECORDS, "size": 6, "seed": 0, "similarity": AttackConfig().similarity, "tries": 8.0}
     made_by = {
         "generator": asking.fingerprint,
         "encoder": ENCODER.fingerprint,
@@ -112,11 +119,7 @@ def test_records_go_to_no_server_without_permission_whoever_asks(canary, tmp_pat
 
 def test_records_go_to_a_server_with_permission(canary, tmp_path):
     allowed = pools(Unnamed(lambda r: f"i like warm soup and rain {r.seed}"), tmp_path, send_records=True)
-    assert len(allowed(ATTACKS["paraphrase"], canary, seed=0).texts) == 4
-
-
-def test_cosines_are_of_unit_vectors():
-    assert cosines(ENCODER.encode, ["a b"], ["a b"])[0] == pytest.approx(1.0)
+    assert len(allowed(ATTACKS["paraphrase"], canary, seed=0).texts) == 6
 
 
 def test_without_generator_only_the_embedded_canaries_have_paraphrases(canary, tmp_path):

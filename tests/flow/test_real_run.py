@@ -4,93 +4,102 @@ import sys
 import time
 import traceback
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from odd_encoders import Panic
 
 from canarybank.config import resolve
-from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.engine import Processes, Serial
 from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
-from canarybank.flow.real_run import HiddenEngine, encode_users, hidden, is_real, require_isolated, require_private
+from canarybank.evolution import DrawnReleases, Evolution
+from canarybank.flow import run_evolution
+from canarybank.flow.real_run import HiddenEngine, hidden
 from canarybank.progress import SILENT, Lines
-from canarybank.users import Users
-
-
-def config(**flags):
-    return resolve(flags={key.replace("__", "."): value for key, value in flags.items()}).config
-
-
-class Fussy(HashingEncoder):
-    """An encoder that refuses some texts, and gives another no finite vector."""
-
-    def encode(self, texts, /):
-        if any("bad" in text for text in texts):
-            raise ValueError("bad text")
-        vectors = super().encode(texts).copy()
-        vectors[[i for i, text in enumerate(texts) if "nan" in text]] = np.nan
-        return vectors
 
 
 @pytest.fixture
-def fussy(tmp_path):
-    return CachedEncoder(Fussy(), VectorCache(tmp_path))
+def real(evolving):
+    """Return the settings of a real run of one round."""
+    left = {key: value for key, value in evolving.items() if key != "evolve.insecure_seed"}
+    return left | {"evolve.rounds": 1, "mechanism.q": 1.0}
 
 
-def users(*texts):
-    """Return users a, b, c ... with two records each."""
-    return Users(tuple("abcdef"[: len(texts) // 2]), np.repeat(np.arange(len(texts) // 2), 2), texts=texts)
+def seeded(voters, plan):
+    """Draw the releases of a real run by a seed, so that two runs over the same votes release the same."""
+    return DrawnReleases(voters, replace(plan, insecure_seed=3))
 
 
-def test_a_real_run_is_one_without_a_seed():
-    assert is_real(config())
-    assert not is_real(config(evolve__insecure_seed=0))
+@pytest.fixture
+def released(real, scripted, tmp_path):
+    """Return a function that gives what a real run over records releases: users a, b, c ... have two each."""
+    del scripted  # it answers meanwhile
+
+    def release(*texts, encoder="odd_encoders:Fussy", users="aabbccdd"):
+        rows = [f"{user},{text}" for user, text in zip(users, texts, strict=False)]
+        (tmp_path / "users.csv").write_text("\n".join(["user,text", *rows]) + "\n")
+        told = real | {"encoder.name": encoder, "users.source": str(tmp_path / "users.csv")}
+        folder = tmp_path / f"run {len(list(tmp_path.iterdir()))}"
+        run = run_evolution(resolve(flags=told), folder, releaser=seeded)
+        return Evolution.load(run.folder / "evolution").rounds[0].release
+
+    return release
 
 
-def test_every_refusal_is_said_at_once():
-    with pytest.raises(ConfigError, match=r"users\.limit.*evolve\.reference.*--insecure-seed 0"):
-        require_private(config(users__limit=3, evolve__reference=2))
-    require_private(config(users__limit=3, evolve__reference=2, evolve__insecure_seed=0))
-    require_private(config(evolve__users=3, evolve__population=30, users__strict=False))
+@pytest.mark.usefixtures("scripted")
+def test_every_refusal_is_said_at_once(real, tmp_path):
+    asked = real | {"users.limit": 3, "evolve.reference": 2, "users.strict": True, "evolve.audit": "nonce"}
+    said = (
+        r"nonce is a simulation.*users\.limit cannot.*users\.strict cannot.*evolve\.reference cannot.*--insecure-seed 0"
+    )
+    with pytest.raises(ConfigError, match=said):
+        run_evolution(resolve(flags=asked), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
-def test_an_encoder_says_that_it_is_isolated():
-    require_isolated(HashingEncoder())
+@pytest.mark.usefixtures("scripted")
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"users.limit": 20, "evolve.reference": 2, "evolve.mauve": False, "evolve.insecure_seed": 0},
+        {"evolve.users": 3, "evolve.population": 30, "users.strict": False},
+    ],
+)
+def test_a_simulation_and_what_is_declared_public_are_not_refused(flags, real, tmp_path):
+    assert run_evolution(resolve(flags=real | flags), tmp_path / "run").is_finished
 
-    class Other:
-        name = "other"
 
+@pytest.mark.usefixtures("scripted")
+def test_an_encoder_that_does_not_say_that_it_is_isolated_is_refused(real, tmp_path):
+    told = real | {"encoder.name": "odd_encoders:Mixing"}
     with pytest.raises(ConfigError, match="such as wordllama"):
-        require_isolated(Other())
+        run_evolution(resolve(flags=told), tmp_path / "real")
+    assert run_evolution(resolve(flags=told | {"evolve.insecure_seed": 0}), tmp_path / "simulated").is_finished
 
 
-def test_a_record_that_cannot_be_encoded_takes_no_other_with_it(fussy):
-    kept = encode_users(users("x", "bad", "bad", "nan", "y", "z"), fussy)
-    assert kept.ids == ("a", "c")
-    assert kept.texts == ("x", "y", "z")
-    np.testing.assert_array_equal(kept.vectors, HashingEncoder().encode(["x", "y", "z"]))
+@pytest.mark.parametrize("word", ["refuse", "panic", "nan"])
+def test_a_record_that_cannot_be_encoded_takes_no_other_with_it(word, released):
+    # A user who has no other record stays away: the coins of those who come are drawn for them alone.
+    found = released("the cat", f"a {word}", f"{word} one", f"{word} two", "soup and bread", "the old road")
+    assert np.array_equal(found, released("the cat", "soup and bread", "the old road", users="acc"))
+    assert not np.array_equal(found, released("the dog", "soup and bread", "the old road", users="acc"))
 
 
-def test_a_text_on_which_an_encoder_panics_takes_no_other_with_it(tmp_path):
-    class Panicking(HashingEncoder):
-        def encode(self, texts, /):
-            if any("bad" in text for text in texts):
-                raise Panic(texts)
-            return super().encode(texts)
+def test_nobody_is_encoded_too(released):
+    assert np.array_equal(released(), released("refuse one", "refuse two"))
 
-    kept = encode_users(users("x", "bad", "y", "z"), CachedEncoder(Panicking(), VectorCache(tmp_path)))
-    assert kept.texts == ("x", "y", "z")
+
+def test_what_ends_the_process_ends_private_work(released):
+    with pytest.raises(KeyboardInterrupt):
+        released("the cat", "interrupt")
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_what_ends_the_process_ends_private_work(stop, tmp_path):
-    class Stopping(HashingEncoder):
-        def encode(self, _texts, /):
-            raise stop
-
+def test_what_ends_the_process_is_not_hidden(stop):
     with pytest.raises(stop), hidden("encoding", SILENT):
-        encode_users(users("x", "y"), CachedEncoder(Stopping(), VectorCache(tmp_path)))
+        raise stop
 
 
 def test_nothing_that_private_work_prints_is_shown(capfd):
@@ -105,15 +114,6 @@ def test_nothing_that_private_work_prints_is_shown(capfd):
     out, err = capfd.readouterr()
     assert out == "before\nafter\n"
     assert err == "reading users: started\nreading users: done\nand after\n"
-
-
-def test_nobody_is_encoded_too(fussy):
-    assert encode_users(Users((), [], texts=()), fussy).vectors.shape == (0, 64)
-    assert len(encode_users(users("bad", "bad"), fussy)) == 0
-
-
-class Panic(BaseException):
-    """What a library in Rust raises, which is no ``Exception``."""
 
 
 @pytest.mark.parametrize(
@@ -164,32 +164,29 @@ def test_work_in_this_process_is_left_to_whoever_hides_it():
         list(HiddenEngine(Serial()).run(look_around, ["alice"]))
 
 
-class Elsewhere:
-    """An engine and a host whose work runs as if in another process."""
+def look_around_holding(held, name):
+    """Print a name, and look around; or fail over it."""
+    os.write(2, name.encode())
+    return look_around(held and name)
 
-    def __init__(self, monkeypatch):
-        self._monkeypatch = monkeypatch
+
+class Elsewhere:
+    """An engine and a host whose work was sent by another process."""
 
     def run(self, function, tasks):
-        with self._monkeypatch.context() as patched:
-            patched.setattr("canarybank.flow.real_run._PROCESS", "another")
-            yield from ((index, function(*task)) for index, task in enumerate(tasks))
+        work = replace(function, process=("another", 1))
+        yield from ((index, work(*task)) for index, task in enumerate(tasks))
 
     def host(self, make):
         return self if make is not None else None
 
 
-def test_work_on_objects_that_are_held_elsewhere_is_hidden_too(monkeypatch, capfd):
-    engine = HiddenEngine(Elsewhere(monkeypatch))
-
-    def work(held, name):
-        os.write(2, name.encode())
-        return look_around(held and name)
-
+def test_work_on_objects_that_are_held_elsewhere_is_hidden_too(capfd):
+    engine = HiddenEngine(Elsewhere())
     for place in (engine, engine.host(look_around)):
-        assert list(place.run(work, [("", "alice")])) == [(0, ([True, True], False))]
+        assert list(place.run(look_around_holding, [("", "alice")])) == [(0, ([True, True], False))]
         with pytest.raises(DataError, match="The step 'counting votes' failed"):
-            list(place.run(work, [("a model", "alice")]))
+            list(place.run(look_around_holding, [("a model", "alice")]))
     assert capfd.readouterr() == ("", "")
     assert engine.host(None) is None
     assert HiddenEngine(Serial()).host(look_around) is None

@@ -3,9 +3,8 @@ import math
 import re
 from dataclasses import replace
 
-from canarybank.run import Results
+from canarybank.run import Results, Run
 from canarybank.run.commitment import Record
-from canarybank.run.folder import read_document
 from canarybank.run.schema import field_texts
 from canarybank.score import Interval
 
@@ -42,17 +41,17 @@ def test_the_file_holds_no_time_and_no_host(finished):
     assert not {"started", "finished", "seconds"} & set(json.loads(text))
 
 
-def test_what_is_infinite_is_null_in_the_file_and_infinite_when_it_is_read(finished, tmp_path):
+def test_what_is_infinite_is_null_in_the_file_and_infinite_when_it_is_read(finished, copied):
     first, second = finished.results.attacks
     ladder = replace(first.ladder, rule=replace(first.ladder.rule, epsilon=math.inf, high=math.inf))
     canary = replace(first.canaries[0], supremum=Interval(1.0, math.inf), exact=None)
     first = replace(first, ladder=ladder, canaries=(canary, first.canaries[1]))
     made = finished.results.model_copy(update={"attacks": (first, second), "epsilon": math.inf})
-    (tmp_path / "results.json").write_text(made.text())
+    (copied / "results.json").write_text(made.text())
     kept = json.loads(made.text())
     assert kept["epsilon"] is kept["attacks"][0]["ladder"]["rule"]["epsilon"] is None
     assert kept["attacks"][0]["canaries"][0]["supremum"] == {"lower": 1.0, "upper": None}
-    assert read_document(tmp_path / "results.json", Results) == made
+    assert Run.open(copied).results == made
 
 
 def test_attacks_are_found_by_name(finished):

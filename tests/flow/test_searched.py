@@ -6,11 +6,9 @@ import json
 import pytest
 
 from canarybank.config import resolve
-from canarybank.engine import Serial
 from canarybank.errors import ConfigError
-from canarybank.flow import design_plant, gather, mechanism_of, plan, run_audit, run_evolution
-from canarybank.flow.audit import Designs
-from canarybank.flow.inputs import chosen_attacks
+from canarybank.evolution import Evolution
+from canarybank.flow import design_plant, gather, plan, run_audit, run_evolution
 from canarybank.store import StageCache
 
 
@@ -35,32 +33,26 @@ def test_an_audit_writes_what_its_search_found(audited):
     assert len(canary.inspected) == canary.search.probes + canary.search.decoys <= 6
 
 
-def test_the_same_audit_elsewhere_finds_the_search_done(audited, searching):
-    cache = StageCache()
-    work = Designs(
-        gather(resolve(flags=searching).config, cache, None), mechanism_of(resolve(flags=searching).config), Serial()
-    )
-    (case,) = work.cases
-    assert cache.made.get("search", 0) == 0
-    assert cache.found["search"] == 1
-    assert case.designs[0].bank.hash == audited.results.attacks[0].canaries[0].bank_hash
-    assert case.designs[0].pool.search == audited.results.attacks[0].canaries[0].search
+def test_the_same_audit_elsewhere_finds_the_search_done(audited, searching, tmp_path):
+    again = run_audit(resolve(flags=searching), tmp_path / "run")
+    assert audited.manifest.stages["made"]["search"] == again.manifest.stages["found"]["search"] == 1
+    assert "search" not in again.manifest.stages["made"]
+    assert again.results.attacks == audited.results.attacks
 
 
-def test_an_audited_evolution_gives_every_searched_canary_positions_of_its_own(searching):
-    flags = searching | {
-        "evolve.audit": "searched,nonce-norm", "evolve.canaries": 2, "cohorts.canaries": 2, "evolve.insecure_seed": 0,
+@pytest.mark.usefixtures("scripted")
+def test_an_audited_evolution_gives_every_searched_canary_positions_of_its_own(searching, evolving, tmp_path):
+    flags = evolving | searching | {
+        "evolve.audit": "searched,nonce-norm", "evolve.canaries": 2, "cohorts.canaries": 2, "evolve.rounds": 1,
+        "audit.threshold": "analytic",
     }  # fmt: skip
-    config = resolve(flags=flags).config
-    work = Designs(gather(config, StageCache(), None, evolving=True), mechanism_of(config), Serial())
-    assert [(case.attack.name, case.index) for case in work.cases] == [
-        (name, index) for name in ("searched", "nonce-norm") for index in range(2)
-    ]
-    places = [set(case.designs[0].inspected.tolist()) for case in work.cases]
+    run = run_evolution(resolve(flags=flags), tmp_path / "run")
+    found = {(attack.attack, i): each for attack in run.results.attacks for i, each in enumerate(attack.canaries)}
+    assert list(found) == [(name, index) for name in ("searched", "nonce-norm") for index in range(2)]
+    places = [set(each.inspected) for each in found.values()]
     assert len(set.union(*places)) == sum(map(len, places))
-    for case in work.cases:
-        made = case.designs[0]
-        assert (work.planted.vectors[made.inspected] == made.bank.vectors[made.inspected]).all()
+    (made,) = Evolution.load(run.folder / "evolution").rounds
+    assert set(made.bank.reserved) == set.union(*places)
 
 
 def test_a_plant_holds_the_canaries_and_probes_that_were_found(searching, tmp_path):
@@ -90,7 +82,9 @@ def test_a_search_with_too_few_probes_is_refused_before_users_are_read_by_the_na
             run(resolve(flags=few), tmp_path / "run")
     with pytest.raises(ConfigError, match=r"attack.probes is 2"):
         run_evolution(resolve(flags=few | {"evolve.audit": "searched", "evolve.insecure_seed": 0}), tmp_path / "run")
-    attacks, notes = chosen_attacks(resolve(flags=few | {"attack.names": "available"}).config)
-    assert "searched" not in [attack.name for attack in attacks]
-    assert any(note.startswith("Left out: searched, for attack.probes is 2") for note in notes)
-    assert "searched" in [each.name for each in chosen_attacks(resolve(flags=few | {"attack.probes": 3}).config)[0]]
+    found = [
+        gather(resolve(flags=few | {"attack.names": "available", "attack.probes": probes}).config, StageCache(), None)
+        for probes in (2, 3)
+    ]
+    assert ["searched" in [attack.name for attack in each.attacks] for each in found] == [False, True]
+    assert any(note.startswith("Left out: searched, for attack.probes is 2") for note in found[0].left_out)

@@ -2,10 +2,11 @@
 
 import pytest
 
+from canarybank.config import resolve
 from canarybank.errors import ConfigError
-from canarybank.flow.sharding import shards_for
+from canarybank.flow import gather
 from canarybank.store import StageCache
-from canarybank.users import STREAM_BYTES, source
+from canarybank.users import STREAM_BYTES
 
 
 @pytest.fixture
@@ -14,41 +15,48 @@ def sized(tmp_path):
         path = tmp_path / name
         with path.open("wb") as file:
             file.truncate(size)  # a hole, which takes no space
-        return source(path)
+        return str(path)
 
     return make
 
 
 @pytest.fixture
-def cache(tmp_path):
-    return StageCache(tmp_path / "cache")
+def shards(tmp_path):
+    """Return a function that says in how many shards a file of users is read."""
+
+    def number(source, asked=None, cache="cache", **flags):
+        flags |= {"users.source": source, "run.shards": asked}
+        config = resolve(flags={key: value for key, value in flags.items() if value is not None}).config
+        return gather(config, StageCache(tmp_path / cache), None).shards
+
+    return number
 
 
-def test_large_files_are_read_in_shards_and_small_ones_in_memory(sized, cache):
-    assert shards_for(sized(STREAM_BYTES), None, cache) is None
-    assert shards_for(sized(STREAM_BYTES + 1), None, cache) == 64
-    assert shards_for(sized(STREAM_BYTES + 1, "users.parquet"), None, cache) == 256
-    assert shards_for(sized(20 * STREAM_BYTES), None, cache) == 2048
-    assert shards_for(source("chitchat"), None, cache) is None
+def test_large_files_are_read_in_shards_and_small_ones_in_memory(sized, shards):
+    assert shards(sized(STREAM_BYTES)) is None
+    just_larger, twenty_times = shards(sized(STREAM_BYTES + 1)), shards(sized(20 * STREAM_BYTES))
+    assert 1 < just_larger < twenty_times
+    assert shards(sized(STREAM_BYTES + 1, "users.parquet")) > just_larger  # its bytes hold more text
+    assert shards("chitchat") is None
 
 
-def test_the_configuration_has_the_last_word(sized, cache):
-    assert shards_for(sized(20 * STREAM_BYTES), 0, cache) is None
-    assert shards_for(sized(10), 7, cache) == 7
-    assert shards_for(source("chitchat"), 2, cache) == 2
+def test_the_configuration_has_the_last_word(sized, shards):
+    assert shards(sized(20 * STREAM_BYTES), 0) is None
+    assert shards(sized(10), 7) == 7
+    assert shards("chitchat", 2) == 2
 
 
-def test_a_run_that_needs_memory_refuses_shards_only_where_they_are_asked_for(sized, cache):
-    large = sized(2 * STREAM_BYTES)
-    assert shards_for(large, None, cache, "it needs all users") is None
-    assert shards_for(large, 0, cache, "it needs all users") is None
-    with pytest.raises(ConfigError, match=r"run.shards is 4, but it needs all users\. Set run.shards to 0"):
-        shards_for(large, 4, cache, "it needs all users")
+def test_a_run_that_needs_memory_refuses_shards_only_where_they_are_asked_for(sized, shards):
+    large, needs_memory = sized(2 * STREAM_BYTES), {"mechanism.share": 0.5}
+    assert shards(large, **needs_memory) is None
+    assert shards(large, 0, **needs_memory) is None
+    with pytest.raises(ConfigError, match=r"run.shards is 4, but mechanism\.share is below 1.*Set run.shards to 0"):
+        shards(large, 4, **needs_memory)
 
 
-def test_without_a_cache_to_write_to_large_files_are_read_into_memory(sized, tmp_path):
-    large, cache = sized(2 * STREAM_BYTES), StageCache(tmp_path / "users.csv" / "a file is no folder")
-    assert shards_for(large, None, cache) is None
-    assert shards_for(large, 0, cache) is None
+def test_without_a_cache_to_write_to_large_files_are_read_into_memory(sized, shards):
+    large, cache = sized(2 * STREAM_BYTES), "users.csv/a file is no folder"
+    assert shards(large, cache=cache) is None
+    assert shards(large, 0, cache) is None
     with pytest.raises(ConfigError, match=r"run.shards is 4, but the cache in .* cannot be written\. Set run.shards"):
-        shards_for(large, 4, cache)
+        shards(large, 4, cache)

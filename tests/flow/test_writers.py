@@ -3,8 +3,7 @@ import pytest
 from canarybank.config import Config, GeneratorConfig
 from canarybank.errors import ConfigError, MissingError
 from canarybank.flow import build_generator
-from canarybank.flow.generators import cached_generator, response_file
-from canarybank.generate import LlamaCppGenerator, OpenAIGenerator, Request, ScriptedGenerator
+from canarybank.generate import LlamaCppGenerator, OpenAIGenerator
 
 
 def built(**section):
@@ -46,12 +45,3 @@ def test_a_gguf_file_that_is_not_here_is_named(tmp_path):
 @pytest.mark.models
 def test_smollm2_is_built_without_loading_it():
     assert isinstance(built(kind="smollm2"), LlamaCppGenerator)
-
-
-def test_answers_are_kept_for_the_next_process(fresh_cache):
-    first = ScriptedGenerator(lambda request: request.prompt.upper())
-    assert dict(cached_generator(first).generate([Request("a"), Request("b")]))[0].text == "A"
-    second = ScriptedGenerator([])
-    answers = dict(cached_generator(second).generate([Request("b"), Request("a")]))
-    assert [answers[0].text, answers[1].text] == ["B", "A"]
-    assert response_file(first).is_relative_to(fresh_cache)

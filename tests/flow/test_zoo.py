@@ -11,9 +11,10 @@ from canarybank.auditing import Settings, pairs_to_refute, perfect_roc
 from canarybank.engine import Processes, Serial
 from canarybank.errors import InputError
 from canarybank.flow import ZooCell, ZooTable, audit_zoo_system, measure_zoo, recorded_zoo
-from canarybank.flow.zoo import ANY, INDEPENDENCE, KINDS, LENGTHS, described, read_runs
 from canarybank.systems import ZOO
 
+ANY, INDEPENDENCE = "any", "independence"
+KINDS = tuple(kind for kind in recorded_zoo().of("honest")[0].caught if "/" in kind)
 EVERYTHING = ("bound", "curve", "betting")
 CHEAP = [("q-ignored", 300), ("clip-before-normalising", 300), ("generator-restarted", 100), ("honest", 100)]
 
@@ -93,9 +94,7 @@ def test_what_is_said_of_a_system_is_what_was_counted():
     assert table.caught_by("q-doubled") == {"designed/curve": 1000}
     assert table.missed_by("q-doubled")["fitted/curve"] == (1000, 17)
     assert "designed/curve" not in table.missed_by("q-doubled")
-    assert not any(kind in table.kinds("q-doubled") for kind in LENGTHS)
-    said = described(table, "q-doubled")
-    assert (said["caught_by"], said["false_alarms"]) == ({"designed/curve": 1000}, None)
+    assert not any(kind.startswith("length/") for kind in table.kinds("q-doubled"))
 
 
 def test_false_alarms_are_held_to_a_binomial_bound_that_can_be_exceeded():
@@ -153,10 +152,3 @@ def test_a_cell_does_not_depend_on_what_else_is_measured():
 def test_what_cannot_be_measured_is_refused_in_words(systems, runs, repeats, said):
     with pytest.raises(InputError, match=said):
         measure_zoo(systems, runs, repeats)
-
-
-def test_numbers_of_runs_are_read_from_a_list():
-    assert read_runs("100,300,1_000") == (100, 300, 1000)
-    for text in ("", "100;300", "many", "1e3"):
-        with pytest.raises(InputError, match="such as 100,300,1000"):
-            read_runs(text)

@@ -16,10 +16,8 @@ from canarybank.errors import ConfigError, GenerationError, StoreError
 from canarybank.evolution import InContext, KeepTop, ParentsEvenly, Reference, Voters, loop
 from canarybank.flow import evolution, real_run
 from canarybank.flow import voters as admitted
-from canarybank.flow.inputs import fitting_cap
 from canarybank.mechanism import route_within
 from canarybank.run import folder
-from canarybank.run.clouds import map_clouds, populations_of
 from canarybank.testing import compare_worlds
 from canarybank.users import admission
 
@@ -39,9 +37,8 @@ def found(lab):
 
 
 def cut_to_fit(users, canaries):
-    """Cut everybody to the cap that an audit would choose from all of them."""
-    cap, _ = fitting_cap(users.counts, canaries)
-    return users if cap is None else users.first_records(cap)
+    """Cut everybody to a cap that a quarter of all users reach, or as many as there are canaries."""
+    return users.first_records(int(np.sort(users.counts)[-max(canaries, len(users) // 4)]))
 
 
 def test_a_cap_that_is_chosen_from_everybody_is_found(found):
@@ -108,11 +105,11 @@ def test_users_on_the_map_of_a_real_run_are_found_and_its_page_does_not_draw_the
         return scene
 
     def noting(made):
-        seen["populations"] = populations_of(made)
+        seen["populations"] = evolution.populations_of(made)
         return facts_of(made)
 
     def placing(**facts):
-        return make(**{**facts, "clouds": map_clouds(seen["populations"], seen["users"], insecure_seed=0)})
+        return make(**{**facts, "clouds": evolution.map_clouds(seen["populations"], seen["users"], insecure_seed=0)})
 
     files = lab.file("csv"), lab.file("csv", lab.joined([("new", "the cat", "a")] * 4, "last"))
     with (

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from canarybank.config import Config
-    from canarybank.flow import Plan
+    from canarybank.flow import Outlook, Plan
     from canarybank.flow.one_run_plan import OneRunPlan
     from canarybank.flow.planning import GeneratorPlan
     from canarybank.flow.stand_ins import Option
-    from canarybank.flow.tune import Outlook
 
 __all__ = ["command"]
 
@@ -66,7 +65,7 @@ def command(
     `canarybank tune` recommends settings.
     """
     if evolve:
-        from canarybank.flow.tune import outlook
+        from canarybank.flow import outlook
 
         if given.assumed:
             raise ConfigError(

@@ -10,8 +10,8 @@ from canarybank.cli.output import Output, facts, paragraph, table
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from canarybank.flow import Advice
     from canarybank.flow.stand_ins import Assumption, Norms, Option
-    from canarybank.flow.tune import Advice
 
 __all__ = [
     "StandInsFlag",
@@ -115,7 +115,7 @@ def command(
     It says which share of the entries that people really want would stay in spite of the noise, what a run costs, and
     what each figure rests on. For example: `canarybank tune --people 4000 --records 32 --epsilon 2 --rounds 6`.
     """
-    from canarybank.flow.tune import Tried, tune
+    from canarybank.flow import Tried, tune
 
     usual = Tried()
     made = tune(

@@ -23,17 +23,21 @@ if TYPE_CHECKING:
     from canarybank.flow.sample import sample_run
     from canarybank.flow.score import score_plant
     from canarybank.flow.selftests import Check, SelfTest, selftest
+    from canarybank.flow.tuning import Advice, Outlook, Tried, outlook, tune
     from canarybank.flow.vet import VettedBank, vet_bank
     from canarybank.flow.zoo import ZooCell, ZooTable, audit_zoo_system, measure_zoo, recorded_zoo
 
 __all__ = [
+    "Advice",
     "Axis",
     "CachesUsage",
     "Check",
     "Inputs",
+    "Outlook",
     "Plan",
     "Point",
     "SelfTest",
+    "Tried",
     "VettedBank",
     "ZooCell",
     "ZooTable",
@@ -54,6 +58,7 @@ __all__ = [
     "measure_texts",
     "measure_zoo",
     "mechanism_of",
+    "outlook",
     "plan",
     "prove_bank",
     "prune_caches",
@@ -68,6 +73,7 @@ __all__ = [
     "score_plant",
     "selftest",
     "settings_of",
+    "tune",
     "vet_bank",
 ]
 
@@ -89,6 +95,7 @@ __getattr__, __dir__ = exporter(
         "sample": ("sample_run",),
         "score": ("score_plant",),
         "selftests": ("Check", "SelfTest", "selftest"),
+        "tuning": ("Advice", "Outlook", "Tried", "outlook", "tune"),
         "vet": ("VettedBank", "vet_bank"),
         "zoo": ("ZooCell", "ZooTable", "audit_zoo_system", "measure_zoo", "recorded_zoo"),
     },

@@ -176,7 +176,7 @@ def admission(config: UsersConfig, cohorts: CohortsConfig) -> Admission:
     return replace(own, **given, seed=cohorts.seed)
 
 
-def users_key(given: Source, rule: Admission, reading: str = READING) -> str:
+def users_key(given: Source, rule: Admission) -> str:
     """Return the content address of the admitted users: the file's bytes, how it is read, and who is admitted."""
     chosen = asdict(rule) | {"labels": sorted(rule.labels) if rule.labels else None}
     shape = {name: str(value) for name, value in asdict(cast("Any", given.format)).items()}
@@ -184,4 +184,4 @@ def users_key(given: Source, rule: Admission, reading: str = READING) -> str:
         require_file(given.path, "file of users")
     content = "chitchat-dataset 0.9.0" if given.built_in else hash_file(given.path)
     how = "isolated" if given.isolated else given.strict
-    return stage_key("users", reading=reading, content=content, format=shape, strict=how, admission=chosen)
+    return stage_key("users", reading=READING, content=content, format=shape, strict=how, admission=chosen)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from canarybank.lazily import exporter
 
 if TYPE_CHECKING:
+    from canarybank.run.clouds import Cloud, Clouds, map_clouds
     from canarybank.run.commitment import AttackCommitment, CanaryCommitment, Commitment
     from canarybank.run.folder import GeneratorRecord, Manifest, Run, open_run
     from canarybank.run.gating import AttackGate, Cause, FrozenPower, GateOutcome, Power, compare, gate
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from canarybank.run.one_run import OneRunPlant, OneRunResults
     from canarybank.run.plant import DesignedScore, Plant, SealedRules, SystemResults
     from canarybank.run.results import EvolutionFacts, Results
+    from canarybank.run.trials_log import ShardLog
     from canarybank.run.verification import Verification, verify
 
 __all__ = [
@@ -22,6 +24,8 @@ __all__ = [
     "AttackGate",
     "CanaryCommitment",
     "Cause",
+    "Cloud",
+    "Clouds",
     "Commitment",
     "DesignedScore",
     "EvolutionFacts",
@@ -37,11 +41,13 @@ __all__ = [
     "Run",
     "RunEntry",
     "SealedRules",
+    "ShardLog",
     "SystemResults",
     "Verification",
     "compare",
     "gate",
     "list_runs",
+    "map_clouds",
     "open_run",
     "verify",
 ]
@@ -49,6 +55,7 @@ __all__ = [
 __getattr__, __dir__ = exporter(
     __name__,
     {
+        "clouds": ("Cloud", "Clouds", "map_clouds"),
         "commitment": ("AttackCommitment", "CanaryCommitment", "Commitment"),
         "folder": ("GeneratorRecord", "Manifest", "Run", "open_run"),
         "gating": ("AttackGate", "Cause", "FrozenPower", "GateOutcome", "Power", "compare", "gate"),
@@ -56,6 +63,7 @@ __getattr__, __dir__ = exporter(
         "one_run": ("OneRunPlant", "OneRunResults"),
         "plant": ("DesignedScore", "Plant", "SealedRules", "SystemResults"),
         "results": ("EvolutionFacts", "Results"),
+        "trials_log": ("ShardLog",),
         "verification": ("Verification", "verify"),
     },
 )

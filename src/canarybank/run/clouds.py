@@ -77,6 +77,12 @@ def map_clouds(
         populations: Those of every bank of the run, in order; their vectors decide the axes.
         reference: Held-out users, with vectors of the same encoder. A real run has none on its map.
         insecure_seed: The seed of the simulation that they belong to; None for a real run.
+
+    Example:
+        >>> first = Population.start(["rain", "sun", "snow"], np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 3.0]]))
+        >>> found = map_clouds([first])
+        >>> (found.populations, found.clouds[0].candidates)
+        (1, 3)
     """
     if reference is not None and insecure_seed is None:
         raise InputError(

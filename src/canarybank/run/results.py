@@ -54,10 +54,6 @@ CANARIES = (
     "candidates, which costs quality."
 )
 UNPAID = "A simulation debits no budget account."
-REFERENCE = (
-    "The figures of utility are computed from held-out users' records without noise: they are not differentially "
-    "private."
-)
 SIMULATION = (
     "This run is a simulation: its participation and noise follow from a seed, so nothing of it is differentially "
     "private."
@@ -324,7 +320,7 @@ def statement_of(config: EvolveConfig) -> str:
     if config.insecure_seed is not None:
         return " ".join([SIMULATION, *([] if config.account is None else [UNPAID]), *canaries])
     covers = ALONE if config.account is None else ACCOUNTED
-    return " ".join([PRIVATE, covers, *([REFERENCE] if config.reference else []), *canaries])
+    return " ".join([PRIVATE, covers, *canaries])
 
 
 def account_state(account: Account, run: str) -> AccountState:

@@ -109,7 +109,7 @@ def tune(
     measure: bool = False,
     progress: Progress = SILENT,
 ) -> Advice:
-    """Recommend bank size, k, clip, q and sigma for the people and the budget that a configuration declares.
+    r"""Recommend bank size, k, clip, q and sigma for the people and the budget that a configuration declares.
 
     Args:
         resolved: The configuration: evolve.population people with users.cap records each, and evolve.epsilon (or
@@ -119,6 +119,17 @@ def tune(
         tokens_per_second: The generator's speed, where you know it.
         measure: Whether to ask the generator for a few public texts, to measure its speed.
         progress: Where progress is shown.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from canarybank import resolve
+        >>> rows = [f"p{person},word{person % 7} and word{record}" for person in range(60) for record in range(4)]
+        >>> _ = Path("public.csv").write_text("\n".join(["user,text", *rows]))
+        >>> told = {"users.cap": 4, "bank.source": "bank.txt", "encoder.name": "hashing", "evolve.population": 500}
+        >>> resolved = resolve(flags=told | {"evolve.epsilon": 4.0, "evolve.rounds": 1})
+        >>> advice = tune(resolved, Tried(sizes=(50,), ks=(2,), qs=(0.5,)), stand_ins="public.csv")
+        >>> (advice.recommended.q, 3.9 < advice.epsilon <= 4.0)
+        (0.5, True)
     """
     tried, config = tried or Tried(), resolved.config
     budget = config.evolve.epsilon if config.evolve.epsilon is not None else config.evolve.budget
@@ -169,7 +180,24 @@ def outlook(
     tokens_per_second: float | None = None,
     progress: Progress = SILENT,
 ) -> Outlook:
-    """Say what an evolution would spend, keep and cost as it is configured, without opening its users."""
+    r"""Say what an evolution would spend, keep and cost as it is configured, without opening its users.
+
+    Args:
+        resolved: The configuration, with ``evolve.population`` people of ``users.cap`` records each.
+        stand_ins: The built-in users, or a file of public people, read as the section users says.
+        tokens_per_second: The generator's speed, where you know it.
+        progress: Where progress is shown.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from canarybank import resolve
+        >>> rows = [f"p{person},word{person % 7} and word{record}" for person in range(60) for record in range(4)]
+        >>> _ = Path("public.csv").write_text("\n".join(["user,text", *rows]))
+        >>> told = {"users.cap": 4, "bank.source": "bank.txt", "encoder.name": "hashing", "evolve.population": 500}
+        >>> found = outlook(resolve(flags=told | {"evolve.rounds": 1}), stand_ins="public.csv")
+        >>> (found.people, round(found.epsilon, 3))
+        (500, 1.685)
+    """
     config = resolved.config
     scene = PublicScene.of(config, stand_ins, progress)
     setting = scene.configured

@@ -1,0 +1,31 @@
+"""Encoders for tests that fail on some texts, each in its own way; a configuration names them as ``odd_encoders:...``.
+
+On all other texts they are the hashing encoder.
+"""
+
+import numpy as np
+
+from canarybank.encode import HashingEncoder
+
+
+class Panic(BaseException):
+    """What a library in Rust raises, which is no ``Exception``."""
+
+
+class Fussy(HashingEncoder):
+    """Refuse texts with the words refuse, panic or interrupt, and give one with the word nan no finite vector."""
+
+    def encode(self, texts, /):
+        """Return a vector for each text."""
+        for word, error in (("refuse", ValueError), ("panic", Panic), ("interrupt", KeyboardInterrupt)):
+            if any(word in text for text in texts):
+                raise error(texts)
+        vectors = super().encode(texts).copy()
+        vectors[[i for i, text in enumerate(texts) if "nan" in text]] = np.nan
+        return vectors
+
+
+class Mixing(HashingEncoder):
+    """An encoder that does not promise that a vector depends on its own text alone."""
+
+    isolated = False
