@@ -3,6 +3,7 @@
 import csv
 import json
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -202,6 +203,24 @@ def test_a_damaged_spill_is_refused_and_made_again(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="damaged; run the command again"):
         shard_users(given, Admission(), 2, folder, key="a" * 64)
     assert len(shard_users(given, Admission(), 2, folder, key="a" * 64)) == 37
+
+
+def test_memory_does_not_grow_with_the_records_of_one_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards_module, "SPILLED_ROWS", 256)
+
+    def peak(records: int) -> int:
+        folder = tmp_path / str(records)
+        folder.mkdir()
+        rows = [*ROWS, *(("talkative", f"sentence {i}", "0") for i in range(records))]
+        given = source(written(folder, "jsonl", rows))
+        tracemalloc.start()
+        shards = sharded(given, Admission(cap=4), 2, folder / "cache")
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert shards.report.records_capped == admit(given, Admission(cap=4)).report.records_capped
+        return most
+
+    assert peak(20_000) < 1.5 * peak(2_000)
 
 
 def test_a_lost_shard_says_what_to_do(tmp_path: Path) -> None:
