@@ -327,3 +327,36 @@ def test_a_pass_goes_on_where_it_stopped(tmp_path: Path, engine: Any) -> None:
     assert len(asked) == len(parts)
     total(cache, "another")
     assert len(asked) == 2 * len(parts)
+
+
+class Told(Silent):
+    """Keep what is shown of stages."""
+
+    def __init__(self) -> None:
+        self.shown: list[Any] = []
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Stage]:
+        self.shown.append((name, total, unit))
+        yield self
+
+    def advance(self, done: int = 1, note: str = "") -> None:
+        self.shown.append((done, note))
+
+
+def test_progress_of_a_pass_counts_what_is_left_to_do(tmp_path: Path) -> None:
+    shards = sharded(source(written(tmp_path, "csv")), Admission(), 4, tmp_path / "cache")
+    parts, cache, told = shards.everybody.parts(), StageCache(tmp_path / "cache"), Told()
+    sizes = [len(part) for part in parts]
+    passing = run_pass("lengths", lengths, parts, Serial(), key="lengths", cache=cache)
+    for _ in range(3):
+        next(passing)
+    passing.close()
+    assert len(list(run_pass("lengths", lengths, parts, Serial(), key="lengths", cache=cache, progress=told))) == 4
+    assert told.shown == [("lengths", sizes[3], "users"), (sizes[3], "shard 4 of 4")]
+    told.shown.clear()
+    list(run_pass("lengths", lengths, parts, Serial(), key="another", cache=cache, progress=told))
+    assert told.shown == [
+        ("lengths", 37, "users"),
+        *((size, f"shard {number} of 4") for number, size in enumerate(sizes, 1)),
+    ]
