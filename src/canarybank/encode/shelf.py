@@ -36,7 +36,7 @@ from canarybank.store import (
     write_segment,
 )
 
-__all__ = ["CORRUPT", "SEGMENT_SUFFIX", "Shelf", "text_keys"]
+__all__ = ["CORRUPT", "INDEX_BYTES", "SEGMENT_SUFFIX", "Shelf", "text_keys"]
 
 SEGMENT_SUFFIX = ".vectors"
 CORRUPT = "corrupt"
@@ -47,6 +47,8 @@ MOST_OPEN = 128
 """Large segments that are open at once: each takes a file descriptor, of which a process often has 1,024."""
 _PREFIX = "S16"
 """The half of a key by which rows are found; nobody finds a text with the half of a given one."""
+INDEX_BYTES = 24
+"""The memory that a process needs to know where a text's vector lies: half a key, and a number."""
 
 
 def text_keys(texts: Sequence[str]) -> list[bytes]:
