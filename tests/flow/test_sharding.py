@@ -2,6 +2,7 @@
 
 import pytest
 
+from canarybank.config import resolve
 from canarybank.errors import ConfigError
 from canarybank.flow.sharding import shards_for
 from canarybank.store import StageCache
@@ -52,3 +53,9 @@ def test_without_a_cache_to_write_to_large_files_are_read_into_memory(sized, tmp
     assert shards_for(large, 0, cache) is None
     with pytest.raises(ConfigError, match=r"run.shards is 4, but the cache in .* cannot be written\. Set run.shards"):
         shards_for(large, 4, cache)
+
+
+def test_more_shards_than_a_folder_should_hold_are_refused():
+    assert resolve(flags={"run.shards": 2**16}).config.run.shards == 2**16
+    with pytest.raises(ConfigError, match=r"run.shards .*less than or equal to 65536"):
+        resolve(flags={"run.shards": 10**9})
