@@ -6,7 +6,8 @@ Users have 32 records of six words, drawn by a seed and written as Parquet; the 
 ``hashing``, so that encoding does not hide the rest. The audit is of ``nonce-norm`` on five canaries, exact and by a
 million trials, with 500 auxiliary and 500 calibration users; all others are eligible. What is counted is the audit from
 the file to ``results.json`` with empty caches, the processor time of all its processes and the largest memory of any,
-and not the writing of the file. The table is Markdown.
+and not the writing of the file. The table is Markdown. Where several sizes were measured, what was promised stands
+below it, and a promise that is not kept ends the program with status 1.
 """
 
 import argparse
@@ -23,11 +24,13 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Cost", "audit_users", "measure", "table", "write_users"]
+__all__ = ["Cost", "Promise", "audit_users", "measure", "promises", "table", "write_users"]
 
 SIZES = (20_000, 200_000, 1_000_000)
 RECORDS, WORDS, BANK, ASIDE = 32, 6, 8_192, 500
 VOCABULARY, CHUNK = 500, 8_192
+MOST_TIME, MOST_MEMORY, MOST_MIB = 1.25, 1.5, 4096.0
+"""How many times the processor time of a user and the memory may grow with the users, and the most memory."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,46 @@ def table(costs: list[Cost]) -> str:
     return "\n".join([head, "|---:|---:|---:|---:|---:|---:|---:|---:|", *rows])
 
 
-def main() -> None:
+@dataclass(frozen=True)
+class Promise:
+    """A number beside the most that it may be."""
+
+    what: str
+    found: float
+    most: float
+
+    @property
+    def is_kept(self) -> bool:
+        """Say whether the number is no larger than it may be."""
+        return self.found <= self.most
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.found:,.2f}, at most {self.most:,g}: {'kept' if self.is_kept else 'BROKEN'}"
+
+
+def promises(costs: list[Cost]) -> list[Promise]:
+    """Return what was promised of the largest size: its time beside the smallest's, and its memory.
+
+    Memory stands beside that of the next smaller size: what Python and its packages take hides growth at small ones.
+    """
+    if len(costs) < 2:
+        return []
+    ordered = sorted(costs, key=lambda cost: cost.users)
+    least, before, most = ordered[0], ordered[-2], ordered[-1]
+    return [
+        Promise(
+            f"CPU time of a user at {most.users:,} over that at {least.users:,}",
+            most.per_user / least.per_user,
+            MOST_TIME,
+        ),
+        Promise(
+            f"peak memory at {most.users:,} over that at {before.users:,}", most.peak_mib / before.peak_mib, MOST_MEMORY
+        ),
+        Promise(f"peak memory at {most.users:,} in MiB", most.peak_mib, MOST_MIB),
+    ]
+
+
+def main() -> int:
     """Measure every size, or do one step of a measurement."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--users", default=",".join(map(str, SIZES)))
@@ -170,7 +212,11 @@ def main() -> None:
             costs.append(measure(size, given.folder, given.engine, given.workers))
             print(table(costs[-1:]), flush=True)
         print(table(costs))
+        found = promises(costs)
+        print("", *found, sep="\n")
+        return 0 if all(each.is_kept for each in found) else 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -76,3 +76,10 @@ def test_a_plan_sets_a_cluster_and_its_price_beside_this_machine(cli, own, monke
     for said in ("this machine", "4 nodes like it", "measured", "assumed", "nodes are like this machine"):
         assert said in out
     assert cli("plan", own, "--nodes", 0).code == 2
+
+
+def test_a_plan_of_an_evolution_refuses_a_cluster_and_its_price(cli, own):
+    for flag, value in (("--nodes", 4), ("--price", 2.5)):
+        outcome = cli("plan", own, "--evolve", "--evolve.population", 100, flag, value)
+        assert outcome.code == 2
+        assert "leave --evolve out" in outcome.err

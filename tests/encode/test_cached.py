@@ -28,7 +28,7 @@ SMALL_BLOCKS = (
     "import os, sys\n"
     "from functools import partialmethod\n"
     "from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache, cached, shelf\n"
-    "cached._FLUSH_TEXTS, cached._BLOCK_TEXTS = 64, 64\n"
+    "cached._FLUSH_TEXTS, cached.BLOCK_TEXTS = 64, 64\n"
     "shelf.Shelf.compact = partialmethod(shelf.Shelf.compact, least=8)\n"
 )
 # A process that forks a fresh encoding process at each line it reads: fifty imports would take a minute.

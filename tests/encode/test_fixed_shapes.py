@@ -9,6 +9,7 @@ import pytest
 from canarybank.encode import Precision, SentenceEncoder, find_model
 from canarybank.encode.fixed_shapes import TOLERANCE, BertLayers, FixedShapes, SplitLayers, Tokens, plain_products
 from canarybank.encode.sentence import device_in_use
+from canarybank.errors import InputError
 from canarybank.mechanism import Bank, route
 from canarybank.mechanism.text_routing import encode_and_route
 
@@ -124,6 +125,10 @@ def test_an_encoder_in_fixed_shapes_routes_texts_as_it_encodes_them(model: Any, 
     rng = np.random.default_rng(3)
     bank = Bank(np.concatenate((vectors, rng.normal(size=(40, 384)).astype(np.float32))), barred=(1, 30))
     assert np.array_equal(encode_and_route(encoder, messages[:4], bank, 3), route(vectors, bank, 3))
+    huge = Bank(np.concatenate((bank.vectors, np.full((1, 384), 1e18, dtype=np.float32))))  # beyond float32's scores
+    assert np.array_equal(encode_and_route(encoder, messages[:4], huge, 3), route(vectors, huge, 3))
+    with pytest.raises(InputError, match="the bank has only 42 entries"):
+        encode_and_route(encoder, messages[:4], bank, 43)
     assert len(shapes.split().encode([])) == 0
 
 

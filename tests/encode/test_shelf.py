@@ -1,12 +1,15 @@
+import errno
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import canarybank.encode.shelf as shelf_module
 from canarybank.encode import HashingEncoder, VectorCache
 from canarybank.encode.shelf import Shelf, text_keys
-from canarybank.errors import InputError
-from canarybank.store import hash_text
+from canarybank.errors import InputError, StoreError
+from canarybank.store import Segment, hash_text
 
 ENCODER = HashingEncoder(8)
 
@@ -126,8 +129,9 @@ def test_many_small_segments_are_joined_without_losing_a_row(tmp_path: Path, tex
     put(shelf, texts[9:])
     shelf.compact(least=10)
     assert len(segments(shelf)) == 1
+    taken_in = len(shelf._segments)
     shelf.refresh()
-    assert len(shelf._segments) == 10
+    assert len(shelf._segments) == taken_in
     for reader in (shelf, open_shelf(tmp_path)):
         check(reader, texts)
     check(other, texts[:9])
@@ -176,3 +180,68 @@ def test_a_segment_that_vanishes_between_listing_and_reading_is_passed_over(tmp_
     shelf = open_shelf(tmp_path)
     shelf._take_in(shelf.folder / "gone.vectors")
     assert len(shelf) == 0
+
+
+def test_few_large_segments_are_open_at_a_time(
+    tmp_path: Path, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelf_module, "SMALL_BYTES", 0)
+    monkeypatch.setattr(shelf_module, "MOST_OPEN", 3)
+    writer = open_shelf(tmp_path)
+    for start in range(0, 40, 4):
+        put(writer, texts[start : start + 4])
+    for shelf in (writer, open_shelf(tmp_path)):
+        for wanted in (texts[:40], texts[39::-1], texts[5:7]):
+            check(shelf, wanted)
+            assert sum(isinstance(each, Segment) for each in shelf._segments) <= 3
+    segments(writer)[2].unlink()  # pruned while it was closed
+    assert writer.get(text_keys(texts[:40])) is None
+    assert writer.absent(text_keys(texts[:40])) == [8, 9, 10, 11]
+    assert not segments(writer, "*.corrupt")
+    put(writer, texts[8:12])
+    check(writer, texts[:40])
+
+
+def test_a_segment_that_the_system_cannot_open_now_is_not_set_aside(
+    tmp_path: Path, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(open_shelf(tmp_path), texts)
+
+    def refuse(path: Path) -> None:
+        raise StoreError(f"cannot read {path}") from OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shelf_module, "Segment", refuse)
+        assert len(open_shelf(tmp_path)) == 0
+    check(open_shelf(tmp_path), texts)
+
+
+def test_the_index_answers_as_a_dictionary_and_takes_less() -> None:
+    rng, index, twin = np.random.default_rng(5), shelf_module._Index(), dict[bytes, int]()
+    drawn = rng.integers(0, 256, size=(30_000, 16), dtype=np.uint8)
+    keys = np.concatenate((drawn, drawn[rng.integers(30_000, size=10_000)], np.zeros((2, 16), np.uint8)))
+    rng.shuffle(keys)
+    prefixes = keys.view("S16")[:, 0]
+
+    def agree() -> None:
+        assert len(index) == len(twin)
+        assert index.rows(prefixes).tolist() == [twin.get(key.tobytes(), -1) for key in keys]
+
+    agree()
+    start = 0
+    for size in (1, 5, 1_000, 20_000, 3, 7_000, 0, 900):
+        index.add(prefixes[start : start + size], start)
+        for row in range(start, start + size):
+            twin.setdefault(keys[row].tobytes(), row)
+        start += size
+        agree()
+    index.forget(1_000, 5_000)
+    twin = {key: row for key, row in twin.items() if not 1_000 <= row < 5_000}
+    agree()
+    tracemalloc.start()
+    whole = shelf_module._Index()
+    for start in range(0, 40_000, 1_000):
+        whole.add(prefixes[start : start + 1_000], start)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(whole) * shelf_module.INDEX_BYTES <= held < 1.2 * len(whole) * shelf_module.INDEX_BYTES

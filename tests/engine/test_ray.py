@@ -7,6 +7,7 @@ import pickle
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -19,7 +20,7 @@ import pytest
 
 from canarybank.config import Config, RunConfig, resolve
 from canarybank.encode import EncoderRecipe, HashingEncoder
-from canarybank.engine import Ray, Serial, Threads
+from canarybank.engine import Ray, Serial, Threads, ray_cluster
 from canarybank.engine.ray_cluster import disconnect
 from canarybank.engine.ray_tasks import Surroundings
 from canarybank.errors import ConfigError, DataError, IncompleteError, InputError, MissingError
@@ -277,3 +278,26 @@ def test_an_address_is_refused_where_the_engine_joins_nothing():
     with pytest.raises(ConfigError, match=r"Set run.engine to ray, or leave run.address out"):
         build_engine(RunConfig(engine="threads", address="auto"))
     assert build_engine(RunConfig(engine="ray", address="auto", workers=3)) == Ray(3, "auto")
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(ray_cluster, "_LONGEST", 1000)
+    folder, lock = ray_cluster._locked_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (folder / "ray").mkdir()
+    (folder / "ray" / "spilled").write_text("what somebody wrote")
+    (tmp_path / "canarybank-ray-1-new").mkdir()  # its maker has not locked it yet
+    (tmp_path / "canarybank-ray-2-link").symlink_to(folder)
+    another, held = ray_cluster._locked_folder()
+    assert (folder / "ray" / "spilled").exists()
+    os.close(lock)  # as the end of its process does
+    third, last = ray_cluster._locked_folder()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "canarybank-ray-1-new",
+        "canarybank-ray-2-link",
+        another.name,
+        third.name,
+    }
+    ray_cluster._remove(another, held)
+    ray_cluster._remove(third, last)

@@ -7,7 +7,7 @@ import pytest
 
 from canarybank.config import resolve
 from canarybank.errors import InputError
-from canarybank.flow import machines, plan, run_audit
+from canarybank.flow import machines, plan, planning, run_audit
 from canarybank.flow.machines import GPU_TEXTS, Machine, PassPiece, Work, plan_machines
 
 HERE = Machine("this machine", 1, 2)
@@ -89,3 +89,18 @@ def test_more_nodes_do_not_help_users_in_memory_and_the_plan_says_so(flags, tmp_
 def test_a_cluster_that_cannot_be_is_refused_before_users_are_read(flags, tmp_path, given, said):
     with pytest.raises(InputError, match=said):
         plan(resolve(flags={**flags, "users.source": "nowhere.csv"}), tmp_path / "run", **given)
+
+
+def test_memory_counts_where_vectors_lie_once_in_each_process(flags, tmp_path, monkeypatch):
+    monkeypatch.setattr(planning, "INDEX_BYTES", 2**20)  # a MiB a record
+
+    def memory(engine):
+        told = {**flags, "run.shards": 2, "run.engine": engine, "run.workers": 3}
+        return plan(resolve(flags=told), tmp_path / "run").memory_mib
+
+    nothing = memory("threads")  # the encoder is cheap, so that nothing is kept
+    assert memory("processes") == nothing
+    monkeypatch.setattr(planning, "is_cheap", lambda _: False)
+    one, three = (memory(engine) - nothing for engine in ("threads", "processes"))
+    assert one > 100
+    assert three == pytest.approx(3 * one)

@@ -60,3 +60,9 @@ def test_without_a_cache_to_write_to_large_files_are_read_into_memory(sized, sha
     assert shards(large, 0, cache) is None
     with pytest.raises(ConfigError, match=r"run.shards is 4, but the cache in .* cannot be written\. Set run.shards"):
         shards(large, 4, cache)
+
+
+def test_more_shards_than_a_folder_should_hold_are_refused():
+    assert resolve(flags={"run.shards": 2**16}).config.run.shards == 2**16
+    with pytest.raises(ConfigError, match=r"run.shards .*less than or equal to 65536"):
+        resolve(flags={"run.shards": 10**9})

@@ -122,3 +122,29 @@ def test_encoders_of_other_buckets_are_refused() -> None:
     texts, entries, fast, _ = scene(0.0)
     with pytest.raises(InputError, match="share their tokens"):
         route_texts(texts, fast, scene(0.0)[3], DeviceRouter(entries, 5, "cpu"), drift=0.0)
+
+
+def test_fast_vectors_that_are_no_numbers_are_encoded_again() -> None:
+    texts, entries, fast, exact = scene(1e-4)
+    expected = route(exact.table, entries, 5)
+    fast.table[[0, 17, 300]] = np.nan
+    fast.table[301, 3] = np.inf
+    assert measure_drift(texts, fast, exact) < 2e-4
+    found = route_texts(texts, fast, exact, DeviceRouter(entries, 5, "cpu"))
+    assert np.array_equal(found.routes, expected)
+    assert 4 <= found.encoded_again < len(texts) / 2
+    assert 0 < found.largest < 2e-4
+
+
+def test_an_exact_vector_that_is_no_number_is_an_error_of_the_encoder() -> None:
+    texts, entries, fast, exact = scene(1e-4)
+    fast.table[21], exact.table[21] = np.nan, np.nan
+    for drift in (None, 1e-9):  # one text is encoded again, or all of them
+        with pytest.raises(InputError, match="gave text 21 a vector with NaN or infinity"):
+            route_texts(texts, fast, exact, DeviceRouter(entries, 5, "cpu"), drift=drift)
+
+
+def test_no_texts_have_no_routes_and_no_drift_is_not_trusted() -> None:
+    _, entries, fast, exact = scene(0.0)
+    assert route_texts([], fast, exact, DeviceRouter(entries, 5, "cpu")).routes.shape == (0, 5)
+    assert route_texts(["1", "2"], exact, exact, DeviceRouter(entries, 5, "cpu")).drift > 0

@@ -8,7 +8,8 @@ from scipy.sparse import csr_array
 from scipy.stats import binomtest, kstest
 
 from canarybank.errors import InputError
-from canarybank.mechanism import Mechanism
+from canarybank.mechanism import Mechanism, route
+from canarybank.mechanism.device_routing import DeviceRouter
 from canarybank.systems import BankSystem, TorchSystem
 from canarybank.systems import torch_mechanism as module
 
@@ -77,3 +78,12 @@ def test_it_travels_to_other_processes() -> None:
 def test_a_device_that_is_not_there_is_refused_in_words() -> None:
     with pytest.raises(InputError, match="'cuda:9' cannot be used here"):
         TorchSystem.of(system(), "cuda:9").release(False, 1, np.random.default_rng(0))
+
+
+def test_a_device_without_float64_leaves_the_work_to_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = system().release(True, 50, np.random.default_rng(6))
+    monkeypatch.setattr("canarybank.encode.sentence.pick_device", lambda _=None: "mps")
+    found = TorchSystem.of(system()).release(True, 50, np.random.default_rng(6))
+    assert np.array_equal(found, expected)
+    entries = np.eye(9, dtype=np.float32)
+    assert np.array_equal(DeviceRouter(entries, 2).route_host(entries), route(entries, entries, 2))

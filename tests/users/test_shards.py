@@ -3,6 +3,7 @@
 import csv
 import json
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -35,7 +36,6 @@ from canarybank.users import (
     source,
 )
 from canarybank.users.shards import shard_of
-from canarybank.users.sources import Source
 
 ROWS = [(f"u{i % 37:02d}", f"text {i % 11} of {i}", str(i % 3)) for i in range(400)]
 LABELLED = Columns(label="label")
@@ -205,6 +205,24 @@ def test_a_damaged_spill_is_refused_and_made_again(tmp_path: Path) -> None:
     assert len(shard_users(given, Admission(), 2, folder, key="a" * 64)) == 37
 
 
+def test_memory_does_not_grow_with_the_records_of_one_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards_module, "SPILLED_ROWS", 256)
+
+    def peak(records: int) -> int:
+        folder = tmp_path / str(records)
+        folder.mkdir()
+        rows = [*ROWS, *(("talkative", f"sentence {i}", "0") for i in range(records))]
+        given = source(written(folder, "jsonl", rows))
+        tracemalloc.start()
+        shards = sharded(given, Admission(cap=4), 2, folder / "cache")
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert shards.report.records_capped == admit(given, Admission(cap=4)).report.records_capped
+        return most
+
+    assert peak(20_000) < 1.5 * peak(2_000)
+
+
 def test_a_lost_shard_says_what_to_do(tmp_path: Path) -> None:
     shards = sharded(source(written(tmp_path, "csv")), Admission(), 4, tmp_path / "cache")
     for path in (tmp_path / "cache" / "shards").iterdir():
@@ -309,3 +327,36 @@ def test_a_pass_goes_on_where_it_stopped(tmp_path: Path, engine: Any) -> None:
     assert len(asked) == len(parts)
     total(cache, "another")
     assert len(asked) == 2 * len(parts)
+
+
+class Told(Silent):
+    """Keep what is shown of stages."""
+
+    def __init__(self) -> None:
+        self.shown: list[Any] = []
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Stage]:
+        self.shown.append((name, total, unit))
+        yield self
+
+    def advance(self, done: int = 1, note: str = "") -> None:
+        self.shown.append((done, note))
+
+
+def test_progress_of_a_pass_counts_what_is_left_to_do(tmp_path: Path) -> None:
+    shards = sharded(source(written(tmp_path, "csv")), Admission(), 4, tmp_path / "cache")
+    parts, cache, told = shards.everybody.parts(), StageCache(tmp_path / "cache"), Told()
+    sizes = [len(part) for part in parts]
+    passing = run_pass("lengths", lengths, parts, Serial(), key="lengths", cache=cache)
+    for _ in range(3):
+        next(passing)
+    passing.close()
+    assert len(list(run_pass("lengths", lengths, parts, Serial(), key="lengths", cache=cache, progress=told))) == 4
+    assert told.shown == [("lengths", sizes[3], "users"), (sizes[3], "shard 4 of 4")]
+    told.shown.clear()
+    list(run_pass("lengths", lengths, parts, Serial(), key="another", cache=cache, progress=told))
+    assert told.shown == [
+        ("lengths", 37, "users"),
+        *((size, f"shard {number} of 4") for number, size in enumerate(sizes, 1)),
+    ]

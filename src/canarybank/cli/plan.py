@@ -72,6 +72,11 @@ def command(
                 f"{str(given.file)!r} is a file of users, and --evolve does not open users; give a configuration, and "
                 "say how many people vote by --evolve.population."
             )
+        if nodes is not None or price is not None:
+            raise ConfigError(
+                "--nodes and --price plan an audit, and --evolve says what an evolution keeps and asks of its "
+                "generator. Leave them out, or leave --evolve out."
+            )
 
         expected = outlook(
             given.resolved, stand_ins=stand_ins, tokens_per_second=tokens_per_second, progress=output.progress

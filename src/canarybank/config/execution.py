@@ -21,6 +21,7 @@ class RunConfig(Section):
     shards: int | None = Field(
         default=None,
         ge=0,
+        le=2**16,
         description="Into how many shards users are laid out, so that memory holds one at a time and not all users; 0 "
         "for none. Left out, files above 256 MB are. Results do not depend on it where a text's vector depends on that "
         "text alone, as all do but those of models on a CPU.",

@@ -42,7 +42,16 @@ from canarybank.encode.protocol import Precision, Vectors, check_texts, plain_to
 from canarybank.errors import DataError, InputError, MissingError
 from canarybank.store import hash_json
 
-__all__ = ["MINILM", "MINILM_L12", "MPNET", "TOLERANCE", "SentenceEncoder", "device_in_use", "pick_device"]
+__all__ = [
+    "MINILM",
+    "MINILM_L12",
+    "MPNET",
+    "TOLERANCE",
+    "SentenceEncoder",
+    "device_in_use",
+    "pick_device",
+    "pick_double_device",
+]
 
 _BATCH = {"cpu": 32}
 _ACCELERATOR_BATCH = 256
@@ -185,6 +194,12 @@ def pick_device(device: str | None = None) -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def pick_double_device(device: str | None = None) -> str:
+    """Return ``pick_device``, but for devices without float64: the CPU is taken in place of MPS."""
+    picked = pick_device(device)
+    return "cpu" if picked.startswith("mps") else picked
 
 
 def _finite(vectors: Vectors) -> Vectors:

@@ -6,6 +6,8 @@ finds; a killed writer leaves at most a temporary; two processes that encode the
 of which the segment that sorts first, the older, is read. Each segment carries checksums and the encoder's
 fingerprint; one that does not fit is renamed to ``*.corrupt``, and its texts are absent again. Where nothing can be
 written, vectors stay in memory. A segment's time of change is when it was last used.
+
+Many millions of texts may lie here: a process keeps 24 bytes of each in memory, and few segments open at a time.
 """
 
 import contextlib
@@ -34,13 +36,19 @@ from canarybank.store import (
     write_segment,
 )
 
-__all__ = ["CORRUPT", "SEGMENT_SUFFIX", "Shelf", "text_keys"]
+__all__ = ["CORRUPT", "INDEX_BYTES", "SEGMENT_SUFFIX", "Shelf", "text_keys"]
 
 SEGMENT_SUFFIX = ".vectors"
 CORRUPT = "corrupt"
 _KEY_BYTES = 32
 SMALL_BYTES = 4 << 20
 LEAST_JOINED = 64
+MOST_OPEN = 128
+"""Large segments that are open at once: each takes a file descriptor, of which a process often has 1,024."""
+_PREFIX = "S16"
+"""The half of a key by which rows are found; nobody finds a text with the half of a given one."""
+INDEX_BYTES = 24
+"""The memory that a process needs to know where a text's vector lies: half a key, and a number."""
 
 
 def text_keys(texts: Sequence[str]) -> list[bytes]:
@@ -64,18 +72,74 @@ class _Unwritten:
         return self.arrays[name]
 
 
+@dataclass(frozen=True)
+class _Closed:
+    """A segment that is opened when it is asked for."""
+
+    path: Path
+    size: float
+
+
+class _Index:
+    """The row of each text, in a few sorted tables; a dictionary would take six times the memory.
+
+    A new table is merged into the one before it, unless that is eight times as large.
+    """
+
+    def __init__(self) -> None:
+        self._tables: list[tuple[NDArray[np.bytes_], NDArray[np.int64]]] = []
+
+    def __len__(self) -> int:
+        return sum(len(keys) for keys, _ in self._tables)
+
+    def rows(self, keys: NDArray[np.bytes_]) -> NDArray[np.int64]:
+        """Return the row of each key, and -1 for those that are absent."""
+        found, order = np.full(len(keys), -1, dtype=np.int64), np.argsort(keys)
+        wanted = keys[order]  # neighbours in a table are found together
+        for known, rows in self._tables:
+            places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+            present = known[places] == wanted
+            found[order[present]] = rows[places[present]]
+        return found
+
+    def add(self, keys: NDArray[np.bytes_], first: int) -> None:
+        """Take in the keys of rows that are numbered from ``first`` on; a key that is known keeps its row."""
+        absent = np.flatnonzero(self.rows(keys) < 0)
+        fresh, places = np.unique(keys[absent], return_index=True)
+        if not len(fresh):
+            return
+        self._tables.append((fresh, first + absent[places]))
+        while len(self._tables) > 1 and len(self._tables[-2][0]) < 8 * len(self._tables[-1][0]):
+            (small, small_rows), (large, large_rows) = self._tables.pop(), self._tables.pop()
+            between = np.searchsorted(large, small)
+            self._tables.append((np.insert(large, between, small), np.insert(large_rows, between, small_rows)))
+
+    def forget(self, start: int, stop: int) -> None:
+        """Make the keys of these rows absent."""
+        kept = [(keys, rows, (rows < start) | (rows >= stop)) for keys, rows in self._tables]
+        self._tables = [(keys[which], rows[which]) for keys, rows, which in kept if which.any()]
+
+
+def _prefixes(keys: NDArray[np.uint8]) -> NDArray[np.bytes_]:
+    return np.ascontiguousarray(keys[:, : np.dtype(_PREFIX).itemsize]).view(_PREFIX)[:, 0]
+
+
+def _key_rows(keys: Sequence[bytes]) -> NDArray[np.uint8]:
+    return np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, _KEY_BYTES)
+
+
 class Shelf:
     """One encoder's cached vectors, for one thread of this process."""
 
     def __init__(self, folder: Path, encoder: str, fingerprint: str, dimension: int) -> None:
         self.folder, self.dimension = folder, dimension
         self._meta = {"encoder": encoder, "fingerprint": fingerprint, "dimension": dimension}
-        self._index: dict[bytes, int] = {}
-        self._segments: list[Segment | _Unwritten] = []
+        self._index = _Index()
+        self._segments: list[Segment | _Unwritten | _Closed] = []
         self._starts: list[int] = [0]
+        self._open: dict[int, None] = {}
         self._seen: set[str] = set()
         self._used: set[int] = set()
-        self._joined: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._index)
@@ -92,21 +156,23 @@ class Shelf:
 
     def absent(self, keys: Sequence[bytes]) -> list[int]:
         """Return where in the keys each one without a vector stands for the first time."""
-        first: dict[bytes, int] = {}
-        for position, key in enumerate(keys):
-            if key not in self._index:
-                first.setdefault(key, position)
-        return list(first.values())
+        if not keys:
+            return []
+        prefixes = _prefixes(_key_rows(keys))
+        lacking = np.flatnonzero(self._index.rows(prefixes) < 0)
+        first: list[int] = np.sort(lacking[np.unique(prefixes[lacking], return_index=True)[1]]).tolist()
+        return first
 
     def get(self, keys: Sequence[bytes]) -> Vectors | None:
         """Return the vectors of the keys, or None where some are absent, or prove corrupt and so become absent."""
-        try:
-            rows = np.fromiter(map(self._index.__getitem__, keys), dtype=np.int64, count=len(keys))
-        except KeyError:
+        gathered = np.empty((len(keys), self.dimension), dtype=np.float32)
+        if not keys:
+            return gathered
+        rows = self._index.rows(_prefixes(_key_rows(keys)))
+        if rows.min() < 0:
             return None
         order = np.argsort(rows, kind="stable")
         cuts = np.searchsorted(rows[order], self._starts)
-        gathered = np.empty((len(keys), self.dimension), dtype=np.float32)
         is_whole = True
         for number in np.flatnonzero(np.diff(cuts)).tolist():
             vectors = self._vectors(number)
@@ -124,7 +190,7 @@ class Shelf:
                 f"The encoder {self._meta['encoder']!r} gave {vectors.dtype} {vectors.shape} for {len(keys)} texts; "
                 f"it must give float32 {(len(keys), self.dimension)}."
             )
-        rows = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, _KEY_BYTES)
+        rows = _key_rows(keys)
         try:
             private_folder(self.folder)
             sweep_temporaries(self.folder)
@@ -145,7 +211,7 @@ class Shelf:
             probe.unlink()
 
     def compact(self, *, least: int = LEAST_JOINED, small_bytes: int = SMALL_BYTES) -> None:
-        """Join the small segments into one where there are many; what this process has taken in stays valid.
+        """Join the small segments into one where there are many.
 
         Of a text's rows only the one that is read goes along, and the new segment sorts where the oldest stood,
         so that no text's vector changes.
@@ -154,32 +220,36 @@ class Shelf:
             least: The fewest small segments that are worth joining.
             small_bytes: A segment of fewer bytes is small.
         """
-        small = [
-            number
-            for number, segment in enumerate(self._segments)
-            if segment.size < small_bytes and number not in self._joined
-        ]
+        small = [number for number, segment in enumerate(self._segments) if segment.size < small_bytes]
         if len(small) < least:
             return
-        sound = [number for number in small if self._vectors(number) is not None]
-        self._joined.update(small)
-        if read := [(number, rows) for number in sound if len(rows := self._rows_read(number))]:
-            keys = np.concatenate([self._segments[number]["keys"][rows] for number, rows in read])
-            vectors = np.concatenate([self._segments[number]["vectors"][rows] for number, rows in read])
-            oldest = min(int(self._segments[number].path.name.partition("-")[0]) for number in sound)
+        sound = {
+            number: segment
+            for number in small
+            if (segment := self._opened(number)) and self._vectors(number) is not None
+        }
+        read = [(segment, rows) for number, segment in sound.items() if len(rows := self._rows_read(number, segment))]
+        joined = None
+        if read:
+            keys, vectors = (
+                np.concatenate([segment[name][rows] for segment, rows in read]) for name in ("keys", "vectors")
+            )
+            oldest = min(int(segment.path.name.partition("-")[0]) for segment in sound.values())
             try:
-                self._seen.add(self._write(keys, vectors, oldest).name)
+                joined = self._write(keys, vectors, oldest)
             except StoreError:  # they stay apart
                 return
-        for number in sound:
+        for number, segment in sound.items():
+            self._lose(number)
             with contextlib.suppress(OSError):
-                self._segments[number].path.unlink()
+                segment.path.unlink()
+        if joined is not None:
+            self._take_in(joined)
 
-    def _rows_read(self, number: int) -> list[int]:
+    def _rows_read(self, number: int, segment: Segment | _Unwritten) -> NDArray[np.int64]:
         """Return the rows of a segment that are read, not those of texts that an older segment holds too."""
-        keys, start = self._segments[number]["keys"].tobytes(), self._starts[number]
-        places = range(0, len(keys), _KEY_BYTES)
-        return [row for row, at in enumerate(places) if self._index.get(keys[at : at + _KEY_BYTES]) == start + row]
+        rows = self._index.rows(_prefixes(segment["keys"]))
+        return np.flatnonzero(rows == self._starts[number] + np.arange(len(rows)))
 
     def _write(self, keys: NDArray[np.uint8], vectors: Vectors, written: int | None = None) -> Path:
         stamp = time.time_ns() if written is None else written
@@ -193,9 +263,7 @@ class Shelf:
             segment = Segment(path)
             rows = len(segment["keys"])
         except StoreError as error:
-            # Another process may have joined or pruned the segment since it was listed.
-            if not isinstance(error.__cause__, FileNotFoundError):
-                _drop(path)
+            _drop_broken(path, error)
             return
         # One model may go by two names; the fingerprint tells models apart.
         if {**segment.meta, "encoder": self._meta["encoder"]} == {**self._meta, "rows": rows}:
@@ -204,20 +272,52 @@ class Shelf:
             _drop(path)
 
     def _add(self, segment: Segment | _Unwritten) -> None:
-        keys, start = segment["keys"].tobytes(), self._starts[-1]
-        for row, place in enumerate(range(0, len(keys), _KEY_BYTES), start=start):
-            self._index.setdefault(keys[place : place + _KEY_BYTES], row)
+        number, start, keys = len(self._segments), self._starts[-1], segment["keys"]
+        self._index.add(_prefixes(keys), start)
         self._segments.append(segment)
-        self._starts.append(start + len(keys) // _KEY_BYTES)
+        self._starts.append(start + len(keys))
+        self._opened(number)
+
+    def _opened(self, number: int) -> Segment | _Unwritten | None:
+        """Return a segment; where it was closed, it is opened again, and a large one that was long unused is closed.
+
+        None stands for one that is gone, or that cannot be read any more.
+        """
+        segment = self._segments[number]
+        if isinstance(segment, _Closed):
+            if math.isinf(segment.size):
+                return None
+            try:
+                segment = Segment(segment.path)
+            except StoreError as error:
+                _drop_broken(segment.path, error)
+                self._lose(number)
+                return None
+            self._segments[number] = segment
+        if isinstance(segment, Segment) and segment.size >= SMALL_BYTES:  # the others are read whole, and joined soon
+            self._open.pop(number, None)
+            self._open[number] = None
+            while len(self._open) > MOST_OPEN:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                self._segments[oldest] = _Closed(self._segments[oldest].path, self._segments[oldest].size)
+        return segment
+
+    def _lose(self, number: int) -> None:
+        """Make the texts of a segment absent, and let go of it."""
+        self._open.pop(number, None)
+        self._segments[number] = _Closed(self._segments[number].path, math.inf)
+        self._index.forget(self._starts[number], self._starts[number + 1])
 
     def _vectors(self, number: int) -> Vectors | None:
-        segment = self._segments[number]
+        segment = self._opened(number)
+        if segment is None:
+            return None
         try:
             vectors: Vectors = segment["vectors"]
-        except StoreError:
-            _drop(segment.path)
-            start, stop = self._starts[number], self._starts[number + 1]
-            self._index = {key: row for key, row in self._index.items() if not start <= row < stop}
+        except StoreError as error:
+            _drop_broken(segment.path, error)
+            self._lose(number)
             return None
         if number not in self._used:
             self._used.add(number)
@@ -225,6 +325,12 @@ class Shelf:
             with contextlib.suppress(OSError):
                 os.utime(segment.path)
         return vectors
+
+
+def _drop_broken(path: Path, error: StoreError) -> None:
+    """Set a segment aside, unless the system could not read it: it was joined or pruned, or too many files are open."""
+    if not isinstance(error.__cause__, OSError):
+        _drop(path)
 
 
 def _drop(path: Path) -> None:

@@ -2,7 +2,8 @@
 
 A cluster of ours listens on this machine only, asks for a token that nobody else knows, and keeps its files (objects
 that do not fit in memory among them) in a folder of its own that others cannot read. It ends with this process, and the
-folder with it. A cluster that was joined is left running. Usage statistics are never sent.
+folder with it; where the process was killed, the next cluster that is started here removes the folder. A cluster that
+was joined is left running. Usage statistics are never sent.
 """
 
 import atexit
@@ -13,6 +14,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -21,7 +23,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from canarybank.errors import MissingError
+from canarybank.errors import MissingError, StoreError
+from canarybank.store.files import open_private
+from canarybank.store.locks import LOCK_NAME, flocked
 
 __all__ = ["connect", "disconnect", "load_ray", "require_ray"]
 
@@ -41,11 +45,12 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """What this process is connected to; ``folder`` holds the files of a cluster that it started."""
+    """What this process is connected to; ``folder`` holds the files of a cluster that it started, and is locked."""
 
     address: str
     cores: int
     folder: Path | None
+    lock: int = -1
 
 
 _connections: list[_Connection] = []
@@ -110,11 +115,11 @@ def disconnect() -> None:
         ray.shutdown()
         _print_reports(ray, wanted=True)
         if made.folder is not None:
-            shutil.rmtree(made.folder, ignore_errors=True)
+            _remove(made.folder, made.lock)
 
 
 def _start(ray: Any, workers: int) -> _Connection:
-    folder = _short_folder()
+    folder, lock = _locked_folder()
     is_chosen = any(name.startswith("RAY_AUTH_") for name in os.environ)
     token = {} if is_chosen else {"RAY_AUTH_MODE": None, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     try:
@@ -131,7 +136,7 @@ def _start(ray: Any, workers: int) -> _Connection:
             )
     except BaseException as error:
         ray.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder, lock)
         if not isinstance(error, Exception):  # an interruption
             raise
         # Ray raises whatever failed below it.
@@ -140,14 +145,43 @@ def _start(ray: Any, workers: int) -> _Connection:
             "run.address to a cluster that runs."
         ) from error
     atexit.register(disconnect)
-    return _Connection(LOCAL, workers, folder)
+    return _Connection(LOCAL, workers, folder, lock)
 
 
-def _short_folder() -> Path:
-    """Make a folder that nobody else can read, at a path that is short enough for sockets."""
+def _locked_folder() -> tuple[Path, int]:
+    """Make a folder that nobody else can read, at a path that is short enough for sockets, and lock it."""
     usual = tempfile.gettempdir()
     short = "/tmp" if len(usual) > _LONGEST and os.path.isdir("/tmp") else usual  # noqa: PTH112, S108, a private folder
-    return Path(tempfile.mkdtemp(prefix=f"{_STEM}-{os.getpid()}-", dir=short))
+    _sweep(Path(short))
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=f"{_STEM}-{os.getpid()}-", dir=short))
+        lock = open_private(folder / LOCK_NAME, os.O_RDWR)
+        try:
+            is_ours = flocked(lock, folder, wait=False)
+        except StoreError:  # there are no locks here, and nobody sweeps
+            is_ours = True
+        if is_ours and folder.exists():  # nobody took it for a folder that was left
+            return folder, lock
+        os.close(lock)
+
+
+def _sweep(place: Path) -> None:
+    """Remove our folders of clusters whose process was killed: nobody holds their locks."""
+    for folder in place.glob(f"{_STEM}-*"):
+        with contextlib.suppress(OSError, StoreError):
+            found = folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                continue
+            lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_NOFOLLOW)
+            if flocked(lock, folder, wait=False):
+                _remove(folder, lock)
+            else:
+                os.close(lock)
+
+
+def _remove(folder: Path, lock: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
 
 
 @contextlib.contextmanager

@@ -35,8 +35,8 @@ __all__ = [
     "route_rate",
 ]
 
-GPU_TEXTS = 40_000
-"""Short texts that MiniLM-L6 encodes a second on one H200: docs/scale.md."""
+GPU_TEXTS = 32_000
+"""Short texts that MiniLM-L6 encodes a second on one H200 as runs do, by float32 into memory: docs/scale.md."""
 HOUR = 3600.0
 _SAMPLE = 512
 """The records that a rate is measured on."""

@@ -28,7 +28,8 @@ from canarybank.auditing import (
 from canarybank.config import Config, Resolved
 from canarybank.defend import ShareVotes
 from canarybank.defend.votes import CHUNK_VALUES
-from canarybank.encode import Encoder
+from canarybank.encode import Encoder, is_cheap
+from canarybank.encode.shelf import INDEX_BYTES
 from canarybank.errors import InputError
 from canarybank.flow.audit import mechanism_of, settings_of
 from canarybank.flow.bank import GENERATED_SIZE, Candidates, bank_labels, bank_prompt
@@ -224,7 +225,7 @@ def plan(
     work = Work(once=once, texts=missing - streamed, encode_rate=encoding, trials=left, trial_rate=rate / workers)
     in_memory = _memory(config, len(held), entries, encoder.dimension, cases)
     if isinstance(cohorts, Roles):
-        in_memory += _pass_memory(config, cohorts, encoder.dimension, workers)
+        in_memory += _pass_memory(config, cohorts, encoder.encoder, workers)
         work = _with_passes(work, inputs, cohorts, mechanism, entries, 0 if finished else cases, workers)
     else:
         in_memory += _share_memory(mechanism, len(held), entries, workers)
@@ -263,7 +264,7 @@ def plan(
         shards=sum(work.passes),
         machines=machines,
         measured=_measured(work),
-        assumed=_assumed(work, gpu=gpu, nodes=nodes, searches=searches),
+        assumed=_assumed(work, gpu=gpu, nodes=nodes, price=price, searches=searches),
         epsilon=most.exact,
         ceiling=most.median,
         ceiling_range=(most.q05, most.q95),
@@ -307,7 +308,7 @@ def _measured(work: Work) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _assumed(work: Work, *, gpu: bool, nodes: int | None, searches: int) -> tuple[str, ...]:
+def _assumed(work: Work, *, gpu: bool, nodes: int | None, price: float | None, searches: int) -> tuple[str, ...]:
     """Say what else a plan's times rest on."""
     found = [f"{CASE_SECONDS:g} s to design and judge a canary"]
     if searches:
@@ -316,6 +317,8 @@ def _assumed(work: Work, *, gpu: bool, nodes: int | None, searches: int) -> tupl
         found.append(
             f"an H200 encodes {GPU_TEXTS:,} short texts a second, as it does with MiniLM-L6; a larger model is slower"
         )
+        if price is not None:
+            found.append("a node costs the same with an H200; give that node's price to see what it costs")
     if nodes is not None and nodes > 1:
         found.append("nodes are like this machine, read users from one folder, and have run.engine = ray")
         if work.piece is None:
@@ -415,12 +418,18 @@ def _memory(config: Config, texts: int, bank: int, dimension: int, cases: int) -
     return 210 + (80 if config.encoder.name == "wordllama" else 0) + (records + banks + calibration) / 2**20
 
 
-def _pass_memory(config: Config, roles: Roles, dimension: int, workers: int) -> float:
-    """Return what users in shards add in MiB: a shard in each worker, and of everybody an id and a few numbers."""
+def _pass_memory(config: Config, roles: Roles, encoder: Encoder, workers: int) -> float:
+    """Return what users in shards add in MiB: a shard in each worker, and of everybody an id and a few numbers.
+
+    Where vectors are kept, each process knows where those of all records lie.
+    """
     shards = roles.evaluation.shards
     largest = float(np.bincount(shards.homes, weights=shards.counts).max())
-    each = 3 * 4 * dimension + 16 * config.mechanism.k + 600  # bytes of a record: as above, with one cohort's vectors
-    return (workers * largest * each + 400 * len(shards)) / 2**20
+    # Bytes of a record: as above, with one cohort's vectors.
+    each = 3 * 4 * encoder.dimension + 16 * config.mechanism.k + 600
+    processes = 1 if config.run.engine == "threads" else workers
+    index = 0 if is_cheap(encoder) else 2 * INDEX_BYTES * processes * roles.streamed_records  # twice while it grows
+    return (workers * largest * each + 400 * len(shards) + index) / 2**20
 
 
 def trial_rate(mechanism: Mechanism, eligible: int, coordinates: int, engine: TrialEngine) -> float:

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.encode.fixed_shapes import plain_products
-from canarybank.encode.sentence import pick_device
+from canarybank.encode.sentence import pick_double_device
 from canarybank.errors import InputError, MissingError
 from canarybank.mechanism.routing import equal_rows, first_copies, nearest_by_numpy, rank
 from canarybank.mechanism.scan import precision, score_margin
@@ -119,7 +119,7 @@ class DeviceRouter:
 
     def __init__(self, entries: Vectors, k: int, device: str | None = None, product: Product | None = None) -> None:
         torch = _torch()
-        device = pick_device(device)
+        device = pick_double_device(device)
         if entries.dtype != np.float32 or not 1 <= k <= len(entries):
             raise InputError(f"A device routes to 1 to {len(entries)} float32 entries, not to {k} of {entries.dtype}.")
         self.k, self.device = k, torch.device(device)
@@ -285,7 +285,7 @@ def nearest_on(
     device: str, records: Vectors, entries: Vectors, k: int, progress: Progress = SILENT
 ) -> NDArray[np.int64]:
     """Return what ``nearest`` returns, computed on a torch device; float64 vectors are searched on the CPU."""
-    device = pick_device(device)
+    device = pick_double_device(device)
     single = records.dtype == np.float32 and entries.dtype == np.float32
     if not single or precision(norms(records), entries) is not np.float32:
         return nearest_by_numpy(records, entries, k, progress)

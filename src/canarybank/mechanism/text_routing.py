@@ -3,8 +3,13 @@
 The fast encoder's vectors lie within some distance of the exact one's: the drift. A route that no move of that length
 can change is the exact one. All other texts are encoded again, exactly; on short texts that is about one in a hundred.
 
-The bound on the drift is measured, not proved: four times the largest drift over a sample of the texts at hand. Every
-text that is encoded twice is checked against it, and if one is farther, all texts are encoded exactly.
+The bound on the drift is measured, not proved: four times the largest drift over a sample of the texts at hand, and no
+less than float32 moves between two orders of summation. Every text that is encoded twice is checked against it, and if
+one is farther, all texts are encoded exactly. A fast vector with NaN or infinity, as float16 gives where it overflows,
+settles nothing: its text is encoded again.
+
+Because the bound comes from all texts at hand, this is not for a real release, in which no user's vote may depend on
+another user's text.
 """
 
 from collections.abc import Sequence
@@ -14,17 +19,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canarybank.encode.fixed_shapes import FixedShapes, TokenBatch
+from canarybank.encode.fixed_shapes import TOLERANCE, FixedShapes, TokenBatch
 from canarybank.encode.protocol import Encoder, Precision, check_texts, readable
 from canarybank.errors import InputError
 from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.device_routing import DeviceRouter
 from canarybank.mechanism.routing import route
+from canarybank.mechanism.scan import precision
 
 __all__ = ["TextRoutes", "encode_and_route", "measure_drift", "route_texts"]
 
 SAMPLE = 2048
 SAFETY = 4.0
+LEAST_DRIFT = TOLERANCE[Precision.FLOAT32]
 BLOCK = 1 << 16
 
 
@@ -43,10 +50,15 @@ class TextRoutes:
 
 
 def measure_drift(texts: Sequence[str], fast: FixedShapes, exact: FixedShapes, sample: int = SAMPLE) -> float:
-    """Return the largest distance between the two vectors of any text of a sample, evenly spaced over the texts."""
+    """Return the largest distance between the two vectors of any text of a sample, evenly spaced over the texts.
+
+    Fast vectors that are no numbers do not count: their texts are always encoded again.
+    """
+    if not texts:
+        return 0.0
     few = [texts[place] for place in np.unique(np.linspace(0, len(texts) - 1, sample).astype(np.int64)).tolist()]
-    moved = fast.encode(few).astype(np.float64) - exact.encode(few)
-    return float(np.linalg.norm(moved, axis=1).max())
+    moved = np.linalg.norm(fast.encode(few).astype(np.float64) - exact.encode(few), axis=1)
+    return float(moved.max(initial=0.0, where=np.isfinite(moved)))
 
 
 def route_texts(
@@ -63,7 +75,7 @@ def route_texts(
     """
     if fast.tokens is not exact.tokens:
         raise InputError("The two encoders must share their tokens, so that a text is in the same bucket of both.")
-    bound = SAFETY * measure_drift(texts, fast, exact) if drift is None else drift
+    bound = max(SAFETY * measure_drift(texts, fast, exact), LEAST_DRIFT) if drift is None else drift
     routes = np.empty((len(texts), router.k), dtype=np.int64)
     again = _Again(exact, router, routes)
     held: list[tuple[TokenBatch, Any]] = []
@@ -77,7 +89,7 @@ def route_texts(
     if again.largest <= bound:
         return TextRoutes(routes, again.count, bound, again.largest)
     for batch, vectors in exact.vectors(texts):
-        routes[batch.positions] = router.route(vectors).cpu().numpy()
+        routes[batch.positions] = router.route(_require_finite(vectors, batch)).cpu().numpy()
     return TextRoutes(routes, len(texts), bound, again.largest)
 
 
@@ -87,9 +99,11 @@ def encode_and_route(encoder: Encoder, texts: Sequence[str], bank: Bank, k: int)
     That is so for a float32 ``SentenceEncoder`` on CUDA whose layers are known; all others encode, then route.
     """
     exact: FixedShapes | None = getattr(encoder, "shapes", None)
-    if exact is None or exact.layers.precision is not Precision.FLOAT32 or not texts:
+    entries = bank.vectors[bank.open]
+    can_route = bool(texts) and 1 <= k <= len(entries) and precision(np.ones(1), entries) is np.float32
+    if exact is None or exact.layers.precision is not Precision.FLOAT32 or not can_route:
         return route(encoder.encode(texts), bank, k)
-    router = DeviceRouter(bank.vectors[bank.open], k, exact.device)
+    router = DeviceRouter(entries, k, exact.device)
     found = route_texts(readable(check_texts(texts)), exact.split(), exact, router).routes
     return bank.open[found]
 
@@ -115,6 +129,19 @@ def _route_block(
         start += len(batch.positions)
         if len(rows):
             again.add(batch.rows(rows), vectors[torch.from_numpy(rows).to(vectors.device)])
+
+
+def _require_finite(vectors: Any, batch: TokenBatch) -> Any:
+    """Return exact vectors, or say that the model gave a text no numbers, as its encoder does."""
+    import torch
+
+    bad = ~torch.isfinite(vectors).all(dim=1).cpu().numpy()
+    if bad.any():
+        raise InputError(
+            f"The encoder gave text {int(batch.positions[bad].min())} a vector with NaN or infinity; try float32 "
+            "precision."
+        )
+    return vectors
 
 
 class _Again:
@@ -151,8 +178,8 @@ class _Again:
             torch.cat([each.ids for each in batches]),
             torch.cat([each.lengths for each in batches]),
         )
-        vectors = self._exact.forward(joined)
+        vectors = _require_finite(self._exact.forward(joined), joined)
         moved = torch.linalg.vector_norm(vectors.double() - torch.cat([fast for _, fast in held]), dim=1)
-        self.largest = max(self.largest, float(moved.max()))
+        self.largest = max(self.largest, float(moved.nan_to_num(0.0, 0.0).max()))
         self.count += len(joined.positions)
         self._routes[joined.positions] = self._router.route(vectors).cpu().numpy()

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from canarybank.encode.sentence import pick_device
+from canarybank.encode.sentence import pick_double_device
 from canarybank.seeds import GOLDEN, mixed
 from canarybank.systems.mechanism import BankSystem
 
@@ -39,7 +39,7 @@ class TorchSystem(BankSystem):
         """Sample participants, sum their contributions, add noise; an eligible canary tosses a coin of its own."""
         import torch
 
-        device = pick_device(self.device)
+        device = pick_double_device(self.device)
         if self not in _TABLES:
             _TABLES[self] = torch.from_numpy(self.contributions.toarray()).to(device)
         table, q = _TABLES[self], self.mechanism.q

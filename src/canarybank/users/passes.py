@@ -39,7 +39,7 @@ def run_pass(
         engine: Where the function runs.
         key: The content address of all that the function depends on but the part.
         cache: Where what each part gave is kept, so that a run that was killed goes on there; none keeps nothing.
-        progress: Where the users that are done are shown, with their rate and the time left.
+        progress: Where the users who are done of those who are left are shown, with their rate and the time left.
 
     Example:
         >>> import numpy as np
@@ -53,14 +53,14 @@ def run_pass(
         865
     """
     lacking: list[Part] = []
-    with progress.stage(name, total=sum(map(len, parts)), unit="users") as stage:
-        for part in parts:
-            found = None if cache is None else _kept(cache, part, key)
-            if found is None:
-                lacking.append(part)
-                continue
-            stage.advance(len(part))
+    for part in parts:
+        found = None if cache is None else _kept(cache, part, key)
+        if found is None:
+            lacking.append(part)
+        else:
             yield part, found
+    # What a run before made is no part of the stage, or it would count as the work of a moment in rate and time left.
+    with progress.stage(name, total=sum(map(len, lacking)), unit="users") as stage:
         for number, (index, made) in enumerate(engine.run(function, lacking), 1):
             part = lacking[index]
             kept = made if cache is None else cache.arrays("pass", _piece_key(part, key), partial(dict, made))

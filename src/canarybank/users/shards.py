@@ -1,25 +1,26 @@
 """Lay admitted users out in shards: files of texts by a hash of the user's id, read one at a time.
 
 A source is read once. Its rows are spilled by the hash of their user's id, and each spill is admitted on its own, for
-whether a user is admitted, and with which records, follows from that user's rows alone. Memory holds one shard, and of
-all users their ids, counts and digests. A shard's file is named by the hash of what it holds, so a newcomer changes
-one file. What a kill leaves is taken up: a finished spill, and every shard that is done.
+whether a user is admitted, and with which records, follows from that user's rows alone. Memory holds the admitted
+records of one shard, and of all users their ids, counts and digests. A shard's file is named by the hash of what it
+holds, so a newcomer changes one file. What a kill leaves is taken up: a finished spill, and every shard that is done.
 """
 
 import contextlib
 import hashlib
+import io
 import marshal
 import os
 import shutil
 import zlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,7 @@ _PACKED = (".parquet", ".pq", ".gz", ".tgz", ".zip", ".tar")
 MOST_SHARDS = 4096
 SPILLED_ROWS = 2**17
 """How many rows are held before they are written to the spills."""
+_READ_BYTES = 2**16
 _CONTENT, _SUMMARY, _SPILL = "shards", "sharding", "spill"
 
 
@@ -280,7 +282,8 @@ def shard_users(
                 _keep(cache, nobodys, stray)
             with progress.stage("admit users", total=len(lacking), unit="shards") as stage:
                 for shard in lacking:
-                    summaries[shard] = _admit_shard(cache, places[shard], spill.rows(shard), given, rule)
+                    spill.check(shard)
+                    summaries[shard] = _admit_shard(cache, places[shard], partial(spill.rows, shard), given, rule)
                     spill.drop(shard)
                     stage.advance()
             spill.remove()
@@ -345,13 +348,16 @@ def _read(folder: Path, content: str) -> Users:
 
 
 def _admit_shard(
-    cache: StageCache, place: str, rows: Sequence[Row | Skip], given: Source, rule: Admission
+    cache: StageCache, place: str, rows: Callable[[], Iterator[Row | Skip]], given: Source, rule: Admission
 ) -> dict[str, Any]:
-    """Admit the rows of one shard, write its file, and return what has to be known of it."""
-    census = Census.take(judge_rows(iter(rows), rule))
+    """Admit the rows of one shard, write its file, and return what has to be known of it.
+
+    They are read twice, as ``admit`` reads a source: so no user fills the memory, however many records that one has.
+    """
+    census = Census.take(judge_rows(rows(), rule))
     drops = find_drops(census.counts, rule)
     kept = {name: Chosen(rule.cap) for name in census.counts if name not in drops}
-    choose_records(judge_rows(iter(rows), rule), kept, rule.seed, isolated=given.isolated)
+    choose_records(judge_rows(rows(), rule), kept, rule.seed, isolated=given.isolated)
     users = kept_users(kept, labelled=given.labelled)
     content = hash_json({"users": users.hash})
     cache.packed(_CONTENT, content, lambda: users, pack_users, unpack_users)
@@ -525,24 +531,29 @@ class _Spill:
                 file.write(block)
             rows.clear()
 
-    def rows(self, shard: int) -> list[Row | Skip]:
-        """Read the rows of one shard."""
-        path, wanted = self._file(shard), read_checked(self._whole)["value"]["sums"][shard]
-        with file_errors(path, "read"):
-            data = path.read_bytes() if path.exists() else b""
-        if zlib.crc32(data) != wanted:
+    def check(self, shard: int) -> None:
+        """Refuse the rows of a shard that are not what was written, and remove all of them then."""
+        path, wanted, found = self._file(shard), read_checked(self._whole)["value"]["sums"][shard], 0
+        with self._reading(shard) as file:
+            while block := file.read(_READ_BYTES):
+                found = zlib.crc32(block, found)
+        if found != wanted:
             self.clear()
             raise StoreError(f"{str(path)!r} is damaged; run the command again, and it is made again.")
-        found: list[Row | Skip] = []
-        start = 0
-        while start < len(data):
-            stop = start + 8 + int.from_bytes(data[start : start + 8], "little")
-            found += (
-                Row(*each) if len(each) == len(Row._fields) else Skip(each[0], Fault[each[1]], each[2])
-                for each in marshal.loads(data[start + 8 : stop])  # noqa: S302, our own file, whose sum was checked
-            )
-            start = stop
-        return found
+
+    def rows(self, shard: int) -> Iterator[Row | Skip]:
+        """Yield the rows of one shard, once they are checked; memory holds those that were written together."""
+        with self._reading(shard) as file:
+            while size := int.from_bytes(file.read(8), "little"):
+                for each in marshal.loads(file.read(size)):  # noqa: S302, our own file, whose sum was checked
+                    yield Row(*each) if len(each) == len(Row._fields) else Skip(each[0], Fault[each[1]], each[2])
+
+    @contextlib.contextmanager
+    def _reading(self, shard: int) -> Iterator[BinaryIO]:
+        """Open the rows of a shard; one without rows has no file."""
+        path = self._file(shard)
+        with file_errors(path, "read"), path.open("rb") if path.exists() else io.BytesIO() as file:
+            yield file
 
     def drop(self, shard: int) -> None:
         """Remove the rows of a shard that is done."""
