@@ -43,7 +43,16 @@ from canarybank.encode.protocol import Precision, Vectors, check_texts, plain_to
 from canarybank.errors import DataError, InputError, MissingError
 from canarybank.store import hash_json
 
-__all__ = ["MINILM", "MINILM_L12", "MPNET", "TOLERANCE", "DeferredMiniLM", "SentenceEncoder", "device_in_use", "pick_device"]
+__all__ = [
+    "MINILM",
+    "MINILM_L12",
+    "MPNET",
+    "TOLERANCE",
+    "DeferredMiniLM",
+    "SentenceEncoder",
+    "device_in_use",
+    "pick_device",
+]
 
 _BATCH = {"cpu": 32}
 _ACCELERATOR_BATCH = 256
@@ -166,7 +175,7 @@ class SentenceEncoder:
 class DeferredMiniLM:
     """The packaged all-MiniLM-L6-v2 in float32 on the CPU, loaded when the first text has to be encoded.
 
-    Name, dimension and fingerprint follow from its files, so a run whose vectors are all in the cache never loads torch.
+    Name, dimension and fingerprint follow from its files. So a run whose vectors are all cached never loads torch.
     """
 
     name, dimension, isolated = "minilm", 384, False
@@ -201,7 +210,7 @@ def MINILM(  # noqa: N802, a factory like those below
     precision: Precision | str = Precision.FLOAT32,
     isolated: bool = False,
 ) -> SentenceEncoder | DeferredMiniLM:
-    """Return the packaged all-MiniLM-L6-v2; it is loaded later where it is plain, on the CPU, and nothing is missing."""
+    """Return the packaged all-MiniLM-L6-v2. On a CPU in float32 it is loaded only when it has to encode."""
     is_plain = Precision.of(precision) is Precision.FLOAT32 and not isolated and (batch_size is None or batch_size > 0)
     is_here = all(find_spec(name) is not None for name in ("torch", "sentence_transformers"))
     if is_plain and is_here and (device == "cpu" or (device is None and not _may_have_accelerator())):
