@@ -38,7 +38,7 @@ def test_sentence_models_get_their_settings() -> None:
 def test_minilm_is_loaded_with_the_first_text_and_is_the_same_encoder() -> None:
     told = "import sys; from canarybank.encode import load_encoder; encoder = load_encoder('minilm', device='cpu')"
     shown = "print(encoder.fingerprint, encoder.dimension, 'torch' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", f"{told}; {shown}"], check=True, capture_output=True, text=True)  # noqa: S603
+    found = subprocess.run([sys.executable, "-c", f"{told}; {shown}"], check=True, capture_output=True, text=True)
     plain, deferred = SentenceEncoder("minilm", device="cpu"), load_encoder("minilm", device="cpu")
     assert found.stdout.split() == [plain.fingerprint, str(plain.dimension), "False"]
     assert np.array_equal(plain.encode(["one text", "another"]), deferred.encode(["one text", "another"]))
