@@ -622,8 +622,8 @@ class Outcomes:
         cells = np.minimum(np.ceil(values * (last / grid[-1] if grid[-1] > 0 else 0.0)).astype(np.int64), last)
         cells -= (cells > 0) & (grid[cells - 1] >= values)  # what rounding put into a neighbouring cell
         cells += (cells < last) & (grid[cells] < values)
-        reached = np.cumsum(np.bincount(cells, np.outer(self.first[1], self.second[1]).ravel(), len(grid)))
-        return reached / reached[-1]
+        reached: Array = np.cumsum(np.bincount(cells, np.outer(self.first[1], self.second[1]).ravel(), len(grid)))
+        return np.asarray(reached / reached[-1])
 
 
 Mixture = list[tuple[float, Outcomes]]
