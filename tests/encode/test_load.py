@@ -8,6 +8,8 @@ import pytest
 
 import canarybank.encode as room
 from canarybank.encode import ENCODERS, GivenVectors, HashingEncoder, SentenceEncoder, WordLlamaEncoder, load_encoder
+from canarybank.encode.protocol import vocabulary_of
+from canarybank.encode.sentence import DeferredMiniLM
 from canarybank.errors import ConfigError, InputError, MissingError
 
 
@@ -25,8 +27,22 @@ def test_names_and_files_give_their_encoders(tmp_path: Path) -> None:
 @pytest.mark.models
 def test_sentence_models_get_their_settings() -> None:
     encoder = load_encoder("minilm", device="cpu", batch_size=5)
-    assert isinstance(encoder, SentenceEncoder)
-    assert (encoder.device, encoder.batch_size, encoder.precision.value) == ("cpu", 5, "float32")
+    assert isinstance(encoder, DeferredMiniLM)
+    assert (encoder.loaded.device, encoder.loaded.batch_size, encoder.block) == ("cpu", 5, 40)
+    isolated = load_encoder("minilm", device="cpu", isolated=True)
+    assert isinstance(isolated, SentenceEncoder)
+    assert (isolated.device, isolated.batch_size, isolated.precision.value) == ("cpu", 1, "float32")
+
+
+@pytest.mark.models
+def test_minilm_is_loaded_with_the_first_text_and_is_the_same_encoder() -> None:
+    told = "import sys; from canarybank.encode import load_encoder; encoder = load_encoder('minilm', device='cpu')"
+    shown = "print(encoder.fingerprint, encoder.dimension, 'torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", f"{told}; {shown}"], check=True, capture_output=True, text=True)
+    plain, deferred = SentenceEncoder("minilm", device="cpu"), load_encoder("minilm", device="cpu")
+    assert found.stdout.split() == [plain.fingerprint, str(plain.dimension), "False"]
+    assert np.array_equal(plain.encode(["one text", "another"]), deferred.encode(["one text", "another"]))
+    assert vocabulary_of(plain) == vocabulary_of(deferred)
 
 
 def test_built_in_names_are_listed_and_a_typo_gets_a_hint() -> None:

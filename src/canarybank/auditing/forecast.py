@@ -22,11 +22,12 @@ from scipy.signal import fftconvolve
 from scipy.special import ndtr
 
 from canarybank.auditing.methods import Method, find_method
-from canarybank.auditing.rates import Array, Law, Window, binomial_rows, ends, probability
+from canarybank.auditing.rates import Array, Law, Window, binomial_rows, ends, probability, rate_epsilon
 from canarybank.auditing.settings import AttackRates, Target, aimed, best_threshold
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.score import Interval, unmix
+from canarybank.score.counts import lower_end, upper_end
 from canarybank.seeds import stream
 
 __all__ = [
@@ -195,14 +196,19 @@ def chance_at_most(values: Array, mass: Array, grid: Array) -> Array:
 def _one(target: Target, pairs: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
     """Return the law of one bound, from the counts of one canary or the summed counts of several."""
     n = int(target.trials)
-    tp, mass1 = _counts(n, [float(target.first_rate(tpr, fpr)) for tpr, fpr in pairs])
-    fp, mass0 = _counts(n, [fpr for _, fpr in pairs])
-    values = target.at_counts(tp[:, None], fp[None, :], n * len(pairs))
-    if not target.method.exact:
-        values = values + _correction(target, tp, fp, mass1, mass0, n * len(pairs))
-    values, mass = np.maximum(values, 0.0).ravel(), np.outer(mass1, mass0).ravel()
+    first = _counts(n, [float(target.first_rate(tpr, fpr)) for tpr, fpr in pairs])
+    second = _counts(n, [fpr for _, fpr in pairs])
+    values, mass = _values(target, first, second, n * len(pairs)).ravel(), np.outer(first[1], second[1]).ravel()
     order = np.argsort(values, kind="stable")
     return values[order], mass[order]
+
+
+def _values(target: Target, first: tuple[Array, Array], second: tuple[Array, Array], n: int) -> Array:
+    """Return the bound at each pair of counts, which come with their chances."""
+    values = target.at_counts(first[0][:, None], second[0], n)
+    if not target.method.exact:
+        values = values + _correction(target, first[0], second[0], first[1], second[1], n)
+    return np.maximum(values, 0.0)
 
 
 def _counts(n: int, rates: Sequence[float]) -> tuple[Array, Array]:
@@ -580,8 +586,48 @@ def _looked_up(counts: Array, values: Array, number: int) -> Callable[[Whole], A
     return every.take
 
 
-Mixture = list[tuple[float, tuple[Array, Array]]]
-"""Laws of the bound, as values and their mass, each with its weight."""
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """The outcomes of one bound: counts of true and of false positives, the chance of each, the bound at each pair.
+
+    ``values`` may be off by the rounding of ``1 - rate``: they are sorted into cells, and shown nowhere.
+    """
+
+    first: tuple[Array, Array]
+    second: tuple[Array, Array]
+    values: Array
+    most: float
+    """The largest value, as the method itself gives it."""
+
+    @classmethod
+    def of(cls, target: Target, pairs: Sequence[tuple[float, float]]) -> "Outcomes":
+        """Return the outcomes of the counts of one canary, or of the summed counts of several."""
+        n, total = int(target.trials), int(target.trials) * len(pairs)
+        first = _counts(n, [float(target.first_rate(tpr, fpr)) for tpr, fpr in pairs])
+        second = _counts(n, [fpr for _, fpr in pairs])
+        if not target.method.separate:
+            values = _values(target, first, second, total)
+            return cls(first, second, values, float(values.max()))
+        gamma = target.alpha / target.method.tails
+        least, most = lower_end(first[0], total, gamma)[:, None], upper_end(second[0], total, gamma)
+        # By symmetry the ends of the negatives' rates are one minus these.
+        better = np.maximum(rate_epsilon(least, most, target.delta), rate_epsilon(1 - most, 1 - least, target.delta))
+        values = np.maximum(better, 0.0)
+        row, column = np.unravel_index(np.argmax(values), values.shape)
+        return cls(first, second, values, max(0.0, float(target.at_counts(first[0][row], second[0][column], total))))
+
+    def at_most(self, grid: Array) -> Array:
+        """Return the chance that the bound is at most each value of an even grid from 0 to no less than ``most``."""
+        values, last = self.values.ravel(), len(grid) - 1
+        cells = np.minimum(np.ceil(values * (last / grid[-1] if grid[-1] > 0 else 0.0)).astype(np.int64), last)
+        cells -= (cells > 0) & (grid[cells - 1] >= values)  # what rounding put into a neighbouring cell
+        cells += (cells < last) & (grid[cells] < values)
+        reached: Array = np.cumsum(np.bincount(cells, np.outer(self.first[1], self.second[1]).ravel(), len(grid)))
+        return np.asarray(reached / reached[-1])
+
+
+Mixture = list[tuple[float, Outcomes]]
+"""Laws of the bound, each with its weight."""
 
 
 def _mixture(law: Law, thresholds: Array, target: Target) -> Mixture:
@@ -594,7 +640,7 @@ def _mixture(law: Law, thresholds: Array, target: Target) -> Mixture:
     gathered = np.concatenate([ordered[:outer], *middles, ordered[len(ordered) - outer :]])
     kinds, times = np.unique(gathered, return_counts=True)
     cases = zip((times / len(ordered)).tolist(), *(rate.tolist() for rate in law.point(kinds)), strict=True)
-    return [(weight, bound_law(target, [(tpr, fpr)])) for weight, fpr, tpr in cases]
+    return [(weight, Outcomes.of(target, [(tpr, fpr)])) for weight, fpr, tpr in cases]
 
 
 def _together(laws: Sequence[Law], drawn: Sequence[Array], target: Target) -> Mixture:
@@ -603,11 +649,11 @@ def _together(laws: Sequence[Law], drawn: Sequence[Array], target: Target) -> Mi
     some = [thresholds[:64] for thresholds in drawn]
     rates = [law.point(kinds) for law, kinds in zip(laws, some, strict=True)]
     pairs = zip(*(zip(tpr.tolist(), fpr.tolist(), strict=True) for fpr, tpr in rates), strict=True)
-    return [(1 / len(some[0]), bound_law(target, list(each))) for each in pairs]
+    return [(1 / len(some[0]), Outcomes.of(target, list(each))) for each in pairs]
 
 
 def _largest(laws: Sequence[Mixture]) -> tuple[Array, Array]:
     """Return values and the chance that the maximum over canaries, each of a mixture of laws, is at most these."""
-    grid = np.linspace(0.0, max(float(values[-1]) for mixture in laws for _, (values, _) in mixture), _VALUES)
-    each = [np.sum([weight * chance_at_most(*law, grid) for weight, law in mixture], axis=0) for mixture in laws]
+    grid = np.linspace(0.0, max(law.most for mixture in laws for _, law in mixture), _VALUES)
+    each = [np.sum([weight * law.at_most(grid) for weight, law in mixture], axis=0) for mixture in laws]
     return grid, np.prod(each, axis=0)

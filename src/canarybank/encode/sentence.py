@@ -28,8 +28,9 @@ import contextlib
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ __all__ = [
     "MINILM_L12",
     "MPNET",
     "TOLERANCE",
+    "DeferredMiniLM",
     "SentenceEncoder",
     "device_in_use",
     "pick_device",
@@ -59,6 +61,7 @@ _CALL_BATCHES = 8
 _BLOCK_ISOLATED = 256
 _BLOCK_SHAPES = 1 << 16
 _in_use: list[str] = []
+_DRIVERS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
 _DECISIVE_PACKAGES = ("sentence-transformers", "tokenizers", "torch", "transformers")
 _DECISIVE_VARIABLES = (
     "ATEN_CPU_CAPABILITY",
@@ -170,7 +173,57 @@ class SentenceEncoder:
         return lengths
 
 
-MINILM = partial(SentenceEncoder, "minilm")
+class DeferredMiniLM:
+    """The packaged all-MiniLM-L6-v2 in float32 on the CPU, loaded when the first text has to be encoded.
+
+    Name, dimension and fingerprint follow from its files. So a run whose vectors are all cached never loads torch.
+    """
+
+    name, dimension, isolated = "minilm", 384, False
+
+    def __init__(self, batch_size: int | None = None) -> None:
+        self._batch_size = batch_size
+        self.fingerprint = _fingerprint(find_model(self.name), Precision.FLOAT32, {})
+
+    @cached_property
+    def loaded(self) -> SentenceEncoder:
+        """Return the encoder itself."""
+        return SentenceEncoder(self.name, device="cpu", batch_size=self._batch_size)
+
+    @property
+    def block(self) -> int:
+        """Return how many texts one call should get."""
+        return self.loaded.block
+
+    def encode(self, texts: Sequence[str], /) -> Vectors:
+        """Return one float32 unit vector a text, in order."""
+        return self.loaded.encode(texts)
+
+    def vocabulary(self) -> tuple[str, ...]:
+        """Return the tokens that the model's tokenizer knows, as texts."""
+        return self.loaded.vocabulary()
+
+
+def MINILM(  # noqa: N802, a factory like those below
+    *,
+    device: str | None = None,
+    batch_size: int | None = None,
+    precision: Precision | str = Precision.FLOAT32,
+    isolated: bool = False,
+) -> SentenceEncoder | DeferredMiniLM:
+    """Return the packaged all-MiniLM-L6-v2. On a CPU in float32 it is loaded only when it has to encode."""
+    is_plain = Precision.of(precision) is Precision.FLOAT32 and not isolated and (batch_size is None or batch_size > 0)
+    is_here = all(find_spec(name) is not None for name in ("torch", "sentence_transformers"))
+    if is_plain and is_here and (device == "cpu" or (device is None and not _may_have_accelerator())):
+        return DeferredMiniLM(batch_size)
+    return SentenceEncoder("minilm", device=device, batch_size=batch_size, precision=precision, isolated=isolated)
+
+
+def _may_have_accelerator() -> bool:
+    """Return False only where torch would choose the CPU, without asking torch: Linux without a driver of a GPU."""
+    return platform.system() != "Linux" or any(Path(each).exists() for each in _DRIVERS)
+
+
 MINILM_L12 = partial(SentenceEncoder, "minilm-l12")
 MPNET = partial(SentenceEncoder, "mpnet")
 

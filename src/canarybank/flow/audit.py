@@ -28,6 +28,7 @@ from canarybank.auditing import (
     search_canary,
     transcript_scores,
 )
+from canarybank.auditing.ports import Place, Systems
 from canarybank.config import Config, EvolveConfig, Resolved, decisive, flatten, read_value, refuse_unknown, varied
 from canarybank.defend import Screen, Vetting
 from canarybank.engine import Engine
@@ -47,6 +48,7 @@ from canarybank.run.results import Results, Setup
 from canarybank.run.trials_log import ShardLog
 from canarybank.run.verification import refuse_unverified
 from canarybank.store import StageCache, canonical_json, differences, hash_json, hash_text, parse_json, write_atomic
+from canarybank.systems.mechanism import ReleaseSystem
 from canarybank.users import Calibration, Cohorts, Evaluation
 
 __all__ = [
@@ -343,14 +345,34 @@ class AuditWork:
         return made
 
     @cached_property
+    def _designed(self) -> tuple[Case, ...]:
+        """Return the cases over the banks of every round, their thresholds still to be frozen."""
+        cases = self.designs.cases
+        return cases if self.evolution is None else tuple(self._followed(case) for case in cases)
+
+    @cached_property
     def cases(self) -> tuple[Case, ...]:
         """Return the frozen cases, over the banks of every round."""
-        cases = self.designs.cases
-        if self.evolution is not None:
-            cases = tuple(self._followed(case) for case in cases)
         system = self.inputs.config.audit.system
         key = hash_json([self.routes[0].calibration.hash, system, str(SYSTEMS.pin(system))])
-        return self.auditor.freeze(cases, self.auditor.calibration(self.routes, cases), calibration=key)
+        return self.auditor.freeze(self._designed, self.calibration, calibration=key)
+
+    @cached_property
+    def calibration(self) -> Systems:
+        """Return the systems on which thresholds are frozen; those of a case are made once."""
+        make, made = self.auditor.calibration(self.routes, self._designed), dict[Place, Sequence[ReleaseSystem]]()
+
+        def systems(case: Case) -> Sequence[ReleaseSystem]:
+            if case.place not in made:
+                made[case.place] = make(case)
+            return made[case.place]
+
+        return systems
+
+    @cached_property
+    def evaluation(self) -> Systems:
+        """Return the systems that are judged; those of a case are made once."""
+        return self.auditor.evaluation(self.routes, self.cases)
 
     def _followed(self, case: Case) -> Case:
         """Return a case of the first bank over the banks of every round, which hold its probes."""
@@ -381,7 +403,7 @@ class AuditWork:
 
     def attacks(self, tally: Tally) -> tuple[AttackResult, ...]:
         """Play the trials that the tally lacks, and judge them."""
-        auditor, evaluation = self.auditor, self.auditor.evaluation(self.routes, self.cases)
+        auditor, evaluation = self.auditor, self.evaluation
         auditor.play(self.cases, evaluation, tally)
 
         def shown(case: Case, law: Any) -> dict[str, Any]:

@@ -50,7 +50,8 @@ def shingles(text: str) -> frozenset[str]:
 
 def jaccard(a: frozenset[str], b: frozenset[str]) -> float:
     """Return the share of two sets' union that they have in common."""
-    return len(a & b) / len(a | b) if a or b else 1.0
+    common = len(a & b)
+    return common / (len(a) + len(b) - common) if a or b else 1.0
 
 
 class Distinct:
@@ -83,8 +84,11 @@ class Distinct:
     def resembles(self, text: str) -> bool:
         """Say whether the text is a near duplicate of one that is here already."""
         mine = shingles(text)
-        found = {i for shingle in self._prefix(mine) for i in self._index[shingle]}
-        return any(jaccard(mine, self._sets[i]) >= self._similarity for i in found)
+        most = len(mine) / self._similarity + 1e-9
+        found = {i for shingle in self._prefix(mine) for i in self._index.get(shingle, ())}
+        # Sets whose sizes lie further apart than the similarity allows are not compared.
+        likely = (each for i in found if self._similarity * len(mine) - 1e-9 <= len(each := self._sets[i]) <= most)
+        return any(jaccard(mine, each) >= self._similarity for each in likely)
 
     def add(self, text: str) -> None:
         """Add a text, whether or not it resembles another."""

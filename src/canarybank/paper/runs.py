@@ -322,7 +322,7 @@ def _calibrated(work: AuditWork, cases: Sequence[Case]) -> Interval:
     auditor, settings = work.auditor, work.auditor.settings
     calibration, evaluation = (
         [law for case in cases if (law := auditor.law(case, systems(case))) is not None]
-        for systems in (auditor.calibration(work.routes), auditor.evaluation(work.routes))
+        for systems in (work.calibration, work.evaluation)
     )
     target = settings.target(auditor.mechanism, len(cases))
     return calibrated_spread(calibration, evaluation, target, number=settings.trials, seed=settings.seed)

@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+
+from canarybank.auditing import Target, find_method
+from canarybank.auditing.forecast import Outcomes, bound_law, chance_at_most
+
+RATES = [(0.06, 0.01), (3e-3, 1e-4), (0.9999, 0.99), (0.02, 0.02), (1.0, 0.0)]
+METHODS = ["paper", "clopper-pearson"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("pair", RATES)
+def test_cells_hold_what_sorted_outcomes_give(pair: tuple[float, float], name: str) -> None:
+    target = Target(20_000, 1e-5, 0.01, find_method(name))
+    found, (values, mass) = Outcomes.of(target, [pair]), bound_law(target, [pair])
+    assert found.most == values[-1]
+    for top in (found.most, found.most + 0.7):
+        grid = np.linspace(0.0, top, 4001)
+        np.testing.assert_allclose(found.at_most(grid), chance_at_most(values, mass, grid), rtol=0, atol=1e-9)
+
+
+def test_a_method_that_searches_gives_its_own_values() -> None:
+    target = Target(300, 1e-5, 0.05, find_method("joint"))
+    found, (values, mass) = Outcomes.of(target, [(0.2, 0.05)]), bound_law(target, [(0.2, 0.05)])
+    grid = np.linspace(0.0, values[-1], 501)
+    np.testing.assert_allclose(found.at_most(grid), chance_at_most(values, mass, grid), rtol=0, atol=1e-9)
+
+
+def test_pooled_outcomes_are_those_of_summed_counts() -> None:
+    target = Target(5_000, 1e-5, 0.05, find_method("pooled"), canaries=2)
+    pairs = [(0.06, 0.01), (0.08, 0.02)]
+    found, (values, mass) = Outcomes.of(target, pairs), bound_law(target, pairs)
+    grid = np.linspace(0.0, values[-1], 501)
+    assert found.most == values[-1]
+    np.testing.assert_allclose(found.at_most(grid), chance_at_most(values, mass, grid), rtol=0, atol=1e-9)
+
+
+def test_a_value_on_the_grid_counts_at_its_own_place() -> None:
+    grid = np.linspace(0.0, 0.7, 8)
+    even = (np.arange(8.0), np.full(8, 1 / 8))
+    found = Outcomes(even, (np.zeros(1), np.ones(1)), grid[:, None], 0.7)
+    np.testing.assert_allclose(found.at_most(grid), np.arange(1, 9) / 8, rtol=0, atol=1e-15)
