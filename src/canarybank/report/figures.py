@@ -55,7 +55,7 @@ _NAMES = {
 SHORTFALL = "the claim's shortfall"
 """The cause of a step up from the claim to the mechanism: the claim is too small."""
 _UNSEEN = "what attack and trials do not show"
-_RUNG, _LADDER_TOP, _NARROW_RUNG = 50.0, 14.0, 66.0
+_RUNG, _LADDER_TOP, _NARROW_RUNG = 50.0, 14.0, 84.0
 _LADDER_LEFT = max(text_width(note, "rung-note") for note in _NAMES.values()) + 16.0
 _CERTAIN = 2e-3
 _ROWS_RIGHT, _ROWS_TOP, _NAME_GAP, _NAME_ABOVE = 800.0, 42.0, 12.0, 18.0
@@ -139,15 +139,13 @@ def _narrow_ladder(
     x = linear(0.0, top_of(rung for _, rung in pairs) * 1.04, 8.0, NARROW - 8)
     canvas.axes((8.0, 0.0, NARROW - 8, bottom), x, "epsilon")
     for index, ((above, rung), step) in enumerate(zip(pairs, steps, strict=True)):
-        top, name, value = _NARROW_RUNG * index, rung["name"], rung_text(rung)
-        after = text_width(name, "rung-name") + 16
-        note = shortened(_rung_note(rung), NARROW - after - text_width(value, "value") - 16, "rung-note")
-        canvas.text((8.0, top + 16), name, "rung-name")
-        canvas.text((after, top + 16), note, "rung-note")
-        _draw_bar(canvas, x, above, rung, top + 33)
+        top = _NARROW_RUNG * index
+        canvas.text((8.0, top + 18), rung["name"], "rung-name")
+        canvas.text((8.0, top + 33), shortened(_rung_note(rung), NARROW - 16, "rung-note"), "rung-note")
+        _draw_bar(canvas, x, above, rung, top + 50)
         if math.isfinite(rung["epsilon"]):
-            canvas.text((NARROW - 8, top + 16), value, "value", anchor="end")
-            canvas.text((8.0, top + 58), shortened(step, NARROW - 16, "rung-note"), "rung-note")
+            canvas.text((NARROW - 8, top + 18), rung_text(rung), "value", anchor="end")
+            canvas.text((8.0, top + 75), shortened(step, NARROW - 16, "rung-note"), "rung-note")
     return canvas
 
 

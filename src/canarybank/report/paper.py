@@ -41,7 +41,7 @@ _CLAIMS = {None: UNKNOWN, "stands": "no violation", "fails": "FAILS"}
 _EXPLAINED = {None: UNKNOWN, True: "yes", False: "NO"}
 _COLOURS: Final = ("#0b5fa5", "#c2410c", "#4d7c0f", "#7c3aed", "#d4a017", "#0f766e", "#be185d", "#475569")
 _INCHES_A_LETTER: Final = 0.078
-_PANELS_A_ROW: Final = 3
+_PANELS_A_ROW, _PANELS_A_ROW_ON_PAGE = 3, 2
 _NARROW: Final = 4.4
 """The width in inches of a figure on a telephone: letters of 9 points are about as many pixels high there."""
 _TITLE_LETTERS: Final = 44
@@ -98,12 +98,10 @@ def render_pieces(pieces: Sequence[Piece], *, title: str = "the paper, reproduce
                 title=piece.title,
                 caption=stands_on(piece),
                 alternative=alternative(piece),
-                svg=themed_svg(figure_bytes(piece, "svg"), piece.name, piece.title, alternative(piece)),
+                svg=_themed(piece, piece.name, _PANELS_A_ROW_ON_PAGE),
                 columns=(),
                 rows=(),
-                narrow=themed_svg(
-                    figure_bytes(piece, "svg", narrow=True), f"{piece.name}-narrow", piece.title, alternative(piece)
-                ),
+                narrow=_themed(piece, f"{piece.name}-narrow", 1),
             ),
             "columns": shown_columns(piece),
             "rows": shown_rows(piece),
@@ -247,20 +245,24 @@ def _either(values: Iterable[str]) -> str:
     return " or ".join(dict.fromkeys(values))
 
 
-def figure_bytes(piece: Piece, kind: str, *, narrow: bool = False) -> bytes:
-    """Return the figure of a piece as ``svg`` or ``pdf``; a narrow one has its panels below each other."""
+def _themed(piece: Piece, key: str, across: int) -> str:
+    return themed_svg(figure_bytes(piece, "svg", across), key, piece.title, alternative(piece))
+
+
+def figure_bytes(piece: Piece, kind: str, across: int = _PANELS_A_ROW) -> bytes:
+    """Return the figure of a piece as ``svg`` or ``pdf``, with at most so many panels in a row."""
     import matplotlib as mpl
 
     settings: Any = {**mpl.rcParamsDefault, "backend": mpl.rcParams["backend"], **_STYLE}
     buffer = io.BytesIO()
     with mpl.rc_context(settings):
-        draw_piece(piece, narrow=narrow).savefig(buffer, format=kind, metadata=_SILENT[kind])
+        draw_piece(piece, across).savefig(buffer, format=kind, metadata=_SILENT[kind])
     return buffer.getvalue()
 
 
-def draw_piece(piece: Piece, *, narrow: bool = False) -> "Figure":
-    """Return the figure of a piece; a narrow one has its panels below each other."""
-    return {"table": _table, "curves": _curves, "rounds": _rounds}[piece.shape](piece, 1 if narrow else _PANELS_A_ROW)
+def draw_piece(piece: Piece, across: int = _PANELS_A_ROW) -> "Figure":
+    """Return the figure of a piece, with at most so many panels in a row."""
+    return {"table": _table, "curves": _curves, "rounds": _rounds}[piece.shape](piece, across)
 
 
 def alternative(piece: Piece) -> str:
@@ -300,7 +302,9 @@ def _table(piece: Piece, across: int) -> "Figure":
     coordinate, groups = piece.coordinates[0], dict[str, list[Cell]]()
     for cell in piece.cells:
         groups.setdefault(str(cell.at[coordinate]), []).append(cell)
-    figure, axes = _figure(3.6 + 3.2 * len(groups), 1.6 + 0.34 * max(map(len, groups.values())), len(groups), across)
+    figure, axes = _figure(
+        3.6 + 3.2 * min(len(groups), across), 1.6 + 0.34 * max(map(len, groups.values())), len(groups), across
+    )
     for ax, (name, cells) in zip(axes, groups.items(), strict=True):
         _dots(ax, cells)
         ax.set(xlim=(0, None), xlabel="epsilon", title=f"{coordinate} {name}")
@@ -331,7 +335,7 @@ def _dots(ax: "Axes", cells: Sequence[Cell]) -> None:
 
 def _curves(piece: Piece, across: int) -> "Figure":
     panels = _panels(piece)
-    figure, axes = _figure(1.0 + 4.4 * min(len(panels), _PANELS_A_ROW), 3.9, len(panels), across)
+    figure, axes = _figure(1.0 + 4.4 * min(len(panels), across), 3.9, len(panels), across)
     labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
     for ax, ((title, name), lines) in zip(axes, panels.items(), strict=True):
         for label, points in lines.items():
