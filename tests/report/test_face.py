@@ -5,8 +5,10 @@ import os
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from canarybank.attack import nonces
 from canarybank.cli import main
 from canarybank.flow import embedded_bank
 from canarybank.report import write_pieces, write_report
@@ -77,7 +79,7 @@ def pages(request, hostile, tmp_path_factory):
         if kind == "vet":
             place.mkdir()
             bank = place / "bank.jsonl"
-            texts = [*embedded_bank().texts[:300], hostile]
+            texts = [*embedded_bank().texts[:300], hostile, *nonces(2, np.random.default_rng(3))]
             bank.write_text("".join(f"{json.dumps({'text': text})}\n" for text in texts))
             assert main(["vet", str(bank), "--page", str(place / "vet.html"), "--quiet"]) in {0, 1}
             return place / "vet.html"

@@ -112,8 +112,8 @@ def test_rows_hold_numbers_as_they_are(folder):
 
 def test_a_legend_lies_within_its_figure_however_narrow(every):
     pieces = (*every, every[0].model_copy(update={"cells": every[0].cells[:1]}))
-    for each, narrow in product(pieces, (False, True)):
-        figure = draw_piece(each, narrow=narrow)
+    for each, across in product(pieces, (1, 2, 3)):
+        figure = draw_piece(each, across)
         figure.savefig(io.BytesIO(), format="png")
         for legend in figure.legends:
             box = legend.get_window_extent()
@@ -138,7 +138,7 @@ def test_a_piece_that_was_written_and_read_gives_the_same_bytes_whatever_was_dra
 
 
 def test_the_panels_of_a_narrow_figure_stand_below_each_other(grid):
-    figure = draw_piece(grid, narrow=True)
+    figure = draw_piece(grid, 1)
     figure.savefig(io.BytesIO(), format="png")
     boxes = [ax.get_tightbbox() for ax in figure.axes]
     assert len(boxes) == 4

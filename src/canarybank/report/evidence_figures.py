@@ -67,11 +67,19 @@ def roc_figure(attack: dict[str, Any], mechanism: Mechanism, exact: float, key: 
     perfect = perfect_rates(mechanism)(np.linspace(-reach, reach, 4 * _STEPS))
     axes.plot(*_above(perfect), color=COLOURS["ink"], lw=1.3, ls=(0, (6, 4)), label=labels[2])
     axes.plot(*_above((roc["fpr"], roc["tpr"])), color=COLOURS["canary"], lw=2.2, label=labels[3])
-    ring = {"marker": "o", "ms": 11, "mfc": COLOURS["paper"], "mec": COLOURS["ink"], "mew": 1.6, "ls": ""}
+    ring: dict[str, Any] = {
+        "marker": "o",
+        "ms": 11,
+        "mfc": COLOURS["paper"],
+        "mec": COLOURS["ink"],
+        "mew": 1.6,
+        "ls": "",
+    }
     axes.plot([max(fpr, _LOWEST)], [max(tpr, _LOWEST)], **ring, label=labels[4], clip_on=False)
     low, middle, high = np.maximum(np.transpose([canary["counted"]["fpr"], canary["counted"]["tpr"]]), _LOWEST)
     axes.errorbar(
-        *([value] for value in middle),
+        [middle[0]],
+        [middle[1]],
         xerr=[[(middle - low)[0]], [(high - middle)[0]]],
         yerr=[[(middle - low)[1]], [(high - middle)[1]]],
         fmt="o",
@@ -258,7 +266,7 @@ def map_figure(attack: dict[str, Any], key: str) -> Drawn:
     axes.spines[:].set(visible=True, color=COLOURS["faint"])
     add_dots(axes, plane["bank"], "other", 4.0, alpha=0.6, label="bank entry")
     if probes:
-        ring = {"marker": "o", "ms": 9, "mfc": "none", "mec": COLOURS["exact"], "mew": 1.7, "ls": ""}
+        ring: dict[str, Any] = {"marker": "o", "ms": 9, "mfc": "none", "mec": COLOURS["exact"], "mew": 1.7, "ls": ""}
         axes.plot(*zip(*plane["probes"], strict=True), **ring, label="probe")
     add_dots(axes, plane["canary"], "canary", 6.5, label="canary record")
     add_legend(figure)

@@ -42,7 +42,7 @@ _COLOURS: Final = tuple(
     COLOURS[name] for name in ("exact", "canary", "leaf", "violet", "gold", "teal", "rose", "slate")
 )
 _INCHES_A_LETTER: Final = 0.078
-_PANELS_A_ROW: Final = 3
+_PANELS_A_ROW, _PANELS_A_ROW_ON_PAGE = 3, 2
 _NARROW: Final = 4.4
 """The width in inches of a figure on a telephone: letters of 9 points are about as many pixels high there."""
 _TITLE_LETTERS: Final = 44
@@ -111,8 +111,8 @@ def render_pieces(pieces: Sequence[Piece], *, title: str = "the paper, reproduce
                 title=piece.title,
                 caption=stands_on(piece),
                 alternative=alternative(piece),
-                figure=draw_piece(piece),
-                narrow=draw_piece(piece, narrow=True),
+                figure=draw_piece(piece, _PANELS_A_ROW_ON_PAGE),
+                narrow=draw_piece(piece, 1),
                 style=PRINTED,
             ),
             "columns": shown_columns(piece),
@@ -262,12 +262,12 @@ def figure_bytes(piece: Piece, kind: str) -> bytes:
     return saved(draw_piece(piece), kind, PRINTED)
 
 
-def draw_piece(piece: Piece, *, narrow: bool = False) -> "Figure":
+def draw_piece(piece: Piece, across: int = _PANELS_A_ROW) -> "Figure":
     """Return the figure of a piece, as matplotlib draws it.
 
     Args:
         piece: A piece of the paper, or a sweep.
-        narrow: Whether it is for a narrow screen, with its panels below each other.
+        across: How many panels stand in a row at most; one is for a narrow screen.
 
     Example:
         >>> within = Span(low=0.9, high=1.2)
@@ -285,7 +285,7 @@ def draw_piece(piece: Piece, *, narrow: bool = False) -> "Figure":
     """
     draw = {"table": _table, "curves": _curves, "rounds": _rounds}[piece.shape]
     with style(PRINTED):
-        return draw(piece, 1 if narrow else _PANELS_A_ROW)
+        return draw(piece, across)
 
 
 def alternative(piece: Piece) -> str:
@@ -325,7 +325,9 @@ def _table(piece: Piece, across: int) -> "Figure":
     coordinate, groups = piece.coordinates[0], dict[str, list[Cell]]()
     for cell in piece.cells:
         groups.setdefault(str(cell.at[coordinate]), []).append(cell)
-    figure, axes = _figure(3.6 + 3.2 * len(groups), 1.6 + 0.34 * max(map(len, groups.values())), len(groups), across)
+    figure, axes = _figure(
+        3.6 + 3.2 * min(len(groups), across), 1.6 + 0.34 * max(map(len, groups.values())), len(groups), across
+    )
     for ax, (name, cells) in zip(axes, groups.items(), strict=True):
         _dots(ax, cells)
         ax.set(xlim=(0, None), xlabel="epsilon", title=f"{coordinate} {name}")
@@ -356,7 +358,7 @@ def _dots(ax: "Axes", cells: Sequence[Cell]) -> None:
 
 def _curves(piece: Piece, across: int) -> "Figure":
     panels = _panels(piece)
-    figure, axes = _figure(1.0 + 4.4 * min(len(panels), _PANELS_A_ROW), 3.9, len(panels), across)
+    figure, axes = _figure(1.0 + 4.4 * min(len(panels), across), 3.9, len(panels), across)
     labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
     for ax, ((title, name), lines) in zip(axes, panels.items(), strict=True):
         for label, points in lines.items():

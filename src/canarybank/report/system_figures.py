@@ -52,7 +52,7 @@ def _draw_rates(
     figure, axes = rates_sheet([str(name) for name in labels], lowest, (claim.epsilon, claim.delta), _REGION)
     grid = np.geomspace(lowest, 1.0, _STEPS) if lowest else np.linspace(0.0, 1.0, _STEPS)
     if curve is not None:
-        look = {"color": COLOURS["alarm"], "lw": 1.6, "ls": (0, (6, 4))}
+        look: dict[str, Any] = {"color": COLOURS["alarm"], "lw": 1.6, "ls": (0, (6, 4))}
         axes.plot(grid, np.asarray(curve.allowed(grid)), **look, label=_CURVE)
     for each in drawn:
         _draw_rule(axes, each, lowest)
