@@ -94,7 +94,8 @@ _ASCII = """
 62 64 64 42 53 40 64 60 82 60 60 53 64 34 64 84
 """
 _EMS = {chr(code): int(width) / 100 for code, width in enumerate(_ASCII.split(), start=32)}
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

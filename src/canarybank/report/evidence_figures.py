@@ -75,7 +75,7 @@ def roc_figure(attack: dict[str, Any], mechanism: Mechanism, exact: float, key: 
         "mew": 1.6,
         "ls": "",
     }
-    axes.plot([max(fpr, _LOWEST)], [max(tpr, _LOWEST)], **ring, label=labels[4], clip_on=False)
+    axes.plot([max(fpr, _LOWEST)], [max(tpr, _LOWEST)], ls="", **ring, label=labels[4], clip_on=False)
     low, middle, high = np.maximum(np.transpose([canary["counted"]["fpr"], canary["counted"]["tpr"]]), _LOWEST)
     axes.errorbar(
         [middle[0]],
