@@ -117,8 +117,8 @@ def _search(
     scan = Scan.of(entries, dtype, multiple=fold)
     result = np.empty((len(records), k), dtype=np.int64)
     crowded = np.zeros(len(records), dtype=bool)
-    slices = list(parts(len(records), len(scan.squares)))
-    room = np.empty((slices[0].stop, len(scan.squares)), dtype=dtype)
+    slices = list(parts(len(records), len(scan)))
+    room = np.empty((slices[0].stop, len(scan)), dtype=dtype)
     for part in slices:
         margin = scan.margin(lengths[part])
         rows, columns, values = _shortlist(scan.scores(records[part], room), margin, k, fold)
@@ -141,13 +141,19 @@ def _shortlist(
     scores: Floats, margin: NDArray[np.float64], k: int, fold: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     # All pairs (row, column) that can be among a row's k nearest, by row and then by score. At least k entries score no
-    # more than the k-th smallest of the minima over disjoint groups; an entry more than two margins above is farther.
+    # more than the k-th smallest of the minima over disjoint groups; an entry more than two margins above is farther,
+    # and so is all of a group whose minimum is.
     count, width = scores.shape
-    minima = scores.reshape(count, fold, width // fold).min(axis=1)
+    groups = width // fold
+    grouped = scores.reshape(count, fold, groups)
+    minima = grouped.min(axis=1)
     bound = np.partition(minima, k - 1, axis=1)[:, k - 1]
-    flat = np.flatnonzero(scores <= (bound + 2 * margin).astype(scores.dtype)[:, None])
-    rows, columns = np.divmod(flat, width)
-    values = scores.ravel()[flat].astype(np.float64)
+    limit = (bound + 2 * margin).astype(scores.dtype)
+    rows, near = np.nonzero(minima <= limit[:, None])
+    within = grouped[rows, :, near]
+    pairs, places = np.nonzero(within <= limit[rows, None])
+    rows, columns = rows[pairs], places * groups + near[pairs]
+    values = within[pairs, places].astype(np.float64)
     order = np.lexsort((values, rows))
     columns, values = columns[order], values[order]
     kth = values[first_of_each(rows, k)[:, -1]]

@@ -102,8 +102,8 @@ class RouteTable:
     def within_reach(self, entries: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return all pairs (record, entry) but those that are certainly farther than the record's k-th base entry."""
         scan = Scan.of(entries, precision(self._lengths, entries))
-        most = np.finfo(scan.squares.dtype).max
-        threshold = np.minimum(self._reach + scan.margin(self._lengths), most).astype(scan.squares.dtype)
+        most = np.finfo(scan.dtype).max
+        threshold = np.minimum(self._reach + scan.margin(self._lengths), most).astype(scan.dtype)
         found = [
             np.flatnonzero(scan.scores(self.records[part]) <= threshold[part, None]) + part.start * len(entries)
             for part in parts(len(self.records), len(entries))
