@@ -33,12 +33,12 @@ class Scan:
 
     @classmethod
     def of(cls, entries: Vectors, dtype: type[np.floating[Any]], *, multiple: int = 1) -> "Scan":
-        """Prepare entries; fill up to a multiple of some count with entries at infinite distance."""
+        """Prepare entries; fill up to a multiple of some count with entries that are farther than any other."""
         length, (count, dimension) = norms(entries), entries.shape
         matrix = np.zeros((count + -count % multiple, dimension + 1), dtype=dtype)
         np.multiply(entries, -2, out=matrix[:count, :dimension], casting="same_kind")
         matrix[:count, dimension] = np.square(length)
-        matrix[count:, dimension] = np.inf
+        matrix[count:, dimension] = np.finfo(dtype).max / 2  # infinity would be no number where a BLAS meets it with 0
         return cls(matrix, float(length.max()))
 
     def __len__(self) -> int:
