@@ -32,6 +32,7 @@ SMALL_BLOCKS = (
     "shelf.Shelf.compact = partialmethod(shelf.Shelf.compact, least=8)\n"
 )
 # A process that forks a fresh encoding process at each line it reads: fifty imports would take a minute.
+BLOCK_BYTES = 640 * DIMENSION * 4
 NURSERY = SMALL_BLOCKS + (
     f"DIMENSION = {DIMENSION}\n"
     "for line in sys.stdin:\n"
@@ -205,7 +206,11 @@ def test_fifty_kills_at_random_moments_leave_a_cache_that_is_never_wrong(tmp_pat
         for kill in range(KILLS):
             print(kill, file=nursery.stdin, flush=True)
             child = int(nursery.stdout.readline())
-            time.sleep(rng.uniform(0.0, 0.1))
+            # Work and not time says when, so that a busy machine is killed at as many different moments as an idle one.
+            grown, until = kept_bytes(tmp_path) + rng.uniform(0.0, 12.0) * BLOCK_BYTES, time.monotonic() + 20.0
+            while kept_bytes(tmp_path) < grown and time.monotonic() < until:
+                time.sleep(0.001)
+            time.sleep(rng.uniform(0.0, 0.005))
             os.kill(child, signal.SIGKILL)
             assert int(nursery.stdout.readline()) == -signal.SIGKILL
             held.append(held_and_right(tmp_path, [f"{kill}x{n}" for n in range(8000)]))
@@ -213,6 +218,15 @@ def test_fifty_kills_at_random_moments_leave_a_cache_that_is_never_wrong(tmp_pat
     # The kills fell in the middle of work, at many different moments of it.
     assert len(set(held)) > 10
     assert list(tmp_path.rglob("*.corrupt")) == []
+
+
+def kept_bytes(folder: Path) -> int:
+    """Return the size of all files that are kept, and of those that are being written."""
+    sizes = (path.stat(follow_symlinks=False).st_size for path in folder.rglob("*") if path.exists())
+    try:
+        return sum(sizes)
+    except FileNotFoundError:  # one that was written has its name now
+        return kept_bytes(folder)
 
 
 def held_and_right(folder: Path, texts: list[str]) -> int:
