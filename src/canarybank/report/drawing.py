@@ -211,7 +211,7 @@ def add_dots(
     from matplotlib.path import Path
 
     if label:
-        axes.plot([], [], "o", ms=size, mew=0, color=COLOURS[colour], alpha=alpha, label=label)
+        axes.plot([], [], "o", ms=max(size, 5.0), mew=0, color=COLOURS[colour], alpha=alpha, label=label)
     if points:
         path = Path([tuple(point) for point in points for _ in range(2)], [Path.MOVETO, Path.LINETO] * len(points))
         path.should_simplify = False
