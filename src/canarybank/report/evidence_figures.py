@@ -67,14 +67,7 @@ def roc_figure(attack: dict[str, Any], mechanism: Mechanism, exact: float, key: 
     perfect = perfect_rates(mechanism)(np.linspace(-reach, reach, 4 * _STEPS))
     axes.plot(*_above(perfect), color=COLOURS["ink"], lw=1.3, ls=(0, (6, 4)), label=labels[2])
     axes.plot(*_above((roc["fpr"], roc["tpr"])), color=COLOURS["canary"], lw=2.2, label=labels[3])
-    ring: dict[str, Any] = {
-        "marker": "o",
-        "ms": 11,
-        "mfc": COLOURS["paper"],
-        "mec": COLOURS["ink"],
-        "mew": 1.6,
-        "ls": "",
-    }
+    ring: dict[str, Any] = {"marker": "o", "ms": 11, "mfc": COLOURS["paper"], "mec": COLOURS["ink"], "mew": 1.6}
     axes.plot([max(fpr, _LOWEST)], [max(tpr, _LOWEST)], ls="", **ring, label=labels[4], clip_on=False)
     low, middle, high = np.maximum(np.transpose([canary["counted"]["fpr"], canary["counted"]["tpr"]]), _LOWEST)
     axes.errorbar(
