@@ -21,7 +21,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 LOWEST = "lowest"
 TOOLS = ("pytest>=9", "pytest-timeout>=2.4", "pytest-xdist>=3.6", "hypothesis>=6.120", "mpmath>=1.3", "pyyaml>=6")
 TESTS = (
-    *("tests/mechanism", "tests/score", "tests/attack", "tests/users", "tests/store"),
+    *("tests/mechanism", "tests/score", "tests/attack", "tests/users", "tests/store", "tests/report/figures"),
     *("tests/cli/test_audit.py", "tests/cli/test_users_file.py", "tests/cli/test_gate.py", "tests/cli/test_config.py"),
     *("tests/testing/test_pytest_plugin.py", "tests/test_errors.py", "tests/test_registry.py", "tests/test_top.py"),
 )
