@@ -238,8 +238,8 @@ def test_an_old_folder_has_a_map_without_real_records(copied):
     assert len(results["evolution"].pop("clouds")["real"]) > 10
     (copied / "results.json").write_text(json.dumps(results))
     page = render_html(Run.open(copied))
-    assert 'class="dot-new"' in page
-    assert 'class="dot-real"' not in page
+    assert ">there before<" in page
+    assert ">held-out, real<" not in page
 
 
 @pytest.mark.parametrize("change", [{"prompt": 7}, {"born": "1"}, {"parents": [3]}, {"label": None}, {"id": 9}])

@@ -193,8 +193,8 @@ def test_the_command_line_shows_nothing_but_the_release(flags, terminal, lab):
     page = worlds[0].files["report.html"].decode()
     for place in ("clouds", "text", "lineage"):
         assert f'<section id="{place}"' in page
-    assert 'class="dot-new"' in page
-    assert "dot-real" not in page.partition("</style>")[2]
+    assert ">there before<" in page
+    assert ">held-out, real<" not in page
     assert compare_worlds(*worlds) == ()
     if flags in {(), ("--quiet",)}:
         assert "5 of the 30 texts of the last population" in worlds[0].performance.out

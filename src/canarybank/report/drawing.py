@@ -147,6 +147,7 @@ def style(chosen: Mapping[str, Any]) -> Iterator[None]:
     settings: Any = default | dict(chosen)
     with mpl.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # the reader's browser has other fonts
+        warnings.filterwarnings("ignore", "Attempting to set identical low and high")  # of figures that are all 0
         yield
 
 

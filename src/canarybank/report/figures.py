@@ -274,7 +274,10 @@ def canary_figure(attacks: list[dict[str, Any]], mechanism: float) -> Drawn:
         heights += [y + _NAME + _CANARY * (index + 0.5) for index in range(len(canaries))]
         y += _NAME + _CANARY * len(canaries) + _GAP
     limits = {"exact, mechanism": mechanism} if math.isfinite(mechanism) else {}
-    high = max([mechanism * _WIDEST if limits else _ENDLESS, *(1.1 * bound for of in bounds.values() for bound in of)])
+    high = (
+        max([mechanism * _WIDEST if limits else _ENDLESS, *(1.1 * bound for of in bounds.values() for bound in of)])
+        or 1.0
+    )
     labels = ("bound to upper end", "lower bound", "exact, frozen rule", "exact, attack", *limits)
     figure, axes = _epsilon_rows(y, high, labels, limits)
     for name, top in tops.items():

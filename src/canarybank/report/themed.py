@@ -1,11 +1,13 @@
 """Put a figure of matplotlib into a page: its colours become those of the page's theme, light or dark.
 
 The drawing keeps its shapes. Each colour that it was drawn with is a placeholder for a colour of the theme; styles
-become attributes, which the page's policy allows; the page's own font takes the place of matplotlib's; and ids get the
-figure's name in front, so that several figures fit on one page.
+become attributes, which the page's policy allows; the page's own font takes the place of matplotlib's; ids get the
+figure's name in front, so that several figures fit on one page; and what nobody sees is dropped: ids that nothing
+points at, blanks, and digits below a hundredth of a pixel.
 """
 
 import re
+from collections.abc import Callable
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -34,6 +36,9 @@ COLOURS: Final = {
 _NAMES = {colour: name for name, colour in COLOURS.items()} | {"#000000": "ink"}
 _SVG, _LINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
 _REFERENCE = re.compile(r"url\(#(.*?)\)")
+_LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_STRAIGHT = re.compile(r"[ML\d. -]+z?")
+_PLACES = frozenset({"d", "x", "y", "width", "height", "transform"})
 _FONT = re.compile(r"(?:(?P<weight>\d+|bold) )?(?P<size>[\d.]+px)")
 
 
@@ -47,19 +52,11 @@ def themed_svg(drawn: bytes, key: str, title: str, alternative: str) -> str:
         alternative: What the figure shows, in words.
     """
     root = ET.fromstring(drawn)  # noqa: S314, matplotlib wrote it a moment ago
-    for parent in list(root.iter()):
-        for part in [each for each in parent if each.tag in {f"{_SVG}metadata", f"{_SVG}style"}]:
-            parent.remove(part)
+    _remove(root, lambda each: each.tag in {f"{_SVG}metadata", f"{_SVG}style"})
+    pointed_at = set(re.findall(r'(?:href="|url\()#([^")]+)', drawn.decode()))
     for each in root.iter():
-        each.tag = each.tag.removeprefix(_SVG)
-        for name, value in _styles(each.attrib.pop("style", "")):
-            each.set(name, value)
-        if (target := each.attrib.pop(_LINK, None)) is not None:
-            each.set("href", f"#{key}-{target.removeprefix('#')}")
-        if "id" in each.attrib:
-            each.set("id", f"{key}-{each.attrib['id']}")
-        for name, value in list(each.attrib.items()):
-            each.set(name, _REFERENCE.sub(rf"url(#{key}-\1)", _themed(value)))
+        _theme(each, key, pointed_at)
+    _remove(root, lambda each: each.tag in {"g", "defs"} and not len(each))
     box = root.attrib["viewBox"]
     root.attrib.clear()
     words = {"title": title, "desc": alternative}
@@ -79,6 +76,33 @@ def themed_svg(drawn: bytes, key: str, title: str, alternative: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
+def _remove(root: ET.Element, is_dropped: Callable[[ET.Element], bool]) -> None:
+    """Remove elements, the innermost first: one that is empty then may go too."""
+    for parent in reversed(list(root.iter())):
+        for part in [each for each in parent if is_dropped(each)]:
+            parent.remove(part)
+
+
+def _theme(each: ET.Element, key: str, pointed_at: set[str]) -> None:
+    """Give an element the theme's colours, short numbers and the figure's own ids, where something points at them."""
+    each.tag = each.tag.removeprefix(_SVG)
+    each.text, each.tail = each.text if each.tag == "text" else None, None
+    target, name = each.attrib.pop(_LINK, None), each.attrib.pop("id", None)
+    for style, value in _styles(each.attrib.pop("style", "")):
+        each.set(style, value)
+    for attribute, value in list(each.attrib.items()):
+        shown = _LONG_NUMBER.sub(_rounded, value) if attribute in _PLACES else _themed(value)
+        each.set(attribute, " ".join(_REFERENCE.sub(rf"url(#{key}-\1)", shown).split()))
+    if target is not None:
+        each.set("href", f"#{key}-{target.removeprefix('#')}")
+    if name in pointed_at:
+        each.set("id", f"{key}-{name}")
+    if each.get("transform", "").startswith("rotate(-0 "):
+        del each.attrib["transform"]
+    if _STRAIGHT.fullmatch(path := each.get("d", "")):
+        each.set("d", path.replace(" L ", " "))  # points that follow a point are joined by lines as it is
+
+
 def _styles(style: str) -> list[tuple[str, str]]:
     """Return the declarations of a style attribute as attributes; the font's family is left to the page."""
     pairs = [tuple(map(str.strip, part.split(":", 1))) for part in style.split(";") if part.strip()]
@@ -89,6 +113,10 @@ def _styles(style: str) -> list[tuple[str, str]]:
         elif name != "font-family":
             found.append((name, value))
     return found
+
+
+def _rounded(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def _themed(value: str) -> str:
