@@ -21,6 +21,7 @@ from canarybank.mechanism import Account, Mechanism, epsilon
 from canarybank.run import Run
 
 
+@pytest.mark.usefixtures("fresh_cache")
 def test_an_evolution_leaves_a_population_with_lineage_in_three_formats(evolving, scripted, tmp_path):
     run = run_evolution(resolve(flags=evolving), tmp_path / "run", command="canarybank evolve")
     lines = [json.loads(line) for line in (run.folder / "population.jsonl").read_text().splitlines()]

@@ -112,6 +112,7 @@ def test_what_follows_from_releases_is_not_counted(evolving, tmp_path):
     assert sent(tmp_path / "run") == [(URL, None, 0, 0)]
 
 
+@pytest.mark.usefixtures("fresh_cache")
 def test_a_model_in_the_process_has_no_server_and_no_generator_no_record(finished, evolving, scripted, tmp_path):
     run_evolution(resolve(flags=evolving), tmp_path / "run")
     assert scripted.asked
