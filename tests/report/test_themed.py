@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from shown_pages import drawing_of
 
-from canarybank.report import render_pieces
+from canarybank.report import render_pieces, write_pieces
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +57,11 @@ def test_several_pieces_stand_on_one_page_without_an_image(pieces, page):
     # Each is drawn twice: for a wide screen, and with its panels below each other for a narrow one.
     assert page.count("<svg") == 2 * len(pieces)
     assert page.count('class="at-narrow"') == len(pieces)
+
+
+def test_letters_that_are_shapes_keep_their_size_and_place(table, figures, tmp_path):
+    """A letter's shape is scaled by a small number: rounded like a place, letters would run into each other."""
+    write_pieces([table], tmp_path)
+    scales = r"scale\(([\d.]+)"
+    written = set(re.findall(scales, (tmp_path / "main.svg").read_text()))
+    assert set(re.findall(scales, figures["main"])) == written

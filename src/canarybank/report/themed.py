@@ -3,7 +3,7 @@
 The drawing keeps its shapes. Each colour that it was drawn with is a placeholder for a colour of the theme; styles
 become attributes, which the page's policy allows; the page's own font takes the place of matplotlib's; ids get the
 figure's name in front, so that several figures fit on one page; and what nobody sees is dropped: ids that nothing
-points at, blanks, and digits below a hundredth of a pixel.
+points at, blanks, and digits of places below a hundredth of a pixel.
 """
 
 import re
@@ -38,7 +38,7 @@ _SVG, _LINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}hre
 _REFERENCE = re.compile(r"url\(#(.*?)\)")
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _STRAIGHT = re.compile(r"[ML\d. -]+z?")
-_PLACES = frozenset({"d", "x", "y", "width", "height", "transform"})
+_PLACES = frozenset({"d", "x", "y", "width", "height"})
 _FONT = re.compile(r"(?:(?P<weight>\d+|bold) )?(?P<size>[\d.]+px)")
 
 
