@@ -359,8 +359,13 @@ class AuditWork:
 
     @cached_property
     def calibration(self) -> Systems:
-        """Return the systems on which thresholds are frozen; those of a case are made once."""
+        """Return the systems on which thresholds are frozen; those of a case are made once, unless users are many.
+
+        They stand for as many users as are evaluated: of users in shards, memory holds those of one case at a time.
+        """
         make, made = self.auditor.calibration(self.routes, self._designed), dict[Place, Sequence[ReleaseSystem]]()
+        if self.inputs.shards is not None:
+            return make
 
         def systems(case: Case) -> Sequence[ReleaseSystem]:
             if case.place not in made:
