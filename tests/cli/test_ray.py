@@ -56,6 +56,7 @@ def start(words):
     )
 
 
+@pytest.mark.slow
 def test_an_audit_on_ray_stops_at_control_c_and_goes_on_elsewhere_to_the_bytes_of_a_local_one(cli, own, tmp_path):
     words = ["audit", str(own), "--audit.trials", "3e5", "--attack.names", "nonce-norm,ordinary"]
     words += ["--audit.threshold", "analytic", "--run.workers", "2"]

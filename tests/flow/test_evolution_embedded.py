@@ -80,6 +80,7 @@ def test_the_figures_are_those_that_were_recorded(results):
             assert asdict(found) == asdict(found) | {key: pytest.approx(kept[key], abs=0.02) for key in kept}
 
 
+@pytest.mark.slow
 def test_the_audited_evolution_runs_offline_too(run_offline):
     results = run_offline(AUDIT).results
     facts = results.evolution

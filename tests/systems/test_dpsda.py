@@ -161,6 +161,7 @@ print(json.dumps([[tool.attained_norm(each) for each in found] for found in (set
     assert grown == pytest.approx([2.8936, 5.9371], rel=1e-4)
 
 
+@pytest.mark.slow
 @with_peer
 def test_committed_audits_from_python_and_by_the_commands_refute_the_one_setting_and_no_control(tmp_path):
     script = f"""
@@ -193,6 +194,7 @@ def test_the_reproduction_in_the_docs_prints_what_the_docs_say():
     assert python("-c", PRELUDE + code) == printed
 
 
+@pytest.mark.slow
 @with_peer
 def test_the_audit_of_your_own_pe_in_the_docs_runs(tmp_path):
     code, _ = block("import canarybank")
