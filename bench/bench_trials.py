@@ -7,7 +7,7 @@ trials.
 
 import numpy as np
 
-from canarybank.auditing.trials import Projected, count
+from canarybank.auditing import Projected, count
 from canarybank.mechanism import Mechanism
 from canarybank.score import LinearScore, Moments, RoundLaw
 from harness import Result, measure, ratio

@@ -525,7 +525,7 @@ def literal(study: Study) -> None:
     """Time literal trials on the device and by numpy, and compare rates with the exact law."""
     from scipy.sparse import csr_array, random_array
 
-    from canarybank.auditing.trials import Literal
+    from canarybank.auditing.sources import Literal
     from canarybank.mechanism.mechanism import Mechanism
     from canarybank.score import LinearScore, Moments, RoundLaw
     from canarybank.systems.mechanism import BankSystem

@@ -43,7 +43,7 @@ def test_nonces_beat_the_unchanged_bank(run):
     assert nonce.ladder.attack.epsilon > 1.5 > ordinary.ladder.attack.epsilon
 
 
-@pytest.mark.parametrize("engine", ["literal", "literal-torch", "projected"])
+@pytest.mark.parametrize("engine", ["literal", "literal-torch", "projected", "tail"])
 def test_the_same_seed_gives_the_same_result(run, engine):
     assert run("exact", trial_engine=engine).to_dict() == run("exact", trial_engine=engine).to_dict()
 

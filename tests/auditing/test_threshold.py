@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from scipy.stats import ks_2samp
 
-from canarybank.auditing import Projected, Target, analytic, calibrated, draw
-from canarybank.auditing.settings import stand_in_rows
+from canarybank.auditing import Branch, Projected, Tail, Target, analytic, calibrated, draw, draw_above
+from canarybank.auditing.settings import stand_in_rows, tail_cut
 from canarybank.errors import CanarybankError
 from canarybank.mechanism import Mechanism, Routed
 from canarybank.score import RoundLaw
@@ -42,6 +43,48 @@ def test_calibrated_is_the_best_of_every_score():
 def test_calibrated_comes_near_analytic():
     # At 100,000 trials the calibrated threshold scatters by tenths; six of them apart is beyond 1e-6.
     assert abs(calibrated(Projected(LAW), TARGET, number=100_000, seed=1).value - analytic(LAW, TARGET).value) < 2.0
+
+
+def test_a_threshold_of_the_tail_is_the_best_of_every_score_above():
+    # The twin tries each of the scores that were drawn; all of a threshold's exceedances are among them.
+    number = 1_000_000
+    target = Target(number, PAPER.delta, 0.01)
+    found = calibrated(Tail(LAW), target, number=number, seed=6)
+    absent, eligible = draw_above(Tail(LAW), tail_cut(LAW, number), number, seed=6, path=("calibration", "tail of 1"))
+    every = np.concatenate([absent, eligible])
+    fpr = (absent[None, :] > every[:, None]).sum(axis=1) / number
+    tpr = (eligible[None, :] > every[:, None]).sum(axis=1) / number
+    best = target.bound(tpr, fpr).max()
+    assert best - 0.05 < found.expected <= best
+    assert found.value in every
+
+
+def test_thresholds_of_the_tail_scatter_as_those_of_all_trials():
+    # 40 thresholds each at 300,000 trials; two samples of one law differ this much in 1 of 10^6 pairs.
+    target = Target(300_000, PAPER.delta, 0.01)
+    ours, all_drawn = (
+        [calibrated(kind(LAW), target, number=300_000, seed=seed).value for seed in range(40)]
+        for kind in (Tail, Projected)
+    )
+    assert ks_2samp(ours, all_drawn).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("law", "branch"),
+    [
+        (RoundLaw(np.full(50, 0.01), 1.0, 0.02, 0.0, 0.1), None),  # so weak that the best threshold is in the middle
+        (RoundLaw.perfect(Mechanism(q=1.0)), None),  # where the reverse branch may be the better one
+        (LAW, Branch.REVERSE),
+        (RoundLaw(np.zeros(2), 0.0, 0.0, 0.1, 0.1), None),
+    ],
+    ids=["weak", "everybody", "reverse", "silent"],
+)
+def test_where_the_tail_does_not_decide_all_trials_are_drawn(law, branch):
+    target = Target(200_000, PAPER.delta, 0.01)
+    ours, all_drawn = (
+        calibrated(kind(law), target, number=200_000, seed=2, branch=branch) for kind in (Tail, Projected)
+    )
+    assert ours == all_drawn
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,9 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.stats import binomtest
 
-from canarybank.auditing import Counts, Literal, Projected, Shard, count, draw, plan
-from canarybank.auditing.trials import SHARD, Crowd
+from canarybank.auditing import Counts, Literal, Projected, Shard, Tail, count, draw, draw_above, plan
+from canarybank.auditing.sources import Crowd
+from canarybank.auditing.trials import SHARD
 from canarybank.engine import Processes, Serial, Threads
 from canarybank.errors import CanarybankError
 from canarybank.mechanism import Mechanism
@@ -26,8 +27,8 @@ def setting(seed, users=60, coordinates=6, mechanism=None):
 
 
 def source(kind, users, canary, score, mechanism):
-    if kind == "projected":
-        return Projected(RoundLaw.of(score, users, canary, mechanism))
+    if kind in {"projected", "tail"}:
+        return (Projected if kind == "projected" else Tail)(RoundLaw.of(score, users, canary, mechanism))
     system = BankSystem(users, canary, mechanism)
     return Literal(TorchSystem.of(system, "cpu") if kind == "literal-torch" else system, score)
 
@@ -47,14 +48,43 @@ def test_trials_follow_the_exact_law(kind, seed):
             assert binomtest(int((scores > threshold).sum()), len(scores), rate).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("kind", ["literal", "literal-torch", "projected"])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", ["literal", "literal-torch", "projected", "tail"])
+def test_counts_follow_the_exact_law(kind, seed):
+    # 4 populations x 4 engines x 3 thresholds x 2 hypotheses = 96 exact binomial tests at 1e-6.
+    users, canary, score, mechanism = setting(seed)
+    law = RoundLaw.of(score, users, canary, mechanism)
+    trials = source(kind, users, canary, score, mechanism)
+    for threshold in (-1.0, 1.0, 3.0):
+        found = count(trials, threshold, 60_000, seed=seed, path=(kind, str(threshold)))
+        for seen, (lower, upper) in ((found.fp, law.absent(threshold)), (found.tp, law.eligible(threshold))):
+            assert binomtest(seen, 60_000, (float(lower) + float(upper)) / 2).pvalue > 1e-6
+
+
+def test_scores_above_a_cut_are_those_of_the_counts():
+    users, canary, score, mechanism = setting(5)
+    trials = Tail(RoundLaw.of(score, users, canary, mechanism))
+    found, above = count(trials, 1.5, 200_000, seed=3), draw_above(trials, 1.5, 200_000, seed=3)
+    assert (found.fp, found.tp) == tuple(map(len, above))
+    for scores in above:
+        assert (np.diff(scores) >= 0).all()
+        assert scores[0] > 1.5
+
+
+def test_a_score_that_ignores_the_release_is_above_every_lower_cut():
+    silent = Tail(RoundLaw(np.zeros(3), 0.0, 0.0, 0.25, 0.1))
+    assert count(silent, -0.3, 50, seed=0) == Counts(tp=50, fp=50, n1=50, n0=50)
+    assert count(silent, -0.25, 50, seed=0) == Counts(tp=0, fp=0, n1=50, n0=50)
+
+
+@pytest.mark.parametrize("kind", ["literal", "literal-torch", "projected", "tail"])
 def test_a_canary_that_surely_takes_part_follows_its_own_law(kind):
     users, canary, score, mechanism = setting(9)
     law = RoundLaw.of(score, users, canary, mechanism)
     trials = source(kind, users, canary, score, mechanism)
-    _, included = draw(trials.included(), 60_000, seed=2)
+    included = count(trials.included(), 1.0, 60_000, seed=2)
     rate = float(law.included(1.0)[0])
-    assert binomtest(int((included > 1.0).sum()), len(included), rate).pvalue > 1e-5
+    assert binomtest(included.tp, 60_000, rate).pvalue > 1e-5
 
 
 @pytest.mark.parametrize("q", [1.0, 0.5, 0.1, 1 / 256, 1e-3, 0.9999])
@@ -89,9 +119,10 @@ def test_no_users_leave_the_noise_alone():
 
 
 @pytest.mark.parametrize("engine", [Serial(), Threads(2), Threads(7), Processes(2)], ids=repr)
-def test_counts_do_not_depend_on_the_workers(engine):
+@pytest.mark.parametrize("kind", ["projected", "tail"])
+def test_counts_do_not_depend_on_the_workers(engine, kind):
     users, canary, score, mechanism = setting(1)
-    trials = Projected(RoundLaw.of(score, users, canary, mechanism))
+    trials = source(kind, users, canary, score, mechanism)
     counts = count(trials, 1.0, 300_000, seed=11, path=("exact", 0), engine=engine)
     assert counts == count(trials, 1.0, 300_000, seed=11, path=("exact", 0), engine=Serial())
     assert counts.n0 == counts.n1 == 300_000

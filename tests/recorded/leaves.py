@@ -29,10 +29,10 @@ INPUTS = HERE / "folders" / "inputs"
 FOOD = HERE / "food"
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {
-    "demo": ("demo", "--attack.names", "paper", "--audit.trials", "20000"),
+    "demo": ("demo", "--attack.names", "paper", "--audit.trials", "20000", "--audit.engine", "projected"),
     "reproduce": (
         *("reproduce", "main", "--scale", "small"),
-        *("--cohorts.canaries", "2", "--audit.trials", "4000"),
+        *("--cohorts.canaries", "2", "--audit.trials", "4000", "--audit.engine", "projected"),
     ),
     "evolve": (
         *("evolve", str(FOOD / "food.toml"), "--evolve.responses", str(FOOD / "answers.jsonl.gz")),
@@ -40,11 +40,11 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     ),
     "sweep": (
         *("sweep", str(INPUTS / "small.toml"), "--attack.names", "nonce-norm", "--audit.trials", "5000"),
-        *("--over", "mechanism.q=0.3,1"),
+        *("--over", "mechanism.q=0.3,1", "--audit.engine", "projected"),
         *("--over", "audit.method=paper,clopper-pearson,joint,pooled"),
     ),
 }
-"""What is run, each with a cache of its own: a stage that is found in the cache asks for no seed."""
+"""What is run by the engine that draws every trial, each with a cache of its own: a stage that is found in the cache asks for no seed."""
 
 LEFT_OUT = (
     "*manifest.json/*",  # times, versions, the machine, pieces found in caches; the settings are those of COMMANDS

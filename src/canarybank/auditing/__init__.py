@@ -93,21 +93,10 @@ from canarybank.auditing.settings import (
     headline,
     pooled_bound,
 )
+from canarybank.auditing.sources import Literal, Projected, Summed, Tail, Trials
 from canarybank.auditing.system import Shown, SystemResult, Verdict, judge_runs
 from canarybank.auditing.transcript import transcript_scores
-from canarybank.auditing.trials import (
-    Counts,
-    Literal,
-    Projected,
-    Shard,
-    Summed,
-    Trials,
-    count,
-    count_prefixes,
-    count_shard,
-    draw,
-    plan,
-)
+from canarybank.auditing.trials import Counts, Shard, count, count_prefixes, count_shard, draw, draw_above, plan
 from canarybank.systems.mechanism import BankSystem, CallableSystem, ReleaseSystem, SystemFactory
 
 __all__ = [
@@ -165,6 +154,7 @@ __all__ = [
     "SystemFactory",
     "SystemResult",
     "Systems",
+    "Tail",
     "Tally",
     "Target",
     "Threshold",
@@ -194,6 +184,7 @@ __all__ = [
     "curve_power",
     "curve_test",
     "draw",
+    "draw_above",
     "epsilon_at",
     "epsilon_lower",
     "evidence",

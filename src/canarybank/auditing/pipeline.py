@@ -39,7 +39,8 @@ from canarybank.auditing.settings import (
     pooled_bound,
     stand_in_rows,
 )
-from canarybank.auditing.trials import Literal, Projected, Shard, Summed, Trials, count_shard, plan
+from canarybank.auditing.sources import Literal, Projected, Summed, Tail, Trials
+from canarybank.auditing.trials import Shard, count_shard, plan
 from canarybank.engine import Engine, Threads
 from canarybank.errors import CohortError, IncompleteError, InputError
 from canarybank.mechanism import Bank, Mechanism, Routed, RouteTable, StreamedCohort, epsilon
@@ -373,13 +374,18 @@ class Auditor:
     def _source(self, case: Case, systems: Sequence[ReleaseSystem], *, counted: bool = False) -> Trials:
         """Return where a case's scores come from; those that are counted are the kind that the method needs."""
         rounds: list[Trials] = []
+        engine = self.settings.engine
         for system, score in zip(systems, case.scores, strict=False):
             # Only our own system is its law. Another one is played as it releases, whatever law it states.
             law, played = None, system
             if type(system) is BankSystem:
-                law = _law_of(system, score) if self.settings.engine is TrialEngine.PROJECTED else None
-                played = TorchSystem.of(system) if self.settings.engine is TrialEngine.LITERAL_TORCH else system
-            source = Literal(played, score) if law is None else Projected(law)
+                law = _law_of(system, score) if engine in {TrialEngine.TAIL, TrialEngine.PROJECTED} else None
+                played = TorchSystem.of(system) if engine is TrialEngine.LITERAL_TORCH else system
+            source: Literal | Projected | Tail
+            if law is None:
+                source = Literal(played, score)
+            else:  # a sum over rounds needs the score of every trial
+                source = Tail(law) if engine is TrialEngine.TAIL and not case.summed else Projected(law)
             rounds.append(source.included() if counted and self.settings.method.included else source)
         return Summed(rounds, self.mechanism.q) if case.summed else rounds[0]
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -16,11 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from canarybank import seeds
 from canarybank.auditing.methods import PAPER, POOLED, Bound, Branch, Method, find_method
 from canarybank.auditing.rates import Array, Law, rate_epsilon, whole_counts
-from canarybank.auditing.trials import Counts, Trials, draw
+from canarybank.auditing.sources import MOST_SURVIVING, Scores, Tail, Trials
+from canarybank.auditing.trials import Counts, draw, draw_above
 from canarybank.engine import Engine
 from canarybank.errors import BudgetError, CohortError, InputError
 from canarybank.mechanism import Claim, Mechanism, Routed, StreamedCohort
 from canarybank.progress import SILENT, Progress
+from canarybank.score import RoundLaw
+from canarybank.score.exceedances import chernoff_cut
 from canarybank.users import Calibration
 
 __all__ = [
@@ -42,6 +46,7 @@ __all__ = [
     "one_of",
     "pooled_bound",
     "stand_in_rows",
+    "tail_cut",
 ]
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -49,15 +54,21 @@ AttackRates: TypeAlias = Callable[[Array], tuple[Array, Array]]
 """Thresholds to (FPR, TPR): the probability that the score exceeds them, canary absent and canary eligible."""
 
 _WIDEST = 2.0**40
+_TAIL_TRIALS = 1 << 13
+"""How many trials of an absent canary are drawn to look for a threshold in the tail; about an eighth exceed the cut."""
 
 
 class TrialEngine(StrEnum):
     """How trials on our own system are played."""
 
+    TAIL = "tail"
+    """From the scalar law of the score, and of all trials only those above the threshold are drawn."""
+    PROJECTED = "projected"
+    """From the scalar law of the score, every trial."""
     LITERAL = "literal"
+    """As the mechanism releases: participants, sums and noise."""
     LITERAL_TORCH = "literal-torch"
     """Literally, with the coins, sums and noise of all trials drawn on a GPU where there is one."""
-    PROJECTED = "projected"
 
 
 class ThresholdMode(StrEnum):
@@ -144,7 +155,7 @@ class Settings:
     alpha: float = 0.05
     method: Method = PAPER
     threshold: ThresholdMode = ThresholdMode.CALIBRATED
-    engine: TrialEngine = TrialEngine.PROJECTED
+    engine: TrialEngine = TrialEngine.TAIL
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -293,7 +304,8 @@ def calibrated(
     """Freeze the threshold at which trials on the calibration cohort, or through a system, gave the best bound.
 
     With ``branch`` it is the best for that branch of the bound alone.
-    The candidates are the scores at log-spaced ranks of both hypotheses together, from both ends.
+    The candidates are the scores at log-spaced ranks of both hypotheses together, from both ends. ``Tail`` trials are
+    first drawn in the upper tail alone, and all of them only where the best candidate does not lie well inside.
 
     Args:
         trials: What plays trials.
@@ -314,6 +326,9 @@ def calibrated(
         >>> calibrated(trials, target, number=2_000, seed=0).expected > 0.5
         True
     """
+    play = partial(draw_above, seed=seed, engine=engine, progress=progress)
+    if isinstance(trials, Tail) and (found := _calibrated_in_tail(trials, target, number, branch, path, play)):
+        return found
     absent, eligible = draw(
         trials,
         number,
@@ -323,9 +338,62 @@ def calibrated(
         engine=engine,
         progress=progress,
     )
+    return _best_of_drawn(absent, eligible, target, number, branch)
+
+
+def _calibrated_in_tail(
+    trials: Tail,
+    target: Target,
+    number: int,
+    branch: Branch | None,
+    path: tuple[str | int, ...],
+    play: Callable[..., tuple[Scores, Scores]],
+) -> Threshold | None:
+    """Return the best threshold where it lies well inside the upper tail, of which few trials are drawn; else None."""
+    law = trials.law
+    if law.silent or branch is Branch.REVERSE or not math.isfinite(law.background.reach):
+        return None
+    # True rates never promise more than this by the reverse branch, so a larger bound is the forward one's.
+    reverse = -math.log1p(-law.q) if law.q < 1 else math.inf
+    least = reverse if branch is None else 0.0
+    wider = 1
+    while wider * _TAIL_TRIALS < MOST_SURVIVING * number:
+        address = (*path, "calibration", f"tail of {wider}")
+        absent, eligible = play(trials, tail_cut(law, number, wider), number, path=address)
+        if len(eligible):
+            found = _best_of_drawn(absent, eligible, target, number, branch)
+            inside = 2 * np.count_nonzero(eligible >= found.value) <= len(eligible)
+            if inside and found.expected > least:
+                return found
+        wider *= 8
+    return None
+
+
+def tail_cut(law: RoundLaw, number: int, wider: int = 1) -> float:
+    """Return the score above which few of ``number`` trials are drawn to look for a threshold there.
+
+    Args:
+        law: The law of the score.
+        number: The trials of each hypothesis.
+        wider: How many times as many are drawn.
+
+    Example:
+        >>> from canarybank.mechanism import Mechanism
+        >>> round(tail_cut(RoundLaw.perfect(Mechanism()), 1_000_000), 2)
+        2.6
+    """
+    return chernoff_cut(law.background, min(0.5, wider * _TAIL_TRIALS / number)) - law.offset
+
+
+def _best_of_drawn(absent: Scores, eligible: Scores, target: Target, number: int, branch: Branch | None) -> Threshold:
+    """Return the best threshold by scores in order: all of ``number`` trials, or those above a cut."""
     ranks = np.unique(np.geomspace(1, number, 1024).astype(np.int64)) - 1
-    candidates = np.unique(np.concatenate([scores[at] for scores in (absent, eligible) for at in (ranks, -1 - ranks)]))
-    tpr, fpr = ((number - np.searchsorted(scores, candidates, side="right")) / number for scores in (eligible, absent))
+    highest = [scores[-1 - ranks[ranks < len(scores)]] for scores in (absent, eligible)]
+    lowest = [scores[ranks] for scores in (absent, eligible) if len(scores) == number]
+    candidates = np.unique(np.concatenate([*highest, *lowest]))
+    tpr, fpr = (
+        (len(scores) - np.searchsorted(scores, candidates, side="right")) / number for scores in (eligible, absent)
+    )
     bounds = target.bound(tpr, fpr, branch)
     best = int(np.argmax(bounds))
     return Threshold(float(candidates[best]), ThresholdMode.CALIBRATED, max(0.0, float(bounds[best])))

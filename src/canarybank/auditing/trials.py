@@ -1,194 +1,32 @@
 """Play the hypothesis test many times and count how often the frozen rule says "present".
 
-Two engines draw the score of a trial, and both follow the same law. ``Literal`` samples participants, sums
-vectors, adds noise and scores the release: it is the reference, and it works with any system. ``Projected``
-uses that the score is linear: each user is one number, and a trial is one Bernoulli-weighted sum plus one
-Gaussian.
-
-``Summed`` adds the mixture scores of several rounds up. A trial of T rounds holds a trial of each prefix of them, so
-one pass serves all prefixes: the counts of a prefix are the very ones that playing its rounds alone gives. Counts of
-different prefixes come from the same trials and are dependent; each prefix's bound stands on its own counts.
-
 Trials come in shards. A shard's stream is derived from the root seed and the shard's own address, so counts
 depend neither on the number of workers nor on the order in which shards finish; and the two hypotheses
 stand at different addresses, so they never share randomness.
+
+One pass over trials of several rounds serves all prefixes: the counts of a prefix are the very ones that playing its
+rounds alone gives. Counts of different prefixes come from the same trials and are dependent; each prefix's bound stands
+on its own counts.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canarybank import seeds
+from canarybank.auditing.sources import Scores, Summed, Tail, Trials
 from canarybank.engine import Engine, Threads
 from canarybank.errors import InputError
 from canarybank.progress import SILENT, Progress
-from canarybank.score import LinearScore, RoundLaw, mixture
-from canarybank.systems.mechanism import BankSystem, ReleaseSystem, checked_releases
 
-__all__ = [
-    "SHARD",
-    "Counts",
-    "Crowd",
-    "Literal",
-    "Projected",
-    "Shard",
-    "Summed",
-    "Trials",
-    "count",
-    "count_prefixes",
-    "count_shard",
-    "draw",
-    "plan",
-]
+__all__ = ["SHARD", "Counts", "Shard", "count", "count_prefixes", "count_shard", "draw", "draw_above", "plan"]
 
 SHARD = 1 << 17
-_BATCH = 1 << 12
-_VALUES = 1 << 16
-_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
 
-Scores = NDArray[np.float64]
 Outcome = TypeVar("Outcome")
-
-
-class Trials(Protocol):
-    """A source of trial scores."""
-
-    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as ReleaseSystem.release
-        """Return the scores of ``size`` independent trials with the canary absent or eligible."""
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """Draw whole releases from a system and score each."""
-
-    system: ReleaseSystem
-    score: LinearScore
-
-    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
-        """Release and score in batches, so that memory stays bounded."""
-        batches = (min(_BATCH, size - done) for done in range(0, size, _BATCH))
-        releases = (
-            checked_releases(self.system.release(eligible, batch, rng), batch, len(self.score.canary))
-            for batch in batches
-        )
-        return np.concatenate([self.score.llr(each) for each in releases])
-
-    def included(self) -> "Literal":
-        """Return the same trials with a canary that surely takes part, where the system is our own."""
-        if not isinstance(self.system, BankSystem):
-            raise InputError(
-                "Trials in which the canary surely takes part need our own system; for another system use a method "
-                "that counts eligible trials, such as 'paper' or 'clopper-pearson'."
-            )
-        return replace(self, system=self.system.included())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Crowd:
-    """Users who each take part with probability q, tossed eight at a time: who of eight takes part is one byte.
-
-    Sixteen random bits choose the pattern. Pattern s owns floor(65536 p_s) of their values, with p_s its probability;
-    the few values that are left over go to the patterns in proportion to what the floors cut off, by a fresh uniform.
-    So every pattern has its probability to within the rounding of float64.
-    """
-
-    sums: NDArray[np.float64]
-    """For every eight users, the sum of their weights under each of the 256 patterns of taking part."""
-    settled: NDArray[np.uint8]
-    """The pattern of each value of sixteen bits; values from ``open`` on are still to be decided."""
-    open: int
-    remainders: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, weights: NDArray[np.float64], q: float) -> "Crowd":
-        """Return the crowd of users with these weights, each of whom takes part with probability q."""
-        sums = np.ascontiguousarray(np.pad(weights, (0, -len(weights) % 8)).reshape(-1, 8) @ _BITS.T)
-        taking = _BITS.sum(axis=1)
-        shares = _VALUES * q**taking * (1.0 - q) ** (8 - taking)
-        whole = np.floor(shares).astype(np.int64)
-        settled = np.zeros(_VALUES, dtype=np.uint8)
-        settled[: whole.sum()] = np.repeat(np.arange(256, dtype=np.uint8), whole)
-        return cls(sums, settled, int(whole.sum()), np.cumsum(shares - whole))
-
-    def toss(self, size: int, rng: np.random.Generator) -> Scores:
-        """Toss every user's coin ``size`` times and return the sums of the weights of those who take part."""
-        count = len(self.sums) * size
-        values = rng.integers(0, 1 << 64, size=-(-count // 4), dtype=np.uint64).view(np.uint16)[:count]
-        patterns = self.settled.take(values)
-        undecided = np.flatnonzero(values >= self.open)
-        fresh = rng.random(len(undecided)) * self.remainders[-1]
-        patterns[undecided] = np.searchsorted(self.remainders, fresh, side="right")
-        total = np.zeros(size)
-        for sums, pattern in zip(self.sums, patterns.reshape(len(self.sums), size), strict=True):
-            total += sums.take(pattern)
-        return total
-
-
-@dataclass(frozen=True, slots=True)
-class Projected:
-    """Draw scores from their scalar law: a Bernoulli-weighted sum of one number a user, plus one Gaussian."""
-
-    law: RoundLaw
-    participation: float | None = None
-    _crowd: Crowd = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_crowd", Crowd.of(self.law.weights[self.law.weights != 0], self.law.q))
-
-    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
-        """Sum the participating users' numbers batch by batch; add the noise and the canary."""
-        law = self.law
-        scores = rng.standard_normal(size) * law.noise - law.offset
-        for start in range(0, size, _BATCH):
-            batch = scores[start : start + _BATCH]
-            batch += self._crowd.toss(len(batch), rng)
-        if eligible:
-            scores[rng.random(size) < (law.q if self.participation is None else self.participation)] += law.shift
-        return scores
-
-    def included(self) -> "Projected":
-        """Return the same trials with a canary that surely takes part."""
-        return replace(self, participation=1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Summed:
-    """Draw the sum of rounds' mixture scores, coins and noise fresh in every round; a source of trials like any other.
-
-    ``rounds`` are the sources of each round's llr, played one after another from one stream.
-    """
-
-    rounds: Sequence[Trials]
-    q: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rounds", tuple(self.rounds))
-        if not self.rounds:
-            raise InputError("A sum over rounds needs at least one round.")
-        mixture(0.0, self.q)
-
-    @classmethod
-    def of(cls, laws: Sequence[RoundLaw]) -> "Summed":
-        """Return the trials whose rounds follow these laws."""
-        chances = sorted({law.q for law in laws})
-        if len(chances) != 1:
-            raise InputError(f"The rounds of one run share one participation probability, but here it is {chances}.")
-        return cls([Projected(law) for law in laws], chances[0])
-
-    def running(self, eligible: bool, size: int, rng: np.random.Generator) -> Iterator[Scores]:  # noqa: FBT001, as in the protocol
-        """Yield the sums of ``size`` trials after each round, in one array that the next round changes."""
-        total = np.zeros(size)
-        for source in self.rounds:
-            total += mixture(source.scores(eligible, size, rng), self.q)
-            yield total
-
-    def scores(self, eligible: bool, size: int, rng: np.random.Generator) -> Scores:  # noqa: FBT001, as in the protocol
-        """Return the sums of ``size`` independent trials after the last round."""
-        return list(self.running(eligible, size, rng))[-1]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -269,6 +107,9 @@ def count_shard(
         True
     """
     drawn = (shard.eligible, shard.size, shard.stream(seed, path))
+    if isinstance(trials, Tail):
+        (at,) = thresholds
+        return (len(trials.above(at, *drawn)),)
     scores = trials.running(*drawn) if isinstance(trials, Summed) else [trials.scores(*drawn)]
     return tuple(int(np.count_nonzero(each > at)) for each, at in zip(scores, thresholds, strict=True))
 
@@ -378,7 +219,54 @@ def draw(
         True
     """
     work = partial(_draw_shard, trials, seed, tuple(path), ascending)
-    scores = dict(_over_shards(work, number, engine, progress))
+    return _joined(_over_shards(work, number, engine, progress), ascending=ascending)
+
+
+def draw_above(
+    trials: Tail,
+    cut: float,
+    number: int,
+    *,
+    seed: int,
+    path: Sequence[str | int] = (),
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+) -> tuple[Scores, Scores]:
+    """Return in order the scores above a cut of ``number`` trials of each hypothesis: absent, then eligible.
+
+    Args:
+        trials: What plays trials.
+        cut: Scores above it are returned.
+        number: How many trials of each hypothesis are played.
+        seed: The root of what is random.
+        path: Where these trials stand below the root.
+        engine: Where the work runs; left out, here.
+        progress: Where progress is shown.
+
+    Example:
+        >>> from canarybank.auditing import Tail
+        >>> from canarybank.mechanism import Mechanism
+        >>> from canarybank.score import RoundLaw
+        >>> absent, eligible = draw_above(Tail(RoundLaw.perfect(Mechanism(q=0.5))), 3.0, 1_000_000, seed=0)
+        >>> len(absent) < len(eligible) < 10_000
+        True
+    """
+    work = partial(_draw_above_shard, trials, cut, seed, tuple(path))
+    return _joined(_over_shards(work, number, engine, progress), ascending=True)
+
+
+def _draw_shard(trials: Trials, seed: int, path: Sequence[str | int], ascending: bool, shard: Shard) -> Scores:  # noqa: FBT001, bound in its place
+    scores = trials.scores(shard.eligible, shard.size, shard.stream(seed, path))
+    return np.sort(scores) if ascending else scores
+
+
+def _draw_above_shard(trials: Tail, cut: float, seed: int, path: Sequence[str | int], shard: Shard) -> Scores:
+    return np.sort(trials.above(cut, shard.eligible, shard.size, shard.stream(seed, path)))
+
+
+def _joined(drawn: Iterable[tuple[Shard, Scores]], *, ascending: bool) -> tuple[Scores, Scores]:
+    """Return the scores of all shards of each hypothesis, absent then eligible."""
+    scores = dict(drawn)
     absent, eligible = (
         np.concatenate([scores[each] for each in sorted(scores) if each.eligible is side]) for side in (False, True)
     )
@@ -386,11 +274,6 @@ def draw(
         absent.sort(kind="stable")
         eligible.sort(kind="stable")
     return absent, eligible
-
-
-def _draw_shard(trials: Trials, seed: int, path: Sequence[str | int], ascending: bool, shard: Shard) -> Scores:  # noqa: FBT001, bound in its place
-    scores = trials.scores(shard.eligible, shard.size, shard.stream(seed, path))
-    return np.sort(scores) if ascending else scores
 
 
 def _over_shards(

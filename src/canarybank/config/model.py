@@ -333,10 +333,11 @@ class AuditConfig(Section):
         default="calibrated",
         description="How the threshold is frozen: by calibration trials, or by the calibration law.",
     )
-    engine: Literal["projected", "literal", "literal-torch"] = Field(
-        default="projected",
-        description="How trials are played: on projected users, or literally, by numpy or by torch on the best device; "
-        "the law is the same.",
+    engine: Literal["tail", "projected", "literal", "literal-torch"] = Field(
+        default="tail",
+        description="How trials are played: those above the threshold alone, all of them on projected users, or "
+        "literally, by numpy or by torch on the best device; the law is the same. Several rounds are always projected "
+        "or literal.",
     )
     accounted: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, description="The epsilon that the operator's accountant claims; left out, the exact one."

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,12 +20,15 @@ from canarybank.auditing import (
 )
 from canarybank.auditing import (
     Projected,
+    Tail,
     ThresholdMode,
     TrialEngine,
     Trials,
     ceiling,
     trials_needed,
 )
+from canarybank.auditing.settings import tail_cut
+from canarybank.auditing.trials import SHARD
 from canarybank.config import Config, Resolved
 from canarybank.defend import ShareVotes
 from canarybank.defend.votes import CHUNK_VALUES
@@ -215,7 +219,7 @@ def plan(
         each = math.ceil(int(people.users.counts.sum()) / len(people.users))
         rate = workers * share_trial_rate(mechanism, eligible, config.attack.probes, each, entries)
     else:
-        rate = workers * trial_rate(mechanism, eligible, config.attack.probes, settings.engine)
+        rate = workers * trial_rate(mechanism, eligible, config.attack.probes, settings.engine, settings.trials)
     canaries, passes = config.cohorts.canaries, 2 if settings.threshold is ThresholdMode.CALIBRATED else 1
     cases = len(attacks) * canaries
     left = 0 if finished else passes * 2 * settings.trials * cases - done
@@ -432,14 +436,20 @@ def _pass_memory(config: Config, roles: Roles, encoder: Encoder, workers: int) -
     return (workers * largest * each + 400 * len(shards) + index) / 2**20
 
 
-def trial_rate(mechanism: Mechanism, eligible: int, coordinates: int, engine: TrialEngine) -> float:
-    """Return the trials a second of one worker, with so many eligible users who all touch the inspected coordinates."""
-    trials = _sample(mechanism, eligible, coordinates, engine)
-    rng = stream(0, "plan", "rate")
-    trials.scores(False, _TRIALS // 8, rng)  # noqa: FBT003, as the protocol has it
+def trial_rate(mechanism: Mechanism, eligible: int, coordinates: int, engine: TrialEngine, number: int) -> float:
+    """Return the trials a second of one worker, with so many eligible users who all touch the inspected coordinates.
+
+    ``number`` is how many trials there will be of each hypothesis: the more, the farther out lies the threshold, and
+    the fewer of them ``tail`` draws.
+    """
+    trials, rng = _sample(mechanism, eligible, coordinates, engine), stream(0, "plan", "rate")
+    size, play = _TRIALS, trials.scores
+    if isinstance(trials, Tail):
+        size, play = SHARD, partial(trials.above, tail_cut(trials.law, number))
+    play(True, size // 8, rng)  # noqa: FBT003, as the protocol has it
     began = time.perf_counter()
-    trials.scores(False, _TRIALS, rng)  # noqa: FBT003, as the protocol has it
-    return _TRIALS / max(time.perf_counter() - began, 1e-9)
+    play(True, size, rng)  # noqa: FBT003, as the protocol has it
+    return size / max(time.perf_counter() - began, 1e-9)
 
 
 def share_trial_rate(mechanism: Mechanism, eligible: int, coordinates: int, records: int, entries: int) -> float:
@@ -483,8 +493,9 @@ def encode_rate(encoder: Encoder, texts: Sequence[str]) -> float:
 
 def _sample(mechanism: Mechanism, eligible: int, coordinates: int, engine: TrialEngine) -> Trials:
     rng = stream(0, "plan", "sample")
-    if engine is TrialEngine.PROJECTED:
-        return Projected(RoundLaw(rng.normal(0.0, 0.05, eligible), 1.0, 1.0, 0.5, mechanism.q))
+    if engine in {TrialEngine.TAIL, TrialEngine.PROJECTED}:
+        law = RoundLaw(rng.normal(0.0, 0.05, eligible), 1.0, 1.0, 0.5, mechanism.q)
+        return Tail(law) if engine is TrialEngine.TAIL else Projected(law)
     canary = np.full(coordinates, mechanism.clip / coordinates**0.5)
     users = csr_array(random_array((eligible, coordinates), density=0.05, rng=rng))
     users.data *= mechanism.clip

@@ -16,6 +16,7 @@ from canarybank.auditing import (
     Literal,
     Method,
     Projected,
+    Tail,
     Target,
     Trials,
     ceiling,
@@ -222,4 +223,5 @@ def _engines(mechanism: Mechanism) -> dict[str, Trials]:
     canary = np.array([mechanism.clip])
     score = LinearScore(canary, Moments(np.zeros(1), np.array([[mechanism.noise**2]])))
     system = BankSystem(csr_array((1, 1), dtype=np.float64), canary, mechanism)
-    return {"literal": Literal(system, score), "projected": Projected(RoundLaw.perfect(mechanism))}
+    law = RoundLaw.perfect(mechanism)
+    return {"literal": Literal(system, score), "projected": Projected(law), "tail": Tail(law)}

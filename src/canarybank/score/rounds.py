@@ -94,8 +94,13 @@ class RoundLaw:
         return 0.0
 
     @cached_property
+    def background(self) -> NoisySum:
+        """Return the law of the score with the canary absent, but for the offset; a silent score has none."""
+        return NoisySum.of(self.weights, self.q, self.noise)
+
+    @cached_property
     def _tails(self) -> Tails:
-        return Tails(NoisySum.of(self.weights, self.q, self.noise))
+        return Tails(self.background)
 
     def _both(self, llr: ArrayLike, shift: float) -> tuple[Bounds, Bounds]:
         places = np.asarray(llr, dtype=np.float64) + (self.offset - shift)

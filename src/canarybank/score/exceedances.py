@@ -1,0 +1,127 @@
+"""Draw those of many trials whose score exceeds a cut, and leave the others undrawn.
+
+A threshold far out is exceeded by a few trials in a million, and only these count. Let X be the noisy sum, K its
+cumulant generating function and t the cut. For any h >= 0, b = exp(K(h) - h t) is Chernoff's bound on P(X > t). Let a
+trial survive with probability b, draw X for it from the law tilted by exp(h X), and keep it where X > t with
+probability exp(-h (X - t)). The chance that a trial is kept with its score in dx is then
+
+    b · exp(h x - K(h)) P(dx) · exp(-h (x - t)) = P(dx)    for every x > t,
+
+which is what a trial that is drawn in full gives. So the number and the values of the kept scores have the law of those
+above the cut among ``size`` full trials, for every h; the best h, with K'(h) = t, makes the fewest draws.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from canarybank.errors import InputError
+from canarybank.score.cumulants import NoisySum
+
+__all__ = ["Exceedances", "chernoff_cut"]
+
+_COINS = 1 << 18
+"""Coins that are tossed at once: few enough to stay in a processor's cache."""
+_MANY = 32
+"""So many users of one weight are drawn as one binomial number, which takes as long as their coins."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exceedances:
+    """The scores of a noisy sum above a cut; ``cut`` is in the unit of the law, ``h`` the tilt.
+
+    The law of what is drawn does not depend on ``h``, only the number of draws.
+    """
+
+    law: NoisySum
+    cut: float
+    h: float
+
+    @classmethod
+    def above(cls, law: NoisySum, cut: float) -> "Exceedances":
+        """Return the draws above a cut in the unit of the scores, with the tilt that makes the fewest.
+
+        Args:
+            law: The law of the score.
+            cut: Scores above it are wanted.
+
+        Example:
+            >>> drawn = Exceedances.above(NoisySum.of([0.5, 0.2], q=0.1, noise=1.0), cut=3.0)
+            >>> round(drawn.survival, 3)  # of so many trials the score is drawn at all
+            0.014
+        """
+        if math.isnan(cut):
+            raise InputError("The cut is NaN; give a number.")
+        place = float(law.scale(np.array(cut)))
+        if not (math.isfinite(place) and math.isfinite(law.reach)) or place <= law.mean:
+            return cls(law, place, 0.0)
+        # K' grows by the noise's variance at least, so the root lies below; near it every h serves as well.
+        highest = 1.01 * (place - law.mean) / law.noise**2
+        return cls(law, place, float(brentq(lambda h: law.slope(h) - place, 0.0, highest, rtol=1e-6)))
+
+    @cached_property
+    def survival(self) -> float:
+        """Return Chernoff's bound on the chance of a score above the cut: the share of trials that are drawn."""
+        if self.h == 0.0:
+            return 0.0 if self.cut == math.inf else 1.0
+        return min(1.0, math.exp(self.law.cumulant(self.h) - self.h * self.cut))
+
+    def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return the scores above the cut of ``size`` independent trials, in no order.
+
+        Args:
+            size: The number of trials.
+            rng: Where randomness comes from.
+
+        Example:
+            >>> drawn = Exceedances.above(NoisySum.of([0.5, 0.2], q=0.1, noise=1.0), cut=3.0)
+            >>> len(drawn.draw(100_000, np.random.default_rng(0)))  # P(X > 3) is 0.00195
+            181
+        """
+        survivors = int(rng.binomial(size, self.survival))
+        scores = rng.standard_normal(survivors)
+        scores *= self.law.noise
+        scores += self.h * self.law.noise**2 + self._tilted_sums(survivors, rng)
+        kept = scores > self.cut
+        if self.h > 0.0:  # an exponential number exceeds x with probability exp(-x)
+            kept &= rng.standard_exponential(survivors) > self.h * (scores - self.cut)
+        return np.ldexp(scores[kept], self.law.exponent)
+
+    def _tilted_sums(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return so many sums of the weights of those who take part, by coins tilted by exp(h X)."""
+        law, heads = self.law, self.law.tilted_coins(self.h)[0]
+        total, many = np.zeros(size), law.counts >= _MANY
+        for weight, count, chance in zip(law.weights[many], law.counts[many], heads[many], strict=True):
+            total += weight * rng.binomial(int(count), chance, size)
+        often = law.counts[~many].astype(np.int64)
+        weights, chances = np.repeat(law.weights[~many], often), np.repeat(heads[~many], often)
+        rows = max(1, _COINS // max(1, len(weights)))
+        for start in range(0, size if len(weights) else 0, rows):
+            part = total[start : start + rows]
+            part += np.where(rng.random((len(part), len(weights))) < chances, weights, 0.0).sum(axis=1)
+        return total
+
+
+def chernoff_cut(law: NoisySum, share: float) -> float:
+    """Return the cut, in the unit of the scores, above which Chernoff's bound lets at most this share of trials lie.
+
+    The formula: K'(h) with h K'(h) - K(h) = log(1 / share).
+
+    Args:
+        law: The law of the score.
+        share: The bound, in (0, 1).
+
+    Example:
+        >>> round(chernoff_cut(NoisySum.of([], q=0.1, noise=1.0), share=0.011109), 3)  # exp(-3² / 2)
+        3.0
+    """
+    if not 0.0 < share < 1.0:
+        raise InputError(f"The share must lie strictly between 0 and 1, not be {share!r}.")
+    exponent = -math.log(share)
+    highest = 1.01 * math.sqrt(2.0 * exponent) / law.noise
+    h = float(brentq(lambda at: at * law.slope(at) - law.cumulant(at) - exponent, 0.0, highest, rtol=1e-6))
+    return float(np.ldexp(law.slope(h), law.exponent))
