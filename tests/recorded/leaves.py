@@ -44,7 +44,10 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
         *("--over", "audit.method=paper,clopper-pearson,joint,pooled"),
     ),
 }
-"""What is run by the engine that draws every trial, each with a cache of its own: a stage that is found in the cache asks for no seed."""
+"""What is run, by the engine that draws every trial.
+
+Each has a cache of its own: a stage that is found in the cache asks for no seed.
+"""
 
 LEFT_OUT = (
     "*manifest.json/*",  # times, versions, the machine, pieces found in caches; the settings are those of COMMANDS

@@ -52,7 +52,7 @@ def audit(
     alpha: float = 0.05,
     method: Method | str = "paper",
     threshold: ThresholdMode | str = ThresholdMode.CALIBRATED,
-    trial_engine: TrialEngine | str = TrialEngine.PROJECTED,
+    trial_engine: TrialEngine | str = TrialEngine.TAIL,
     canaries: int | None = None,
     probes: int = 64,
     pool: Source | None = None,
@@ -79,7 +79,7 @@ def audit(
         alpha: The level of each attack's headline claim.
         method: How counts become a bound; declared here, before any trial.
         threshold: How the threshold is frozen on the calibration cohort.
-        trial_engine: Whether trials are played literally or on projected users; the law is the same.
+        trial_engine: How trials are played, such as "tail", "projected" or "literal"; the law is the same.
         canaries: How many canaries each attack gets; by default as many as ``sizes`` or the cohorts say, else 5.
         probes: How many bank positions are reserved for probes.
         pool: The candidate probes or their source, where an attack selects from paraphrases or nonces.
