@@ -66,6 +66,16 @@ def test_the_same_command_shows_a_finished_audit_again(here, capsys):
     assert (here / "audit" / "results.json").read_bytes() == before
 
 
+def test_a_run_keeps_a_former_default_and_nothing_else(here, capsys):
+    words = ["audit", "small.toml", "--audit.trials", "400", "--folder", "audit", "--quiet"]
+    assert main([*words, "--audit.engine", "tail"]) == 2
+    assert "audit.engine: 'projected' -> 'tail'" in capsys.readouterr().err
+    manifest = here / "audit" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"mechanism.sigma": 1.0', '"mechanism.sigma": 0.5'))
+    assert main(words) == 2
+    assert "mechanism.sigma: 0.5 -> 1.0" in capsys.readouterr().err
+
+
 def test_the_stopped_audit_is_refused_in_words_and_stays_as_it_is(here, capsys):
     before = {path.name: path.read_bytes() for path in (here / "stopped").iterdir()}
     words = ["audit", "small.toml", "--audit.trials", "400000", "--run.workers", "1", "--folder", "stopped", "--quiet"]

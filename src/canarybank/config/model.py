@@ -4,6 +4,8 @@ Nothing heavy is imported here, so that the command line can build its flags fro
 ``decides=False`` changes how a run is done but not what it finds: an existing run may be resumed with another value.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -29,6 +31,7 @@ from canarybank.config.kinds import (
 from canarybank.variables import is_variable_name
 
 __all__ = [
+    "FORMER_DEFAULTS",
     "FREE",
     "NO_GENERATOR",
     "RECEIVED",
@@ -52,6 +55,9 @@ __all__ = [
 NO_GENERATOR: Final = "none"
 _HIDDEN = "<hidden>"
 
+
+FORMER_DEFAULTS: Mapping[str, Any] = MappingProxyType({"audit.engine": "projected"})
+"""Defaults of earlier versions, by dotted key: a run that was begun with one goes on with it."""
 
 AttackName = Annotated[str, Registered("attack")]
 AttackChoice = Annotated[str, Registered("attack", ("available", "all", "paper"))]

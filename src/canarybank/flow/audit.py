@@ -41,7 +41,7 @@ from canarybank.mechanism import Bank, Mechanism, StreamedCohort, epsilon, prv_e
 from canarybank.progress import SILENT, Progress
 from canarybank.registry import SYSTEMS
 from canarybank.run.commitment import Commitment, commit, finite
-from canarybank.run.folder import COMMITMENT, RESULTS, TRIALS, Run
+from canarybank.run.folder import COMMITMENT, RESULTS, TRIALS, Run, keep_defaults
 from canarybank.run.one_run import OneRunPlant
 from canarybank.run.plant import Plant
 from canarybank.run.results import Results, Setup
@@ -106,6 +106,8 @@ def run_audit(
         >>> [attack.attack for attack in run.results.final]
         ['ordinary']
     """
+    if (own := keep_defaults(resolved, folder)) is not resolved:
+        resolved, make_work = own, None
     config = resolved.config
     with Run.held(resolved, Path(folder), command, "audit") as run:
         lost = lost_documents(run)

@@ -64,7 +64,7 @@ from canarybank.progress import SILENT, Progress
 from canarybank.registry import FEEDBACKS, KEEPERS, PARENT_RULES, call_with, takes
 from canarybank.run.carried import certify, describe_canaries
 from canarybank.run.clouds import map_clouds, populations_of
-from canarybank.run.folder import EVOLUTION, PLAIN, RESULTS, TRIALS, Run
+from canarybank.run.folder import EVOLUTION, PLAIN, RESULTS, TRIALS, Run, keep_defaults
 from canarybank.run.one_run import OneRunPlant
 from canarybank.run.results import EvolutionFacts, Results, account_state, round_facts, statement_of
 from canarybank.run.trials_log import ShardLog
@@ -116,6 +116,7 @@ def run_evolution(
         releaser: Makes, from voters and plan, where the noisy histograms come from; left out, they are drawn from the
             users' votes. A test puts its own releases in here.
     """
+    resolved = keep_defaults(resolved, folder)
     config = resolved.config
     _refuse_unfit(config)
     with Run.held(resolved, Path(folder), command, "evolution", statement=statement_of(config.evolve)) as run:

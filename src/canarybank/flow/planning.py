@@ -57,7 +57,7 @@ from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.mechanism.shares import ranks_needed
 from canarybank.progress import SILENT, Progress
 from canarybank.run.commitment import Epsilon, Record
-from canarybank.run.folder import MANIFEST, TRIALS, Run, refuse_other_settings
+from canarybank.run.folder import MANIFEST, TRIALS, Run, keep_defaults, refuse_other_settings
 from canarybank.run.trials_log import Played
 from canarybank.score import LinearScore, Moments, RoundLaw
 from canarybank.seeds import stream
@@ -195,8 +195,8 @@ def plan(
         ('new', 24, 4000)
     """
     check_machines(nodes, price)
-    config, cache = resolved.config, StageCache()
-    state, done = _state(resolved, Path(folder))
+    resolved, cache = keep_defaults(resolved, folder), StageCache()
+    config, (state, done) = resolved.config, _state(resolved, Path(folder))
     finished = state == "finished"
     mechanism, settings = mechanism_of(config), settings_of(config)
     generator = build_generator(config)

@@ -25,8 +25,8 @@ from typing import Any, Final, Literal, Self, TypeVar
 from pydantic import Field, ValidationError
 
 from canarybank import __version__
-from canarybank.config.loading import Resolved, differences, plugins_of
-from canarybank.config.model import RECEIVED
+from canarybank.config.loading import Resolved, differences, is_default, plugins_of, varied
+from canarybank.config.model import FORMER_DEFAULTS, RECEIVED
 from canarybank.errors import BudgetError, ConfigError, IncompleteError, InputError, MissingError, StoreError
 from canarybank.registry import Plugin, nearest
 from canarybank.run.commitment import Commitment, Record
@@ -60,6 +60,7 @@ __all__ = [
     "GeneratorRecord",
     "Manifest",
     "Run",
+    "keep_defaults",
     "new_manifest",
     "open_run",
     "read_document",
@@ -468,6 +469,22 @@ def refuse_foreign(folder: Path, *parts: str) -> None:
         raise ConfigError(
             f"The folder {str(folder)!r} holds {strange[0]!r} but no run; choose an empty folder or a new name."
         )
+
+
+def keep_defaults(resolved: Resolved, folder: Path | str) -> Resolved:
+    """Return the configuration with the former defaults that the run in a folder was begun with.
+
+    A run goes on with the default of the version that began it, unless somebody sets another value now.
+    """
+    if not (Path(folder) / MANIFEST).is_file():
+        return resolved
+    manifest = Run.open(folder).manifest
+    kept = {
+        key: former
+        for key, former in FORMER_DEFAULTS.items()
+        if is_default(resolved, key) and manifest.origins.get(key) == "default" and manifest.config.get(key) == former
+    }
+    return varied(resolved, kept, "default") if kept else resolved
 
 
 def refuse_other_settings(run: Run, resolved: Resolved) -> None:
