@@ -66,8 +66,14 @@ def _next_piece(source: Iterator[Rows]) -> Rows | None:
 
 def _find(rows: Rows, wanted: Keys) -> Found:
     """Return all rows with one of these sorted keys: the number of the key, and the place."""
+    if not len(rows):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     keys = np.ascontiguousarray(rows["key"])
-    which, at = _spans(np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, side="right"))
+    begins = np.searchsorted(keys, wanted)
+    ends = begins + (keys.take(begins, mode="clip") == wanted)
+    more = np.flatnonzero(keys.take(ends, mode="clip") == wanted)  # few keys have several rows
+    ends[more] = np.searchsorted(keys, wanted[more], side="right")
+    which, at = _spans(begins, ends)
     return which, rows["place"][at]
 
 
