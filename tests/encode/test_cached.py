@@ -27,8 +27,9 @@ DIMENSION = 128
 SMALL_BLOCKS = (
     "import os, sys\n"
     "from functools import partialmethod\n"
-    "from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache, cached, shelf\n"
+    "from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache, cached, index, shelf, tables\n"
     "cached._FLUSH_TEXTS, cached.BLOCK_TEXTS = 64, 64\n"
+    "index.HELD_ROWS, tables.BLOCK_ROWS = 200, 32\n"
     "shelf.Shelf.compact = partialmethod(shelf.Shelf.compact, least=8)\n"
 )
 # A process that forks a fresh encoding process at each line it reads: fifty imports would take a minute.
@@ -217,6 +218,7 @@ def test_fifty_kills_at_random_moments_leave_a_cache_that_is_never_wrong(tmp_pat
         nursery.stdin.close()
     # The kills fell in the middle of work, at many different moments of it.
     assert len(set(held)) > 10
+    assert list(tmp_path.rglob("*.index"))
     assert list(tmp_path.rglob("*.corrupt")) == []
 
 

@@ -8,8 +8,9 @@ private as the texts are, and belongs where they may lie.
 from dataclasses import dataclass
 from pathlib import Path
 
+from canarybank.encode.index import INDEX_SUFFIX, SEGMENT_SUFFIX
 from canarybank.encode.protocol import Encoder
-from canarybank.encode.shelf import CORRUPT, SEGMENT_SUFFIX, Shelf
+from canarybank.encode.shelf import CORRUPT, Shelf
 from canarybank.errors import StoreError
 from canarybank.store import Segment, cache_root, prune_files, stored_files, sweep_folders, tighten
 
@@ -48,13 +49,17 @@ class VectorCache:
         """Remove segments, the longest unused first, and return how many bytes that freed.
 
         Those unused for that many seconds go, then as many as bring the cache down to that many bytes: the newest
-        stay. Corrupt files go in any case. Running processes keep what they have open and what they are writing.
+        stay. Corrupt files go in any case, and so do tables that name a text of a segment that went: the next process
+        makes them again. Running processes keep what they have open and what they are writing.
         """
         sweep_folders(self.folder)
         files = [file for folder in self._folders() for file in stored_files(folder)]
-        segments = [file for file in files if file.path.suffix == SEGMENT_SUFFIX]
-        freed = prune_files(segments, max_bytes=max_bytes, unused_for=unused_for)
-        return freed + prune_files((file for file in files if file.path.suffix == f".{CORRUPT}"), max_bytes=0)
+        kept = [file for file in files if file.path.suffix in {SEGMENT_SUFFIX, INDEX_SUFFIX}]
+        freed = prune_files(kept, max_bytes=max_bytes, unused_for=unused_for)
+        thinned = {file.path.parent for file in kept if not file.path.exists()}
+        stale = [file for file in kept if file.path.suffix == INDEX_SUFFIX and file.path.parent in thinned]
+        corrupt = [file for file in files if file.path.suffix == f".{CORRUPT}"]
+        return freed + prune_files((file for file in (*stale, *corrupt) if file.path.exists()), max_bytes=0)
 
     def _folders(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("*") if path.is_dir())
@@ -72,5 +77,6 @@ def _usage(folder: Path) -> ShelfUsage:
             continue
         if isinstance(meta, dict) and {"encoder", "fingerprint", "rows"} <= meta.keys():
             encoder, fingerprint, vectors = meta["encoder"], meta["fingerprint"], vectors + meta["rows"]
-    size = sum(file.size for file in (*segments, *corrupt))
+    tables = [file for file in files if file.path.suffix == INDEX_SUFFIX]
+    size = sum(file.size for file in (*segments, *tables, *corrupt))
     return ShelfUsage(encoder, fingerprint, vectors, len(segments), size, len(corrupt))

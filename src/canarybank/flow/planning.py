@@ -33,7 +33,7 @@ from canarybank.config import Config, Resolved
 from canarybank.defend import ShareVotes
 from canarybank.defend.votes import CHUNK_VALUES
 from canarybank.encode import Encoder, is_cheap
-from canarybank.encode.shelf import INDEX_BYTES
+from canarybank.encode.index import INDEX_BYTES
 from canarybank.errors import InputError
 from canarybank.flow.audit import mechanism_of, settings_of
 from canarybank.flow.bank import GENERATED_SIZE, Candidates, bank_labels, bank_prompt
@@ -425,14 +425,14 @@ def _memory(config: Config, texts: int, bank: int, dimension: int, cases: int) -
 def _pass_memory(config: Config, roles: Roles, encoder: Encoder, workers: int) -> float:
     """Return what users in shards add in MiB: a shard in each worker, and of everybody an id and a few numbers.
 
-    Where vectors are kept, each process knows where those of all records lie.
+    Where vectors are kept, each process needs a little to find them.
     """
     shards = roles.evaluation.shards
     largest = float(np.bincount(shards.homes, weights=shards.counts).max())
     # Bytes of a record: as above, with one cohort's vectors.
     each = 3 * 4 * encoder.dimension + 16 * config.mechanism.k + 600
     processes = 1 if config.run.engine == "threads" else workers
-    index = 0 if is_cheap(encoder) else 2 * INDEX_BYTES * processes * roles.streamed_records  # twice while it grows
+    index = 0 if is_cheap(encoder) else INDEX_BYTES * processes
     return (workers * largest * each + 400 * len(shards) + index) / 2**20
 
 
