@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from canarybank.auditing import Target, find_method
-from canarybank.auditing.forecast import Outcomes, bound_law, chance_at_most
+from canarybank.auditing.forecast import bound_law, chance_at_most
+from canarybank.auditing.spread import Outcomes
 
 RATES = [(0.06, 0.01), (3e-3, 1e-4), (0.9999, 0.99), (0.02, 0.02), (1.0, 0.0)]
 METHODS = ["paper", "clopper-pearson"]

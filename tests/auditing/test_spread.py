@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from canarybank.auditing import Projected, Target, calibrated, calibrated_spread, expected_bound, frozen_spread
-from canarybank.auditing.forecast import drawn_thresholds
+from canarybank.auditing.spread import drawn_thresholds
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism
 from canarybank.score import RoundLaw

@@ -10,7 +10,8 @@ from canarybank.errors import ConfigError, IncompleteError, StoreError
 from canarybank.flow import run_audit
 from canarybank.mechanism import Mechanism, attained_epsilon, one_round_epsilon
 from canarybank.run import Run, compare, gate
-from canarybank.run.gating import as_printed, shown_epsilon
+from canarybank.run.gating import as_printed
+from canarybank.wording import shown_epsilon
 
 
 def test_a_true_claim_meets_no_violation_and_says_at_which_power(strong):

@@ -9,7 +9,7 @@ from canarybank.config import resolve
 from canarybank.flow.audit import one_release
 from canarybank.mechanism import Mechanism, one_round_epsilon
 from canarybank.run import Run, compare
-from canarybank.run.gating import frozen_rates, separation, unclipped_rates
+from canarybank.run.power import frozen_rates, separation, unclipped_rates
 
 REPEATS = 400
 

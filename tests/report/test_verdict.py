@@ -7,7 +7,7 @@ from shown_pages import table_of
 from canarybank.mechanism import Claim
 from canarybank.report import Tone, latex_tables, render_summary, summarise_run, summary_markdown, verdict
 from canarybank.run import compare, gate
-from canarybank.run.gating import FrozenPower
+from canarybank.run.power import FrozenPower
 
 
 def epsilon(value):

@@ -15,10 +15,8 @@ from canarybank.auditing.evidence import evidence
 from canarybank.auditing.forecast import (
     Ceiling,
     ExpectedBound,
-    calibrated_spread,
     ceiling,
     expected_bound,
-    frozen_spread,
     perfect_rates,
     trials_needed,
     trials_needed_for,
@@ -94,6 +92,7 @@ from canarybank.auditing.settings import (
     pooled_bound,
 )
 from canarybank.auditing.sources import Literal, Projected, Summed, Tail, Trials
+from canarybank.auditing.spread import calibrated_spread, frozen_spread
 from canarybank.auditing.system import Shown, SystemResult, Verdict, judge_runs
 from canarybank.auditing.transcript import transcript_scores
 from canarybank.auditing.trials import Counts, Shard, count, count_prefixes, count_shard, draw, draw_above, plan

@@ -76,7 +76,7 @@ def _opacus(mechanism: "Mechanism", rounds: int, exact: float) -> dict[str, Any]
 
 
 def _headline(document: dict[str, Any]) -> str:
-    from canarybank.run.gating import shown_epsilon
+    from canarybank.wording import shown_epsilon
 
     mechanism, rounds = document["mechanism"], document["rounds"]
     over = "one release" if rounds == 1 else f"{rounds:,} releases"

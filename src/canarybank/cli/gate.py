@@ -75,7 +75,7 @@ def _table(outcome: "GateOutcome") -> "RenderableType":
 
 
 def _facts(outcome: "GateOutcome") -> dict[str, str]:
-    from canarybank.run.gating import shown_epsilon
+    from canarybank.wording import shown_epsilon
 
     level = f"{100 * outcome.confidence:g}% confidence over all"
     exact = shown_epsilon(outcome.exact) if outcome.is_exact_known else "-"

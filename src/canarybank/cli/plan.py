@@ -130,7 +130,7 @@ def _machines(made: "Plan") -> list["RenderableType"]:
 
 def _facts(made: "Plan", config: "Config") -> dict[str, str]:
     from canarybank.report.text import counted
-    from canarybank.run.gating import shown_epsilon
+    from canarybank.wording import shown_epsilon
 
     audit, canaries, asked = config.audit, config.cohorts.canaries, made.generator
     lines = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from canarybank.lazily import exporter
 
 if TYPE_CHECKING:
-    from canarybank.flow.audit import Axis, Point, grid, mechanism_of, read_axis, run_audit, run_sweep, settings_of
+    from canarybank.flow.audit import mechanism_of, run_audit, settings_of
     from canarybank.flow.bank import embedded_bank, embedded_canaries, embedded_pool, read_bank
     from canarybank.flow.caches import CachesUsage, caches_usage, prune_caches
     from canarybank.flow.design import design_plant
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from canarybank.flow.sample import sample_run
     from canarybank.flow.score import score_plant
     from canarybank.flow.selftests import Check, SelfTest, selftest
+    from canarybank.flow.sweeping import Axis, Point, grid, read_axis, run_sweep
     from canarybank.flow.tuning import Advice, Outlook, Tried, outlook, tune
     from canarybank.flow.vet import VettedBank, vet_bank
     from canarybank.flow.zoo import ZooCell, ZooTable, audit_zoo_system, measure_zoo, recorded_zoo
@@ -80,7 +81,7 @@ __all__ = [
 __getattr__, __dir__ = exporter(
     __name__,
     {
-        "audit": ("Axis", "Point", "grid", "mechanism_of", "read_axis", "run_audit", "run_sweep", "settings_of"),
+        "audit": ("mechanism_of", "run_audit", "settings_of"),
         "bank": ("embedded_bank", "embedded_canaries", "embedded_pool", "read_bank"),
         "caches": ("CachesUsage", "caches_usage", "prune_caches"),
         "design": ("design_plant",),
@@ -95,6 +96,7 @@ __getattr__, __dir__ = exporter(
         "sample": ("sample_run",),
         "score": ("score_plant",),
         "selftests": ("Check", "SelfTest", "selftest"),
+        "sweeping": ("Axis", "Point", "grid", "read_axis", "run_sweep"),
         "tuning": ("Advice", "Outlook", "Tried", "outlook", "tune"),
         "vet": ("VettedBank", "vet_bank"),
         "zoo": ("ZooCell", "ZooTable", "audit_zoo_system", "measure_zoo", "recorded_zoo"),

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from canarybank.attack import CanaryKind
 from canarybank.auditing import AttackResult, CanaryResult, Case, ThresholdMode
-from canarybank.auditing.forecast import LEVEL, calibrated_spread, frozen_spread
 from canarybank.auditing.pipeline import cases_by_attack
+from canarybank.auditing.spread import LEVEL, calibrated_spread, frozen_spread
 from canarybank.config import PRESETS, Config, Resolved, filled, is_default, varied
 from canarybank.errors import ConfigError, StoreError
-from canarybank.flow.audit import AuditWork, Point, mechanism_of, one_release, settings_of
+from canarybank.flow.audit import AuditWork, mechanism_of, one_release, settings_of
 from canarybank.flow.bank import bank_labels, bank_prompt, embedded_bank, gather_candidates, read_texts
 from canarybank.flow.generators import may_send_records, refuse_sending
 from canarybank.flow.inputs import (
@@ -28,14 +28,16 @@ from canarybank.flow.inputs import (
     outside_examples,
     users_source,
 )
+from canarybank.flow.sweeping import Point
 from canarybank.generate.bank import bank_plan
 from canarybank.paper.piece import DATASETS, THEORY, Cell, Coordinate, PaperValue, Span
 from canarybank.progress import SILENT, Progress
 from canarybank.run.folder import Run
-from canarybank.run.gating import compare, shown_epsilon
+from canarybank.run.gating import compare
 from canarybank.run.results import Results
 from canarybank.score import Interval
 from canarybank.store import StageCache, canonical_json, read_checked, write_atomic, write_checked
+from canarybank.wording import shown_epsilon
 
 __all__ = [
     "BANK",

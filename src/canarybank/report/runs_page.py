@@ -15,10 +15,10 @@ from canarybank.report.system import summarise_system
 from canarybank.report.text import LONG, NAME, SHORT, UNKNOWN, clean, confidence, counted, epsilon, rung_text
 from canarybank.report.verdicts import Tone
 from canarybank.run.folder import Run
-from canarybank.run.gating import shown_epsilon
 from canarybank.run.listing import RunEntry
 from canarybank.run.verification import refuse_unverified
 from canarybank.store import PRIVATE, write_atomic
+from canarybank.wording import shown_epsilon
 
 __all__ = ["RUNS_PAGE", "Comparison", "bound_text", "claim_text", "compare_runs", "render_runs", "write_runs_page"]
 

@@ -26,10 +26,11 @@ from canarybank.report.text import (
     together,
 )
 from canarybank.run.commitment import finite
-from canarybank.run.gating import AttackGate, GateOutcome, Power, Shown, shown_epsilon
+from canarybank.run.gating import AttackGate, GateOutcome
+from canarybank.run.power import Power, Shown
 from canarybank.run.results import Results
 from canarybank.store import PRIVATE, inert_cell, write_atomic
-from canarybank.wording import sentence_case
+from canarybank.wording import sentence_case, shown_epsilon
 
 __all__ = [
     "ATTACK_COLUMNS",

@@ -8,7 +8,7 @@ import math
 import unicodedata
 from typing import Any
 
-from canarybank.run.gating import shown_epsilon
+from canarybank.wording import shown_epsilon
 
 __all__ = [
     "COMMAND",

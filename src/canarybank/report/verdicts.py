@@ -15,8 +15,10 @@ from typing import Any
 from canarybank.auditing import AttackResult
 from canarybank.report.text import SHORT, clean, confidence, counted, epsilon, percent, reach_text
 from canarybank.run.folder import Run
-from canarybank.run.gating import GateOutcome, compare, exceeded_ledger, power_text, shown_epsilon
+from canarybank.run.gating import GateOutcome, compare, exceeded_ledger
+from canarybank.run.power import power_text
 from canarybank.run.results import Results
+from canarybank.wording import shown_epsilon
 
 __all__ = [
     "HEADINGS",

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from canarybank.run.clouds import Cloud, Clouds, map_clouds
     from canarybank.run.commitment import AttackCommitment, CanaryCommitment, Commitment
     from canarybank.run.folder import GeneratorRecord, Manifest, Run, open_run
-    from canarybank.run.gating import AttackGate, Cause, FrozenPower, GateOutcome, Power, compare, gate
+    from canarybank.run.gating import AttackGate, Cause, GateOutcome, compare, gate
     from canarybank.run.listing import RunEntry, list_runs
     from canarybank.run.one_run import OneRunPlant, OneRunResults
     from canarybank.run.plant import DesignedScore, Plant, SealedRules, SystemResults
+    from canarybank.run.power import FrozenPower, Power
     from canarybank.run.results import EvolutionFacts, Results
     from canarybank.run.trials_log import ShardLog
     from canarybank.run.verification import Verification, verify
@@ -58,7 +59,8 @@ __getattr__, __dir__ = exporter(
         "clouds": ("Cloud", "Clouds", "map_clouds"),
         "commitment": ("AttackCommitment", "CanaryCommitment", "Commitment"),
         "folder": ("GeneratorRecord", "Manifest", "Run", "open_run"),
-        "gating": ("AttackGate", "Cause", "FrozenPower", "GateOutcome", "Power", "compare", "gate"),
+        "gating": ("AttackGate", "Cause", "GateOutcome", "compare", "gate"),
+        "power": ("FrozenPower", "Power"),
         "listing": ("RunEntry", "list_runs"),
         "one_run": ("OneRunPlant", "OneRunResults"),
         "plant": ("DesignedScore", "Plant", "SealedRules", "SystemResults"),

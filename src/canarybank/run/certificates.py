@@ -15,12 +15,13 @@ from scipy.sparse import csr_array
 from canarybank.auditing.one_run import Certificate, RunDeclaration, RunShown
 from canarybank.config.loading import decisive
 from canarybank.run.folder import COMMITMENT, MANIFEST, RESULTS, Run
-from canarybank.run.gating import Cause, EvidenceGate, GateOutcome, as_printed, shown_epsilon
+from canarybank.run.gating import Cause, EvidenceGate, GateOutcome, as_printed
 from canarybank.run.one_run import OneRunPlant, read_released, recorded_hash
 from canarybank.run.plant import UNTIMED
 from canarybank.run.results import NOT_PRIVATE
 from canarybank.run.systems import EXACT, alike, file_findings
 from canarybank.store import hash_json
+from canarybank.wording import shown_epsilon
 
 __all__ = ["certificate_findings", "compare_certificate", "compare_one_run", "one_run_findings"]
 

@@ -21,12 +21,13 @@ from canarybank.config.loading import decisive
 from canarybank.errors import DependenceError
 from canarybank.mechanism import Claim
 from canarybank.run.folder import COMMITMENT, MANIFEST, RESULTS, SEALED, Run
-from canarybank.run.gating import Cause, EvidenceGate, GateOutcome, as_printed, shown_epsilon
+from canarybank.run.gating import Cause, EvidenceGate, GateOutcome, as_printed
 from canarybank.run.plant import NOTES, SCHEDULE, Plant, SealedRules, SystemResults, read_batches
 from canarybank.run.results import NOT_PRIVATE
 from canarybank.store import altered_files, hash_file, hash_folder, hash_json
 from canarybank.systems.command import schedule_text
 from canarybank.systems.trials import Split
+from canarybank.wording import shown_epsilon
 
 __all__ = ["EXACT", "alike", "compare_system", "file_findings", "system_findings"]
 
