@@ -92,8 +92,8 @@ def test_large_counts_are_gathered_without_harm():
 def test_the_law_of_joint_is_interpolated_closely():
     n = 10**4
     target = Target(n, 1e-4, 0.05, "joint")
-    tp, mass1 = forecast._counts(n, [0.012])
-    fp, mass0 = forecast._counts(n, [0.003])
+    tp, mass1 = forecast.count_law(n, [0.012])
+    fp, mass0 = forecast.count_law(n, [0.003])
     values = target.at_counts(tp[:, None], fp[None, :], n) + forecast._correction(target, tp, fp, mass1, mass0, n)
     for one, other in ((105, 35), (133, 28), (120, 22), (99, 19), (140, 41)):
         stated = epsilon_lower(one, other, n, n, delta=1e-4, alpha=0.05, method="joint").epsilon
