@@ -63,7 +63,7 @@ def same_as_admit(given: Source, rule: Admission, number: int, folder: Path) -> 
     admitted, shards = admit(given, rule), sharded(given, rule, number, folder)
     assert shards.number == number
     assert shards.everybody.load().hash == admitted.users.hash
-    assert shards.ids == admitted.users.ids
+    assert tuple(shards.ids) == admitted.users.ids
     assert np.array_equal(shards.counts, admitted.users.counts)
     assert shards.everybody.digest == admitted.users.digest
     assert shards.report.as_dict() == admitted.report.as_dict()
@@ -179,7 +179,7 @@ def test_a_finished_spill_and_finished_shards_are_taken_up(tmp_path: Path) -> No
     assert shards.everybody.load().hash == admit(given, rule).users.hash
     assert not list((folder / "spill").glob("*/*"))
     third = Stopping(8)
-    assert shard_users(given, rule, 8, folder, key="a" * 64, progress=third).ids == shards.ids
+    assert shard_users(given, rule, 8, folder, key="a" * 64, progress=third).ids[:] == shards.ids[:]
     assert third.stages == []
 
 
