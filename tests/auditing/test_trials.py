@@ -1,3 +1,4 @@
+import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -109,6 +110,40 @@ def test_every_pattern_of_eight_coins_has_its_exact_probability(q):
     taking = [pattern.bit_count() for pattern in range(256)]
     assert found == pytest.approx([q**n * (1 - q) ** (8 - n) for n in taking], abs=1e-15)
     assert coins.open + coins.remainders[-1] == pytest.approx(65_536, abs=1e-9)
+
+
+def tossed_at_once(crowd, size, rng):
+    """Toss coins from one draw of all random bits: the definition."""
+    count = len(crowd.sums) * size
+    values = rng.integers(0, 1 << 64, size=-(-count // 4), dtype=np.uint64).view(np.uint16)[:count]
+    patterns, undecided = crowd.settled[values], np.flatnonzero(values >= crowd.open)
+    fresh = rng.random(len(undecided)) * crowd.remainders[-1]
+    patterns[undecided] = np.searchsorted(crowd.remainders, fresh, side="right")
+    total = np.zeros(size)
+    for sums, pattern in zip(crowd.sums, patterns.reshape(-1, size), strict=True):
+        total += sums[pattern]
+    return total
+
+
+@pytest.mark.parametrize(("users", "size"), [(0, 5), (1, 7), (9, 4096), (2100, 4096), (4000, 4001)])
+def test_coins_tossed_in_blocks_are_those_of_one_draw(users, size):
+    crowd = Crowd.of(np.random.default_rng(users).normal(size=users), 0.3)
+    one, other = np.random.default_rng(1), np.random.default_rng(1)
+    assert np.array_equal(crowd.toss(size, one), tossed_at_once(crowd, size, other))
+    assert one.random() == other.random()
+
+
+def test_memory_of_a_batch_grows_by_a_byte_for_eight_coins():
+    def peak(users):
+        crowd = Crowd.of(np.ones(users), 0.1)
+        tracemalloc.start()
+        crowd.toss(4096, np.random.default_rng(0))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    # Of 4,096 trials and eight more users, a byte a trial and the few that are undecided; in one draw, it was 11.
+    assert (peak(32_000) - peak(16_000)) / (16_000 // 8 * 4096) < 1.5
 
 
 def test_no_users_leave_the_noise_alone():

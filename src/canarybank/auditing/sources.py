@@ -24,6 +24,8 @@ __all__ = ["Crowd", "Literal", "Projected", "Scores", "Summed", "Tail", "Trials"
 
 _BATCH = 1 << 12
 _VALUES = 1 << 16
+_DRAWN = 1 << 20
+"""How many patterns are drawn at a time, a multiple of the four in a random word."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
 MOST_SURVIVING = 0.1
 """Where a larger share of trials must be drawn one by one, it is faster to draw all of them eight users at a time."""
@@ -93,12 +95,17 @@ class Crowd:
 
     def toss(self, size: int, rng: np.random.Generator) -> Scores:
         """Toss every user's coin ``size`` times and return the sums of the weights of those who take part."""
-        count = len(self.sums) * size
-        values = rng.integers(0, 1 << 64, size=-(-count // 4), dtype=np.uint64).view(np.uint16)[:count]
-        patterns = self.settled.take(values)
-        undecided = np.flatnonzero(values >= self.open)
-        fresh = rng.random(len(undecided)) * self.remainders[-1]
-        patterns[undecided] = np.searchsorted(self.remainders, fresh, side="right")
+        patterns, undecided = np.empty(len(self.sums) * size, dtype=np.uint8), [np.zeros(0, dtype=np.int64)]
+        # A pattern takes a byte; the bits that choose it are drawn in blocks, as the same stream, and take more.
+        for start in range(0, len(patterns), _DRAWN):
+            block = patterns[start : start + _DRAWN]
+            drawn = rng.integers(0, 1 << 64, size=-(-len(block) // 4), dtype=np.uint64)
+            values = drawn.view(np.uint16)[: len(block)]
+            self.settled.take(values, out=block)
+            undecided.append(np.flatnonzero(values >= self.open) + start)
+        left = np.concatenate(undecided)
+        fresh = rng.random(len(left)) * self.remainders[-1]
+        patterns[left] = np.searchsorted(self.remainders, fresh, side="right")
         total = np.zeros(size)
         for sums, pattern in zip(self.sums, patterns.reshape(len(self.sums), size), strict=True):
             total += sums.take(pattern)

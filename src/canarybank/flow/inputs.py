@@ -4,6 +4,7 @@ There is one ``Inputs`` for audits, audited evolutions and plans. Each part is m
 in the stage cache where that takes long. A real evolution reads its voters alone: see ``canarybank.flow.voters``.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -57,6 +58,7 @@ from canarybank.users import (
     DrawnIndices,
     Evaluation,
     Members,
+    Names,
     Shards,
     Users,
     are_sharded,
@@ -453,12 +455,12 @@ def draw_roles(config: CohortsConfig, users: Users, attacks: tuple[Attack, ...])
 
 def draw_members(config: CohortsConfig, users: Members, attacks: tuple[Attack, ...]) -> Roles:
     """Draw the same roles as ``draw_roles``, from users in shards."""
-    drawn = _drawn_roles(config, tuple(users.ids), users.counts, attacks)
+    drawn = _drawn_roles(config, Names.of(users.ids), users.counts, attacks)
     return roles_of(users, drawn, int(users.counts.max()))
 
 
 def _drawn_roles(
-    config: CohortsConfig, ids: tuple[str, ...], counts: NDArray[np.int64], attacks: tuple[Attack, ...]
+    config: CohortsConfig, ids: Sequence[str], counts: NDArray[np.int64], attacks: tuple[Attack, ...]
 ) -> DrawnIndices:
     real = [attack.name for attack in attacks if attack.canary is CanaryKind.REAL]
     sizes, records = cohort_sizes(config, len(ids), attacks), int(counts.max())
@@ -466,22 +468,22 @@ def _drawn_roles(
         return draw_indices(ids, counts, sizes, attacks=real, records=records, seed=config.seed, shared=config.shared)
     canaries = _fixed_canaries(config, ids)
     rest = np.setdiff1d(np.arange(len(ids)), canaries)
-    drawn = draw_indices(
-        [ids[place] for place in rest], counts[rest], sizes, attacks=[], records=records, seed=config.seed
-    )
+    others = Names.of(ids[place] for place in rest)
+    drawn = draw_indices(others, counts[rest], sizes, attacks=[], records=records, seed=config.seed)
     return DrawnIndices(
         rest[drawn.auxiliary], rest[drawn.calibration], rest[drawn.evaluation], dict.fromkeys(real, canaries)
     )
 
 
-def _fixed_canaries(config: CohortsConfig, ids: tuple[str, ...]) -> NDArray[np.int64]:
+def _fixed_canaries(config: CohortsConfig, ids: Sequence[str]) -> NDArray[np.int64]:
     named = embedded_canaries() if config.fixed == (EMBEDDED,) else config.fixed
     if len(named) < config.canaries or len(set(named)) != len(named):
         raise CohortError(
             f"{config.canaries} canaries are asked for and cohorts.fixed names {len(set(named))} users; name as "
             "many, each once."
         )
-    chosen, places = named[: config.canaries], {name: place for place, name in enumerate(ids)}
+    chosen = named[: config.canaries]
+    places = {name: place for place, name in enumerate(ids) if name in chosen}
     if missing := [name for name in chosen if name not in places]:
         raise CohortError(f"The fixed canary {missing[0]!r} is not among the {len(ids)} admitted users.")
     return np.array([places[name] for name in chosen], dtype=np.int64)

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
 from canarybank.encode import EncoderRecipe
 from canarybank.engine import Engine
@@ -55,8 +55,7 @@ class StreamedCohort(Generic[C]):
         if not asks:
             return []
         function = ShardVotes.of(asks, mechanism, self.encoder.hosted_on(self.engine))
-        name = f"{self.role.__name__.lower()} users"
-        positions, found = [], []
+        name, gathered = f"{self.role.__name__.lower()} users", [_Rows(len(self), len(ask.columns)) for ask in asks]
         for part, kept in run_pass(
             name,
             function,
@@ -66,10 +65,47 @@ class StreamedCohort(Generic[C]):
             cache=self.cache,
             progress=self.progress,
         ):
-            positions.append(part.positions)
-            found.append([_table(kept, number, len(part), len(ask.columns)) for number, ask in enumerate(asks)])
-        order = np.argsort(np.concatenate(positions))
-        return [vstack([tables[number] for tables in found], format="csr")[order] for number in range(len(asks))]
+            for number, rows in enumerate(gathered):
+                rows.add(part.positions, *(kept[f"{field}{number}"] for field in ("data", "indices", "indptr")))
+        return [rows.table() for rows in gathered]
+
+
+class _Rows:
+    """The rows of one table as they come, shard by shard: of each user a count, of each entry a column and a value."""
+
+    def __init__(self, users: int, columns: int) -> None:
+        self._shape = (users, columns)
+        self._starts = np.zeros(users + 1, dtype=np.int32)
+        """Behind each user's place the number of that user's entries, until all are there."""
+        self._parts: list[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]] = []
+
+    def add(
+        self,
+        positions: NDArray[np.int64],
+        data: NDArray[np.float64],
+        indices: NDArray[np.int64],
+        indptr: NDArray[np.int64],
+    ) -> None:
+        """Take the rows of some users, by where these stand."""
+        counts = np.diff(indptr)
+        self._starts[positions + 1] = counts
+        # Copies: what a shard gave lies among the large arrays of its worker, or is a view of a whole file.
+        self._parts.append((positions[counts > 0], indices.astype(np.int32), data.copy()))
+
+    def table(self) -> csr_array:
+        """Return the table, and let go of the rows."""
+        starts = self._starts
+        if starts.sum(dtype=np.int64) > np.iinfo(np.int32).max:
+            starts = starts.astype(np.int64)
+        np.cumsum(starts, dtype=starts.dtype, out=starts)
+        columns, values = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1])
+        while self._parts:
+            positions, own_columns, own_values = self._parts.pop()
+            counts = starts[positions + 1] - starts[positions]
+            first = np.repeat(starts[positions] - (np.cumsum(counts) - counts), counts)
+            places = first + np.arange(len(own_values))
+            columns[places], values[places] = own_columns, own_values
+        return csr_array((values, columns, starts), shape=self._shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +178,3 @@ class ShardVotes:
             ]
             found |= {f"{name}{number}": getattr(votes, name) for name in ("data", "indices", "indptr")}
         return found
-
-
-def _table(kept: Any, number: int, users: int, columns: int) -> csr_array:
-    arrays = tuple(kept[f"{name}{number}"] for name in ("data", "indices", "indptr"))
-    return csr_array(arrays, shape=(users, columns))

@@ -17,6 +17,7 @@ from canarybank.users.delimited import Delimited
 from canarybank.users.guess import guess_columns
 from canarybank.users.jsonlines import JsonLines
 from canarybank.users.keep import pack_users, unpack_users
+from canarybank.users.names import Names
 from canarybank.users.parquet import Parquet
 from canarybank.users.passes import run_pass
 from canarybank.users.records import Users
@@ -47,6 +48,7 @@ __all__ = [
     "Format",
     "JsonLines",
     "Members",
+    "Names",
     "Parquet",
     "Part",
     "Row",

@@ -12,6 +12,9 @@ from canarybank.errors import InputError
 
 __all__ = ["Users", "combined_digest"]
 
+_HASHED_TOGETHER = 2**14
+"""How many users' digests are copied at a time."""
+
 
 @dataclass(frozen=True, eq=False)
 class Users:
@@ -178,9 +181,13 @@ class Users:
         return self.texts
 
 
-def combined_digest(digests: NDArray[np.uint8]) -> str:
-    """Return the sha256 of users whose own digests these are, in their order."""
-    return hashlib.sha256(b"canarybank users 2" + len(digests).to_bytes(8, "big") + digests.tobytes()).hexdigest()
+def combined_digest(digests: NDArray[np.uint8], places: NDArray[np.int64] | None = None) -> str:
+    """Return the sha256 of users whose own digests these are, or of those at some places, in their order."""
+    order = np.arange(len(digests)) if places is None else places
+    digest = hashlib.sha256(b"canarybank users 2" + len(order).to_bytes(8, "big"))
+    for first in range(0, len(order), _HASHED_TOGETHER):
+        digest.update(digests[order[first : first + _HASHED_TOGETHER]].tobytes())
+    return digest.hexdigest()
 
 
 def _checked_owners(owners: ArrayLike, ids: tuple[str, ...]) -> NDArray[np.int64]:

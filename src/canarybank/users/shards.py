@@ -43,6 +43,7 @@ from canarybank.users.admission import (
 )
 from canarybank.users.chosen import Chosen
 from canarybank.users.keep import pack_users, unpack_users
+from canarybank.users.names import Names
 from canarybank.users.records import Users, combined_digest
 from canarybank.users.report import AdmissionReport, Drop
 from canarybank.users.rows import Fault, Row, Skip
@@ -123,7 +124,7 @@ class Shards:
 
     folder: Path
     contents: tuple[str, ...]
-    ids: tuple[str, ...]
+    ids: Names
     counts: NDArray[np.int64]
     homes: NDArray[np.int32]
     rows: NDArray[np.int32]
@@ -185,7 +186,7 @@ class Members:
     @property
     def ids(self) -> Iterator[str]:
         """Return the members' ids, in order."""
-        return (self.shards.ids[place] for place in self.places.tolist())
+        return (self.shards.ids[place] for place in self.places)
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -195,7 +196,7 @@ class Members:
     @property
     def digest(self) -> str:
         """Return the sha256 of all members and their records: see ``Users.digest``."""
-        return combined_digest(self.shards.digests[self.places])
+        return combined_digest(self.shards.digests, self.places)
 
     def has(self, name: str) -> bool:
         """Say whether the user of that id is a member."""
@@ -337,10 +338,10 @@ def _kept_summary(cache: StageCache, place: str) -> dict[str, Any] | None:
 
 
 def _compact(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return what is known of a shard with numbers in arrays, for that of all shards is in memory at once."""
+    """Return what is known of a shard with numbers and ids packed, for that of all shards is in memory at once."""
     numbers = {name: np.array(summary[name], dtype=np.int32) for name in ("counts", "seen")}
     digests = np.frombuffer(bytes.fromhex(summary["digests"]), dtype=np.uint8).reshape(-1, 32)
-    return summary | numbers | {"digests": digests}
+    return summary | numbers | {"ids": Names.of(summary["ids"]), "digests": digests}
 
 
 def _read(folder: Path, content: str) -> Users:
@@ -389,9 +390,7 @@ def _gathered(
     sizes = [len(each["ids"]) for each in summaries]
     homes = np.repeat(np.arange(len(summaries), dtype=np.int32), sizes)
     rows = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
-    counts, seen, digests = (
-        np.concatenate([each[name] for each in summaries]) for name in ("counts", "seen", "digests")
-    )
+    counts, seen = (np.concatenate([each[name] for each in summaries]) for name in ("counts", "seen"))
     order = np.argsort(np.array(ids, dtype=object), kind="stable")
     dropped = _summed(Drop, "dropped", summaries)
     records_dropped = sum(each["records_dropped"] for each in summaries)
@@ -401,6 +400,8 @@ def _gathered(
         dropped[Drop.UNDRAWN] = int((~is_drawn).sum())
         records_dropped += int(seen[order[~is_drawn]].sum(dtype=np.int64))
         order = order[is_drawn]
+    names = Names.of(ids[place] for place in order)
+    del ids  # as texts they are the largest thing here
     total = [*summaries, stray]
     skipped, read = _summed(Fault, "skipped", total), sum(each["rows"] for each in total)
     users = sum(each["users"] for each in summaries)
@@ -425,12 +426,12 @@ def _gathered(
     return Shards(
         folder,
         tuple(each["content"] for each in summaries),
-        tuple(ids[place] for place in order.tolist()),
+        names,
         counts[order].astype(np.int64),
         homes[order],
         rows[order],
         report,
-        _digests=digests[order],
+        _digests=np.concatenate([each["digests"] for each in summaries])[order],
     )
 
 
