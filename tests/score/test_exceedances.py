@@ -95,6 +95,47 @@ def test_nothing_lies_above_infinity_and_everything_above_its_negative():
         Exceedances.above(law, np.nan)
 
 
+def test_a_cut_within_rounding_of_the_mean_is_drawn():
+    _, law = law_of(6, users=300)
+    mean = float(np.ldexp(law.mean, law.exponent))
+    for step in range(-60, 61):
+        found = Exceedances.above(law, mean + step * 1e-16).draw(20, np.random.default_rng(0))
+        assert len(found) <= 20
+
+
+@pytest.mark.parametrize("cut", [1e5, 1e155, 1e300])
+def test_a_cut_beyond_everybody_is_exceeded_by_nobody(cut):
+    _, law = law_of(6)
+    found = Exceedances.above(law, cut)
+    assert found.survival == 0.0
+    assert len(found.draw(10**6, np.random.default_rng(0))) == 0
+
+
+@pytest.mark.parametrize("q", [0.01, 0.5, 1.0])
+@pytest.mark.parametrize("scale", [1e-9, 1e3, 1e9, 1e13, 1e16])
+def test_weights_of_any_size_have_their_law(scale, q):
+    # With weights far larger than the noise the tail is that of the coins alone: 15 tests at 1e-6.
+    weights = scale * np.array([1.0, -2.0, 3.0])
+    law = NoisySum.of(weights, q, 1.0)
+    found = Exceedances.above(law, 0.5 * scale).draw(20_000, np.random.default_rng(2))
+    patterns = np.array(np.meshgrid([0, 1], [0, 1], [0, 1])).reshape(3, -1).T
+    chances = np.where(patterns == 1, q, 1 - q).prod(axis=1)
+    truth = float(chances @ norm.sf(0.5 * scale - patterns @ weights))
+    assert binomtest(len(found), 20_000, min(1.0, truth)).pvalue > CHANCE
+
+
+def test_a_fault_of_the_exact_tails_is_not_one_of_the_trials(monkeypatch):
+    weights, law = law_of(4)
+    cut = float(np.ldexp(law.mean + 3 * law.deviation, law.exponent))
+    truth = float(tail(weights, 0.1, 1.0, cut)[0])
+    right = NoisySum.cumulant
+    monkeypatch.setattr(NoisySum, "cumulant", lambda self, h: right(self, h) + 0.2)
+    wrong = float(tail(weights, 0.1, 1.0, cut)[0])
+    found = len(Exceedances.above(law, cut).draw(2_000_000, np.random.default_rng(3)))
+    assert binomtest(found, 2_000_000, truth).pvalue > CHANCE
+    assert binomtest(found, 2_000_000, wrong).pvalue < CHANCE
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.floats(1e-6, 0.99), st.floats(1e-3, 1.0), st.floats(1e-3, 1e3))
 def test_no_more_than_its_share_lies_above_the_cut_of_chernoff(seed, share, q, noise):
@@ -108,3 +149,8 @@ def test_no_more_than_its_share_lies_above_the_cut_of_chernoff(seed, share, q, n
 def test_a_share_that_is_none_is_refused(share):
     with pytest.raises(InputError, match="strictly between 0 and 1"):
         chernoff_cut(law_of(0)[1], share)
+
+
+def test_weights_that_drown_the_noise_have_no_cut():
+    with pytest.raises(InputError, match="draw all trials"):
+        chernoff_cut(NoisySum.of([1e200], 0.1, 1.0), 0.5)

@@ -24,7 +24,7 @@ from canarybank.errors import BudgetError, CohortError, InputError
 from canarybank.mechanism import Claim, Mechanism, Routed, StreamedCohort
 from canarybank.progress import SILENT, Progress
 from canarybank.score import RoundLaw
-from canarybank.score.exceedances import chernoff_cut
+from canarybank.score.exceedances import WIDEST, chernoff_cut
 from canarybank.users import Calibration
 
 __all__ = [
@@ -351,11 +351,10 @@ def _calibrated_in_tail(
 ) -> Threshold | None:
     """Return the best threshold where it lies well inside the upper tail, of which few trials are drawn; else None."""
     law = trials.law
-    if law.silent or branch is Branch.REVERSE or not math.isfinite(law.background.reach):
-        return None
     # True rates never promise more than this by the reverse branch, so a larger bound is the forward one's.
-    reverse = -math.log1p(-law.q) if law.q < 1 else math.inf
-    least = reverse if branch is None else 0.0
+    least = 0.0 if branch is Branch.FORWARD else -math.log(law.idle) if law.idle > 0 else math.inf
+    if law.silent or branch is Branch.REVERSE or math.isinf(least) or law.background.reach > WIDEST:
+        return None
     wider = 1
     while wider * _TAIL_TRIALS < MOST_SURVIVING * number:
         address = (*path, "calibration", f"tail of {wider}")

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.sparse import csr_array
 from scipy.stats import binom, binomtest
 
+from canarybank import seeds
 from canarybank.auditing import (
     Literal,
     Method,
@@ -38,6 +40,7 @@ from canarybank.systems import BankSystem
 __all__ = ["Check", "SelfTest", "end_level", "miss_probability", "selftest"]
 
 _CHANCE = 1e-6
+_USERS, _RARE = 300, 1e-3
 """A check on sampled trials fails by chance at most this often."""
 
 
@@ -72,9 +75,9 @@ def selftest(
     engine: Engine | None = None,
     progress: Progress = SILENT,
 ) -> SelfTest:
-    """Check the bound, the exact figures and both trial engines for one's own q, sigma, n and alpha.
+    """Check the bound, the exact figures and the trial engines for one's own q, sigma, n and alpha.
 
-    A right program fails the checks on sampled trials with probability at most 4e-6; the others involve no chance.
+    A right program fails the checks on sampled trials with probability at most 8e-6; the others involve no chance.
 
     Args:
         mechanism: The mechanism, with its q, sigma and delta.
@@ -98,6 +101,7 @@ def selftest(
         *_ends(target),
         *_exact(mechanism),
         *_perfect(mechanism, target, seed, engine, progress),
+        *_crowded(mechanism, target, seed, engine, progress),
     )
     return SelfTest(ok=all(check.ok for check in checks), checks=checks)
 
@@ -216,6 +220,29 @@ def _perfect(
             detail=f"{counts.fp:,} false and {counts.tp:,} true positives of {number:,} (expected "
             f"{at.fpr * number:,.1f} and {at.tpr * number:,.1f}); bound {shown.epsilon:.3f} of the exact {exact:.3f}",
         )
+
+
+def _crowded(
+    mechanism: Mechanism, target: Target, seed: int, engine: Engine | None, progress: Progress
+) -> Iterator[Check]:
+    """Compare tail trials among users with trials that are drawn in full: given both counts, each is as likely."""
+    number = min(int(target.trials), 2_000_000)
+    weights = seeds.stream(seed, "selftest", "crowd").gamma(0.2, 0.1, size=_USERS)
+    mu = 1.0 / mechanism.sigma
+    law = RoundLaw(weights, mu, mu * mu, 0.5 * mu * mu + mechanism.q * float(weights.sum()), mechanism.q)
+    threshold = float(brentq(lambda at: float(law.point(at)[0]) - _RARE, *law.reach(1e-9)))
+    full, tail = (
+        count(trials, threshold, number, seed=seed, path=("selftest", "crowd", name), engine=engine, progress=progress)
+        for name, trials in (("projected", Projected(law)), ("tail", Tail(law)))
+    )
+    pairs = ((full.fp, tail.fp), (full.tp, tail.tp))
+    chances = [binomtest(one, one + other, 0.5).pvalue if one + other else 1.0 for one, other in pairs]
+    yield Check(
+        name="tail trials among users",
+        ok=min(chances) > _CHANCE / 2,
+        detail=f"{tail.fp:,} false and {tail.tp:,} true positives of {number:,}; drawn in full {full.fp:,} and "
+        f"{full.tp:,}",
+    )
 
 
 def _engines(mechanism: Mechanism) -> dict[str, Trials]:

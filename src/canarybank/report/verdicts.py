@@ -12,10 +12,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from canarybank.auditing import AttackResult
+from canarybank.auditing import AttackResult, TrialEngine
 from canarybank.report.text import SHORT, clean, confidence, counted, epsilon, percent, reach_text
 from canarybank.run.folder import Run
-from canarybank.run.gating import GateOutcome, compare, exceeded_ledger
+from canarybank.run.gating import OWN_SYSTEM, GateOutcome, compare, exceeded_ledger
 from canarybank.run.power import power_text
 from canarybank.run.results import Results
 from canarybank.wording import shown_epsilon
@@ -104,8 +104,7 @@ def verdict(run: Run) -> Verdict:
     outcome = compare(run, results.claim)
     tone = Tone.REFUTED if not outcome.ok else Tone.STANDS if outcome.is_tested else Tone.UNTESTED
     power = power_text(outcome.frozen_power, outcome.power, results.mechanism)
-    played = f"The audit played {outcome.trials:,} trials of each hypothesis of each canary. {power}"
-    beside = [_reach_sentence(results), played]
+    beside = [_reach_sentence(results), f"{_played(run, outcome.trials)} {power}"]
     sentence = _sentence(tone, outcome, results)
     if exceeded := exceeded_ledger(results):
         if tone is Tone.REFUTED:
@@ -113,6 +112,18 @@ def verdict(run: Run) -> Verdict:
         else:
             tone, sentence = Tone.REFUTED, f"{exceeded.sentence}."
     return Verdict(tone, sentence, tuple(beside), tuple(_numbers(outcome, results)), outcome)
+
+
+def _played(run: Run, trials: int) -> str:
+    """Say how many trials there were, whose they are, and which of them were drawn."""
+    results, number = run.results, f"{trials:,} trials of each hypothesis of each canary"
+    if results.audit.system != OWN_SYSTEM:
+        return f"The audit played {number} on the system {clean(results.audit.system, SHORT)}."
+    simulated = f"The audit simulated {number}, by the mechanism as configured"
+    one_release = run.kind == "audit" and results.mechanism.share == 1
+    if one_release and run.manifest.config.get("audit.engine") == TrialEngine.TAIL:
+        return f"{simulated}; those above the threshold were drawn, and their number has the law that all would give."
+    return f"{simulated}."
 
 
 def _numbers(outcome: GateOutcome, results: Results) -> Iterator[Number]:

@@ -9,6 +9,8 @@ probability exp(-h (X - t)). The chance that a trial is kept with its score in d
 
 which is what a trial that is drawn in full gives. So the number and the values of the kept scores have the law of those
 above the cut among ``size`` full trials, for every h; the best h, with K'(h) = t, makes the fewest draws.
+
+K and the tilted coins are computed here, and not as the exact tails compute them: trials can then contradict those.
 """
 
 import math
@@ -22,8 +24,12 @@ from scipy.optimize import brentq
 from canarybank.errors import InputError
 from canarybank.score.cumulants import NoisySum
 
-__all__ = ["Exceedances", "chernoff_cut"]
+__all__ = ["WIDEST", "Exceedances", "chernoff_cut"]
 
+WIDEST = 1e12
+"""Weights that are larger than this, in units of the noise, leave no digits of K(h) - h t: all trials are drawn."""
+_BEYOND = 40.0
+"""Standard deviations of the noise beyond which no float64 holds its tail."""
 _COINS = 1 << 18
 """Coins that are tossed at once: few enough to stay in a processor's cache."""
 _MANY = 32
@@ -57,18 +63,21 @@ class Exceedances:
         if math.isnan(cut):
             raise InputError("The cut is NaN; give a number.")
         place = float(law.scale(np.array(cut)))
-        if not (math.isfinite(place) and math.isfinite(law.reach)) or place <= law.mean:
+        if place > law.reach + _BEYOND * law.noise:
+            return cls(law, math.inf, 0.0)
+        if law.reach > WIDEST or place <= _slope(law, 0.0):
             return cls(law, place, 0.0)
         # K' grows by the noise's variance at least, so the root lies below; near it every h serves as well.
-        highest = 1.01 * (place - law.mean) / law.noise**2
-        return cls(law, place, float(brentq(lambda h: law.slope(h) - place, 0.0, highest, rtol=1e-6)))
+        highest = 1.01 * (place - _slope(law, 0.0)) / law.noise**2
+        h = float(brentq(lambda at: _slope(law, at) - place, 0.0, highest, xtol=1e-9 * highest, rtol=1e-6))
+        return cls(law, place, h)
 
     @cached_property
     def survival(self) -> float:
         """Return Chernoff's bound on the chance of a score above the cut: the share of trials that are drawn."""
         if self.h == 0.0:
             return 0.0 if self.cut == math.inf else 1.0
-        return min(1.0, math.exp(self.law.cumulant(self.h) - self.h * self.cut))
+        return min(1.0, math.exp(_cumulant(self.law, self.h) - self.h * self.cut))
 
     def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Return the scores above the cut of ``size`` independent trials, in no order.
@@ -93,7 +102,7 @@ class Exceedances:
 
     def _tilted_sums(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Return so many sums of the weights of those who take part, by coins tilted by exp(h X)."""
-        law, heads = self.law, self.law.tilted_coins(self.h)[0]
+        law, heads = self.law, _tilted_coins(self.law, self.h)[0]
         total, many = np.zeros(size), law.counts >= _MANY
         for weight, count, chance in zip(law.weights[many], law.counts[many], heads[many], strict=True):
             total += weight * rng.binomial(int(count), chance, size)
@@ -121,7 +130,33 @@ def chernoff_cut(law: NoisySum, share: float) -> float:
     """
     if not 0.0 < share < 1.0:
         raise InputError(f"The share must lie strictly between 0 and 1, not be {share!r}.")
+    if law.reach > WIDEST:
+        raise InputError("The weights are too large against the noise for a cut by Chernoff's bound; draw all trials.")
     exponent = -math.log(share)
     highest = 1.01 * math.sqrt(2.0 * exponent) / law.noise
-    h = float(brentq(lambda at: at * law.slope(at) - law.cumulant(at) - exponent, 0.0, highest, rtol=1e-6))
-    return float(np.ldexp(law.slope(h), law.exponent))
+
+    def lacking(h: float) -> float:
+        return h * _slope(law, h) - _cumulant(law, h) - exponent
+
+    h = float(brentq(lacking, 0.0, highest, xtol=1e-9 * highest, rtol=1e-6))
+    return float(np.ldexp(_slope(law, h), law.exponent))
+
+
+def _tilted_coins(law: NoisySum, h: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return of each weight w the probability q e^(hw) / (1 - q + q e^(hw)), and the logarithm of its denominator."""
+    moved = h * law.weights
+    if law.q == 1.0:
+        return np.ones_like(moved), moved
+    small = np.exp(-np.abs(moved))  # the smaller of e^(hw) and 1, over the larger
+    heads, tails = np.where(moved > 0, 1.0, small) * law.q, np.where(moved > 0, small, 1.0) * (1.0 - law.q)
+    return heads / (heads + tails), np.log(heads + tails) + np.maximum(moved, 0.0)
+
+
+def _cumulant(law: NoisySum, h: float) -> float:
+    """Return K(h) = h² noise² / 2 + sum log(1 - q + q e^(hw))."""
+    return 0.5 * (h * law.noise) ** 2 + float((law.counts * _tilted_coins(law, h)[1]).sum())
+
+
+def _slope(law: NoisySum, h: float) -> float:
+    """Return K'(h), the mean of the tilted law."""
+    return h * law.noise**2 + float((law.counts * _tilted_coins(law, h)[0] * law.weights).sum())
