@@ -94,3 +94,66 @@ except interrupts.Stopped as stopped:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (130, "")
+
+
+IMPORTING = """
+import os, sys, time
+from canarybank.cli import interrupts
+interrupts._LONGEST = float(sys.argv[1])
+interrupts.raise_stopped()
+try:
+    import interrupted
+    time.sleep(30)
+except interrupts.Stopped as stopped:
+    print("interrupted" in sys.modules, time.monotonic() - float(os.environ["SENT"]))
+    sys.exit(stopped.exit_code)
+"""
+
+
+@pytest.mark.parametrize(("longest", "is_whole"), [(5, True), (0.2, False)], ids=["short import", "long import"])
+def test_a_signal_waits_for_an_import_but_not_for_long(tmp_path, longest, is_whole):
+    lines = ["import os, signal, time", "os.environ['SENT'] = str(time.monotonic())"]
+    lines += ["os.kill(os.getpid(), signal.SIGINT)", "time.sleep(1)"]
+    (tmp_path / "interrupted.py").write_text("\n".join(lines))
+    words = [sys.executable, "-c", IMPORTING, str(longest)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "")
+    was_whole, seconds = done.stdout.split()
+    assert was_whole == str(is_whole)
+    assert float(seconds) < 20  # it comes, though nobody sends it again
+
+
+LOADING = """
+import os, signal, time
+from importlib import util
+from pathlib import Path
+from canarybank.cli import interrupts
+
+folder = Path(util.find_spec("matplotlib").submodule_search_locations[0])
+spec = util.spec_from_file_location("ft2font", next(folder.glob("ft2font.*.so")))
+
+def load(seconds):
+    interrupts.raise_stopped()
+    signal.signal(signal.SIGALRM, lambda _number, frame: interrupts._raise(signal.SIGINT, frame))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        spec.loader.exec_module(util.module_from_spec(spec))
+        time.sleep(30)
+    except interrupts.Stopped:
+        os._exit(0)
+    except BaseException as error:
+        print(repr(error), flush=True)
+    os._exit(1)
+
+for moment in range(80):
+    if not (child := os.fork()):
+        load(1e-4 * (1 + moment))
+    if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+        print(moment, code)
+"""
+
+
+def test_a_signal_while_a_library_is_loaded_is_no_other_error():
+    # A library in C++ calls Python while it is loaded; an exception from there is another error, or ends the process.
+    done = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

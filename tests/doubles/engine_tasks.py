@@ -1,5 +1,6 @@
 """Tasks that a test sends to the workers of a cluster; they stand here so that a worker can import them."""
 
+import operator
 import os
 import time
 from collections import Counter
@@ -65,6 +66,11 @@ def interval(task):
 def surroundings(_task):
     """Return where a worker is."""
     return os.environ.get("CANARYBANK_CACHE"), str(Path.cwd())
+
+
+def ask(host, tasks):
+    """Return what the numbers that a host holds give with each task."""
+    return sorted(host.run(operator.add, tasks))
 
 
 class Heavy:

@@ -21,6 +21,7 @@ import pytest
 from canarybank.config import Config, RunConfig, resolve
 from canarybank.encode import EncoderRecipe, HashingEncoder
 from canarybank.engine import Ray, Serial, Threads, ray_cluster
+from canarybank.engine import ray as ray_engine
 from canarybank.engine.ray_cluster import disconnect
 from canarybank.engine.ray_tasks import Surroundings
 from canarybank.errors import ConfigError, DataError, IncompleteError, InputError, MissingError
@@ -217,6 +218,24 @@ def test_a_generator_is_loaded_once_on_each_gpu_beside_an_encoder(engine, loads)
     assert len(loaded_elsewhere(loads)) == 2
 
 
+def test_a_worker_that_never_reached_an_actor_asks_another_once_its_node_is_gone(cluster, engine):
+    doomed = add_node(cluster)
+    host = engine.host(int)
+    assert len(host.actors) == 3
+    lose(cluster, doomed)  # its actor waits for a GPU that no longer exists
+    tasks = range(len(host.actors))  # so that each actor is asked once
+    for _, found in engine.run(partial(engine_tasks.ask, host), [tasks] * 2):
+        assert found == [(task, task) for task in tasks]
+
+
+def lose(cluster, node):
+    """Remove a node, as a cut cable does, and wait until the cluster has noticed."""
+    ray = ray_cluster.load_ray()
+    cluster.remove_node(node, allow_graceful=False)
+    while any(each["Alive"] and each["NodeID"] == node.node_id for each in ray.nodes()):
+        time.sleep(0.1)
+
+
 class Losing:
     """An engine that loses a node after the first result of its first run."""
 
@@ -253,6 +272,18 @@ def test_a_node_that_dies_amid_an_audit_over_shards_costs_time_and_no_byte(
     assert losing.tasks >= 16  # two passes over eight shards
     assert 1 <= len(loaded_elsewhere(loads)) <= 2  # one may die before anybody asks it
     assert capfd.readouterr().out == ""  # results of a command stand there
+
+
+# It takes the last node that is left.
+def test_a_cluster_without_nodes_is_given_up_with_a_sentence_and_not_before(cluster, engine, monkeypatch):
+    monkeypatch.setattr(ray_engine, "_EMPTY", 3.0)
+    results = engine.run(engine_tasks.draw, [(0, 0), (1, 6), (2, 200)])
+    assert next(results)[0] == 0
+    assert next(results)[0] == 1  # though it takes longer than that
+    while cluster.spare:
+        lose(cluster, cluster.spare.pop())
+    with pytest.raises(IncompleteError, match=r"no core to run a task on for 3 seconds.*the same command goes on"):
+        next(results)
 
 
 def test_an_address_where_nobody_listens_is_refused_at_once():

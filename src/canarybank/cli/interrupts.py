@@ -3,19 +3,27 @@
 Before anything has begun there is nothing to keep: the process says so and leaves at once, for an exception would
 surface anywhere inside the imports. While a command runs, all three raise, so that whatever is under way is closed
 properly. A signal that came is remembered: code that was interrupted may turn the exception into one of its own.
+
+Only an import is not interrupted: a library in C++ that calls Python while it is loaded may end the whole process when
+an exception comes back. The signal waits for the end of the import, but not for long.
 """
 
+import _thread
 import os
 import signal
 import sys
-import threading
+import time
 from types import FrameType
 
 __all__ = ["Stopped", "came", "ignore", "leave_at_once", "raise_stopped", "restore"]
 
 _WORDS = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated", signal.SIGHUP: "Hung up"}
 _SOON = 0.01
+"""Seconds after which a signal is sent again."""
+_LONGEST = 5.0
+"""Seconds that a signal waits for imports to end."""
 _received: list[int] = []
+_waiting_since: dict[int, float] = {}
 _before: dict[int, object] = {}
 
 
@@ -45,6 +53,7 @@ def leave_at_once() -> None:
 def raise_stopped() -> None:
     """From now on, a signal raises ``Stopped``."""
     _received.clear()
+    _waiting_since.clear()
     sys.unraisablehook = _send_again
     _install(_raise)
 
@@ -70,7 +79,7 @@ def restore() -> None:
 def _send_again(lost: "sys.UnraisableHookArgs") -> None:
     """Send a signal again whose exception was lost, for Python drops what is raised in a callback of its own."""
     if isinstance(lost.exc_value, Stopped):
-        threading.Timer(_SOON, os.kill, (os.getpid(), lost.exc_value.number)).start()
+        _send_soon(lost.exc_value.number)
     else:
         sys.__unraisablehook__(lost)
 
@@ -96,6 +105,30 @@ def _leave(number: int, _frame: FrameType | None) -> None:
         os._exit(stopped.exit_code)
 
 
-def _raise(number: int, _frame: FrameType | None) -> None:
+def _raise(number: int, frame: FrameType | None) -> None:
+    since = _waiting_since.setdefault(number, time.monotonic())
+    if _is_importing(frame) and time.monotonic() - since < _LONGEST:
+        _send_soon(number)
+        return
+    del _waiting_since[number]
     _received.append(number)
     raise Stopped(number)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return whether a frame, or one that it was called from, is part of Python's import."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _send_soon(number: int) -> None:
+    """Send a signal in a moment; not by ``threading``, whose locks may be held by whom the first one interrupted."""
+
+    def send() -> None:
+        time.sleep(_SOON)
+        os.kill(os.getpid(), number)
+
+    _thread.start_new_thread(send, ())

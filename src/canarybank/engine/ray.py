@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from canarybank.engine.local import count_cores
 from canarybank.engine.ray_cluster import connect, load_ray, require_ray
 from canarybank.engine.ray_tasks import LOOK_AROUND, Surroundings, answer, last_line, spread
-from canarybank.errors import ConfigError, InputError
+from canarybank.errors import ConfigError, IncompleteError, InputError
 
 __all__ = ["Ray", "RayHost"]
 
@@ -36,6 +36,8 @@ _GONE: dict[Any, float] = {}
 """When an actor was found to be gone."""
 _GATHERING = 60.0
 """Seconds that actors have to find a place once the first of them has one."""
+_EMPTY = 300.0
+"""Seconds that a cluster which lost its last core has to get one: time enough to start a machine in its place."""
 _ABSENCE, _PAUSE = 30.0, 0.5
 """Seconds for which an actor that is gone is not asked, and seconds between requests where all of them are gone."""
 
@@ -86,7 +88,7 @@ class Ray:
             make: A picklable and hashable function without arguments.
         """
         ray = self.connect()
-        number = int(ray.cluster_resources().get("GPU", 0))
+        number = _count_gpus(ray)
         if not number:
             return None
         context = ray.get_runtime_context()
@@ -120,17 +122,20 @@ class RayHost:
         """Yield the index of each task with what the function gives for a held object and the task."""
         asked = _Asked(self.actors, Surroundings.of_this_process(), pickle.dumps(function, pickle.HIGHEST_PROTOCOL))
         ray = load_ray()
-        yield from spread(ray, asked.send, tasks, lambda: _QUEUED * len(self.actors), ray.cancel, asked.lose)
+        room = _QUEUED * len(self.actors)
+        yield from spread(ray, asked.send, tasks, lambda: room, ray.cancel, asked.lose, asked.look_after)
 
 
 def _present(ray: Any, actors: list[Any]) -> tuple[Any, ...]:
     """Return the actors that have found a place, and end the others: whoever asked one of those might wait for ever.
 
-    Where other work has taken every GPU, this waits until one is free, as any work for a cluster does.
+    Where other work has taken every GPU, this waits until one is free, as any work for a cluster does; but not where
+    no GPU is left.
     """
     signs = {actor.is_there.remote(): actor for actor in actors}
-    ray.wait(list(signs), num_returns=1)
-    came, late = ray.wait(list(signs), num_returns=len(signs), timeout=_GATHERING)
+    while not ray.wait(list(signs), num_returns=1, timeout=LOOK_AROUND)[0] and _count_gpus(ray):
+        pass
+    came, late = ray.wait(list(signs), num_returns=len(signs), timeout=_GATHERING if _count_gpus(ray) else 0)
     for sign in list(came):
         try:
             ray.get(sign)
@@ -142,12 +147,17 @@ def _present(ray: Any, actors: list[Any]) -> tuple[Any, ...]:
     return tuple(signs[sign] for sign in came)
 
 
+def _count_gpus(ray: Any) -> int:
+    return int(ray.cluster_resources().get("GPU", 0))
+
+
 class _Asked:
     """Ask actors in turn, but for those that were gone a moment ago."""
 
     def __init__(self, actors: tuple[Any, ...], here: Surroundings, function: bytes) -> None:
         self._actors, self._here, self._function = actors, here, function
         self._sent: dict[bytes, Any] = {}
+        self._silences = 0
 
     def send(self, packed: bytes) -> Any:
         """Send a task to the actor whose turn it is, and return the reference of its answer."""
@@ -155,6 +165,7 @@ class _Asked:
         actor = present[next(_TURNS) % len(present)]
         reference = actor.answer.remote(self._here, self._function, packed)
         self._sent[reference.binary()] = actor  # by name: a reference would keep the answer
+        self._silences = 0
         return reference
 
     def lose(self, reference: Any) -> None:
@@ -162,6 +173,17 @@ class _Asked:
         _GONE[self._sent.pop(reference.binary())] = time.monotonic()
         if all(map(self._is_gone, self._actors)):
             time.sleep(_PAUSE)
+
+    def look_after(self) -> None:
+        """Ask the actors whether they are there, ever more rarely: an actor may be busy for hours.
+
+        What was asked of an actor before this process heard that it is gone, Ray keeps until the actor has a place
+        again, and there may never be one. It gives all of that up when the actor is asked for something more.
+        """
+        self._silences += 1
+        if self._silences.bit_count() == 1:  # the first, second, fourth, eighth ...
+            for actor in self._actors:
+                actor.is_there.remote()
 
     @staticmethod
     def _is_gone(actor: Any) -> bool:
@@ -198,6 +220,7 @@ class _Room:
     def __init__(self, ray: Any, workers: int | None) -> None:
         self._ray, self._workers = ray, workers
         self._size, self._seen = 0, -LOOK_AROUND
+        self._empty_since: float | None = None
         if self._cores() < 1:
             raise ConfigError(
                 "The Ray cluster has no core to run a task on. Add a node with cores, or leave run.address out to "
@@ -206,10 +229,27 @@ class _Room:
 
     def size(self) -> int:
         if time.monotonic() - self._seen >= LOOK_AROUND:
-            cores = max(1, self._cores())
+            cores = self._cores()
+            self._require_cores(cores)
+            cores = max(1, cores)
             asked = cores if self._workers is None else self._workers
             self._size, self._seen = asked if asked < cores else _QUEUED * cores, time.monotonic()
         return self._size
+
+    def _require_cores(self, cores: int) -> None:
+        """Give up once the cluster has had no core for too long; how long a task takes does not matter."""
+        if cores:
+            self._empty_since = None
+            return
+        now = time.monotonic()
+        if self._empty_since is None:
+            self._empty_since = now
+        if now - self._empty_since >= _EMPTY:
+            raise IncompleteError(
+                f"The Ray cluster has had no core to run a task on for {_EMPTY:.0f} seconds: its nodes ended. Add a "
+                "node with cores, or leave run.address out to start a cluster on this machine. What was done is kept: "
+                "the same command goes on from there."
+            )
 
     def _cores(self) -> int:
         return int(self._ray.cluster_resources().get("CPU", 0))

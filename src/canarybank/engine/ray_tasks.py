@@ -78,6 +78,7 @@ def spread(
     room: Callable[[], int],
     cancel: Callable[[Any], None],
     lost: Callable[[Any], None] = lambda _: None,
+    silent: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[int, Any]]:
     """Yield the index of each task with what its ``answer`` holds, as they end; what is left is cancelled.
 
@@ -88,6 +89,7 @@ def spread(
         room: Says how many tasks may be under way now.
         cancel: Called with the reference of each answer that nobody waits for any more.
         lost: Called with the reference of an answer that never comes, for the actor is gone; the task is sent again.
+        silent: Called where no answer came for as long as the cluster may go unwatched.
     """
     waiting = iter(enumerate(tasks))
     under_way: dict[Any, _Sent] = {}
@@ -98,7 +100,10 @@ def spread(
                 under_way[send(packed)] = _Sent(index, packed)
             if not under_way:
                 return
-            for done in _finished(ray, list(under_way)):
+            ended = _finished(ray, list(under_way))
+            if not ended:
+                silent()
+            for done in ended:
                 sent = under_way.pop(done)
                 try:
                     result = _result(ray, done)
