@@ -1,6 +1,22 @@
+import re
+from pathlib import Path
+
 import pytest
 
+from canarybank import errors
+from canarybank.cli import failures
 from canarybank.errors import MissingError
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
+
+
+def test_every_exit_code_stands_in_the_reference_and_in_the_module():
+    codes = {getattr(errors, name).exit_code for name in errors.__all__} | {failures.BUG}
+    section = REFERENCE.read_text(encoding="utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
+    named = {int(code) for code in re.findall(r"^(\d+) ", failures.__doc__, re.MULTILINE)}
+    assert codes <= listed == named
+    assert "a generator that failed" in section
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 ===  =====================================================================
 0    fine
-1    a gate or a self-test failed
+1    a check failed: a gate, a self-test, a claim, a bank or its proof
 2    bad usage or configuration
 3    something is missing; the message says what to install
-4    a run is incomplete, in use or altered
+4    a run is incomplete, in use or altered; or a generator failed
+5    evidence is not independent, so that nothing is said from it
 70   a bug of canarybank: never mistaken for a failed gate
 129  the terminal was closed (SIGHUP); what was done is kept
 130  interrupted (Ctrl-C); the message says how to resume
