@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from canarybank.cli.audit import COMMON_KEYS, default_folder
+from canarybank.cli.audit import COMMON_KEYS, default_folder, note_assumed
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, facts, paragraph, table
 from canarybank.cli.tune import (
@@ -91,8 +91,7 @@ def command(
         return
     from canarybank.flow import plan
 
-    if given.assumed:
-        output.note(given.assumed)
+    note_assumed(given, output)
     place = folder or default_folder(given.file)
     made = plan(given.resolved, place, nodes=nodes, price=price, progress=output.progress)
     rows = [[stage.stage, "cached" if stage.cached else "new", stage.detail] for stage in made.stages]
