@@ -30,7 +30,10 @@ def test_every_exit_code_stands_in_the_reference_and_in_the_module():
         (("audit", "--audit.attacks", "exact"), "There is no option --audit.attacks; did you mean --attack.names?"),
         (("audit", "--canaries", "3"), "There is no option --canaries; did you mean --cohorts.canaries?"),
         (("audit", "--audit.canaries", "3"), "There is no option --audit.canaries; did you mean --cohorts.canaries?"),
-        (("plan", "--users.column", "x"), "There is no option --users.column; did you mean --users.user or --users.text?"),
+        (
+            ("plan", "--users.column", "x"),
+            "There is no option --users.column; did you mean --users.user or --users.text?",
+        ),
         (("audit", "--out", "x"), "There is no option --out; did you mean --folder?"),
         (("sweep", "--out", "x"), "There is no option --out; did you mean --folder?"),
         (("audit", "--zzz", "3"), "There is no option --zzz; see `canarybank audit --help`."),

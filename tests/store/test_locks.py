@@ -73,9 +73,7 @@ def test_a_system_without_flock_is_told_so(tmp_path: Path, monkeypatch: pytest.M
         lock_folder(tmp_path).__enter__()
 
 
-def test_a_lock_whose_file_was_removed_meanwhile_is_taken_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_whose_file_was_removed_meanwhile_is_taken_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed start removes its folder between another process's opening and locking of the file in it."""
     folder, seen = tmp_path / "run", list[int]()
 

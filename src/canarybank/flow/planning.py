@@ -237,8 +237,11 @@ def plan(
     gpu = missing > 0 and getattr(encoder.encoder, "device", "") == "cpu"
     machines = plan_machines(work, Machine("this machine", 1, workers), in_memory, nodes=nodes, price=price, gpu=gpu)
     # The verdict is about all attacks at once: each has its share of alpha, and of that each canary its share.
-    level = replace(settings, alpha=settings.alpha / len(attacks)).share(canaries)
-    aim: dict[str, Any] = {"method": settings.method, "alpha": level, "canaries": canaries}
+    aim: dict[str, Any] = {
+        "method": settings.method,
+        "alpha": replace(settings, alpha=settings.alpha / len(attacks)).share(canaries),
+        "canaries": canaries,
+    }
     most, goal = ceiling(mechanism, settings.trials, **aim), None
     with suppress(InputError):
         goal = trials_needed(mechanism, 0.9 * one_round_epsilon(mechanism), **aim)

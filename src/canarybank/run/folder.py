@@ -241,11 +241,7 @@ class Run:
                     run = cls(folder, kind)
                     run.write_manifest(new_manifest(resolved, command, kind=kind, **facts))
                 else:
-                    run = cls.open(folder)
-                    if run.kind != kind:
-                        raise InputError(
-                            f"The run in {str(folder)!r} is of the kind {run.kind}, not {kind}; check the path."
-                        )
+                    run = cls._of_kind(folder, kind)
                     refuse_other_settings(run, resolved)
                 run.__dict__["_lock"] = lock
                 yield run
@@ -262,11 +258,17 @@ class Run:
     @contextlib.contextmanager
     def again(cls, folder: Path, kind: Kind) -> Iterator[Self]:
         """Hold the folder of a run that was begun, to go on with it under its own settings."""
-        if (run := cls.open(folder)).kind != kind:
-            raise InputError(f"The run in {str(folder)!r} is of the kind {run.kind}, not {kind}; check the path.")
+        run = cls._of_kind(folder, kind)
         with lock_folder(folder, "going on"):
             run.__dict__["_lock"] = (folder / LOCK_NAME).stat()
             yield run
+
+    @classmethod
+    def _of_kind(cls, folder: Path, kind: Kind) -> Self:
+        """Open the run in a folder, or say that it is of another kind."""
+        if (run := cls.open(folder)).kind != kind:
+            raise InputError(f"The run in {str(folder)!r} is of the kind {run.kind}, not {kind}; check the path.")
+        return run
 
     @property
     def noun(self) -> str:

@@ -67,7 +67,8 @@ def _locked(folder: Path | str, path: Path) -> int:
     while True:
         with file_errors(path, "lock"):
             descriptor = open_private(path, os.O_RDWR)
-        try:
+        with contextlib.ExitStack() as closing:
+            closing.callback(os.close, descriptor)
             if not flocked(descriptor, path, wait=False):
                 raise StoreError(
                     f"The folder {str(folder)!r} is in use by {_holder(descriptor)}; "
@@ -75,11 +76,8 @@ def _locked(folder: Path | str, path: Path) -> int:
                 )
             # A start that came to nothing removes its folder, and what we opened may be the lock of that one.
             if _is_at(descriptor, path):
+                closing.pop_all()
                 return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
         private_folder(folder)
 
 
