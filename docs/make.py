@@ -118,10 +118,12 @@ def exit_codes() -> list[str]:
     """Return the exit codes."""
     rows = [
         (0, "fine"),
-        (1, "the gate, or the self-test, failed"),
+        (1, "a check failed: a gate, a self-test, a claim, a bank or its proof"),
         (2, "bad usage, input or configuration"),
         (3, "something is missing; the message has the install command"),
-        (4, "an incomplete, locked or altered run"),
+        (4, "an incomplete, locked or altered run, or a generator that failed; what was done is kept"),
+        (5, "evidence that is not independent, so that nothing is said from it"),
+        (70, "a bug of canarybank: run again with --traceback and report what it prints"),
         (129, "the terminal was closed (SIGHUP); what was done is kept"),
         (130, "interrupted; the message has the command that resumes"),
         (143, "terminated (SIGTERM); likewise"),

@@ -8,8 +8,9 @@
 # ## What does a mechanism promise?
 #
 # A mechanism is five numbers: each record votes for its `k` nearest candidate texts, a user's votes are cut to the
-# length `clip`, noise of `sigma` times the clip is added, each user takes part with probability `q`, and the promise
-# may fail with probability `delta`. What it promises is computed. No data and no trial is needed.
+# length `clip`, noise of `sigma` times the clip is added, and each user takes part with probability `q`. One user more
+# or fewer changes every probability by a factor of at most e^epsilon, plus `delta`, which is very small. That epsilon
+# is computed. No data and no trial is needed.
 
 # %%
 import canarybank

@@ -1,6 +1,22 @@
+import re
+from pathlib import Path
+
 import pytest
 
+from canarybank import errors
+from canarybank.cli import failures
 from canarybank.errors import MissingError
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
+
+
+def test_every_exit_code_stands_in_the_reference_and_in_the_module():
+    codes = {getattr(errors, name).exit_code for name in errors.__all__} | {failures.BUG}
+    section = REFERENCE.read_text(encoding="utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
+    named = {int(code) for code in re.findall(r"^(\d+) ", failures.__doc__, re.MULTILINE)}
+    assert codes <= listed == named
+    assert "a generator that failed" in section
 
 
 @pytest.mark.parametrize(
@@ -10,6 +26,16 @@ from canarybank.errors import MissingError
         (("config", "shw"), "There is no command 'config shw'; did you mean 'show'?"),
         (("audit", "--audit.trils", "3"), "There is no option --audit.trils; did you mean --audit.trials?"),
         (("audit", "--trials", "3"), "There is no option --trials; did you mean --audit.trials?"),
+        (("audit", "--attacks", "exact"), "There is no option --attacks; did you mean --attack.names?"),
+        (("audit", "--audit.attacks", "exact"), "There is no option --audit.attacks; did you mean --attack.names?"),
+        (("audit", "--canaries", "3"), "There is no option --canaries; did you mean --cohorts.canaries?"),
+        (("audit", "--audit.canaries", "3"), "There is no option --audit.canaries; did you mean --cohorts.canaries?"),
+        (
+            ("plan", "--users.column", "x"),
+            "There is no option --users.column; did you mean --users.user or --users.text?",
+        ),
+        (("audit", "--out", "x"), "There is no option --out; did you mean --folder?"),
+        (("sweep", "--out", "x"), "There is no option --out; did you mean --folder?"),
         (("audit", "--zzz", "3"), "There is no option --zzz; see `canarybank audit --help`."),
         (("audit", "--audit.trials"), "The option --audit.trials needs a value; see `canarybank audit --help`."),
         (("audit", "a", "b"), "There is no place for the argument 'b'; see `canarybank audit --help`."),

@@ -289,3 +289,14 @@ def test_a_claim_that_the_run_itself_makes_and_that_is_too_small_is_red_in_every
     assert table.count("FAILS") >= 2
     notes = piece["notes"]
     assert [note.partition(":")[0] for note in notes if "claim is too small" in note] == ["sigma-0.5"]
+
+
+def test_a_gate_says_the_first_three_findings_and_how_many_more_there_are(cli, copied):
+    altered(copied, "results.json", lambda value: value["mechanism"].update(delta=0.5))
+    found = cli("verify", copied, "--json").document["findings"]
+    outcome = cli("gate", copied, "--claimed-eps", 5)
+    assert outcome.code == 4
+    assert len(found) > 3
+    said = f"{' '.join(found[:3])} And {len(found) - 3} more; `canarybank verify {copied}` lists them."
+    assert said in outcome.err
+    assert found[3] not in outcome.err

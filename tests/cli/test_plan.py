@@ -25,7 +25,10 @@ def test_a_plan_for_people_names_its_assumptions(cli, own, words, monkeypatch):
     low, high = found["ceiling_range"]
     likely = re.search(r"a median bound of (\S+) and (\S+) to (\S+) in 90% of such runs", out).groups()
     assert [float(each.strip(",;")) for each in likely] == pytest.approx([found["ceiling"], low, high], abs=6e-3)
-    assert "by the paper method, 95% confidence, 3,000 trials of each hypothesis of each of 2 canaries" in out
+    assert (
+        "by the paper method, 95% confidence over 2 attacks, 3,000 trials of each hypothesis of each of 2 canaries"
+        in out
+    )
     assert "nothing: no request leaves this machine" in out
     assert f"{found['trials_for_goal']:,} trials of each hypothesis of each canary would typically show" in out
 

@@ -86,3 +86,31 @@ def test_errors_name_what_is_nearest(cli, own, tmp_path, words, message):
     shutil.copy(own, tmp_path)
     (tmp_path / "runs" / "people").mkdir(parents=True)
     assert message in " ".join(cli(*words).err.split())
+
+
+@pytest.mark.parametrize("command", ["audit", "plan", "sweep"])
+def test_nothing_is_said_of_columns_before_the_file_is_found_readable(cli, people, tmp_path, command):
+    (tmp_path / "bytes.csv").write_bytes(b"\xea\x80,\xff\n\xea,\xff\n")
+    for words in ((people, "--users.text", "nope"), ("bytes.csv",)):
+        outcome = cli(command, *words)
+        assert outcome.code == 2
+        assert outcome.err.startswith("Error: ")
+        assert "Users come from" not in outcome.err
+
+
+def test_a_failed_start_leaves_no_folder_that_it_made_itself(cli, people, tmp_path):
+    too_many = ("--cohorts.canaries", "500", "--users.cap", "3")
+    outcome = cli("audit", people, *SMALL[:-4], *too_many)
+    assert outcome.code == 2, outcome.err
+    assert not (tmp_path / "runs" / "people").exists()
+    (tmp_path / "mine").mkdir()
+    assert cli("audit", people, *SMALL[:-4], *too_many, "--folder", "mine").code == 2
+    assert (tmp_path / "mine").is_dir()
+
+
+@pytest.mark.parametrize("folder", ["/proc/x", "people.csv", "people.csv/run"])
+def test_a_folder_that_cannot_be_made_is_wrong_usage_of_its_flag(cli, people, folder):
+    outcome = cli("audit", people, *SMALL, "--folder", folder)
+    assert outcome.code == 2
+    assert f"Error: Cannot make the folder '{folder}': " in outcome.err
+    assert "Name another folder for the run by --folder." in outcome.err

@@ -93,10 +93,15 @@ def test_the_exact_epsilon_as_it_is_printed_never_fails(sigma, digits):
 
 def test_a_claim_a_thousandth_below_the_exact_epsilon_always_fails():
     rng = random.Random(12)  # noqa: S311, reproducible on purpose
-    for exact in [*(10 ** rng.uniform(-9, 6) for _ in range(3000)), 0.4999999, 0.9999999, 1.0, 2.72e-4, 0.0005]:
+    for exact in [*(10 ** rng.uniform(-9, 30) for _ in range(3000)), 0.4999999, 0.9999999, 1.0, 2.72e-4, 0.0005]:
         assert as_printed(exact) > exact * (1 - 1e-3)
         assert float(shown_epsilon(exact)) > 0
     assert (as_printed(0.0), as_printed(math.inf)) == (0.0, math.inf)
+
+
+def test_a_huge_epsilon_is_shown_by_its_size():
+    shown = [shown_epsilon(each) for each in (5000000000000372526001684480.0, 1e12, 999999999999.0, 5e6, 1.25, 0.5)]
+    assert shown == ["5.000e27", "1.000e12", "999999999999.000", "5000000.000", "1.250", "0.5000"]
 
 
 def test_a_clip_that_votes_never_reach_does_not_count():

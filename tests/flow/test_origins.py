@@ -3,6 +3,7 @@ import os
 import pytest
 
 from canarybank.config import Config, decisive, differences, fields, flatten, resolve, varied
+from canarybank.config.guesses import GUESSES
 from canarybank.encode import ENCODERS
 from canarybank.errors import ConfigError
 
@@ -65,6 +66,9 @@ def test_flags_may_be_texts():
     [
         ({"audit.trails": 3}, r"no key 'audit\.trails' \(from flag\); did you mean 'audit\.trials'\?"),
         ({"trials": 3}, r"did you mean 'audit\.trials'"),
+        ({"audit.attacks": "exact"}, r"did you mean 'attack\.names'\?"),
+        ({"canaries": 3}, r"did you mean 'cohorts\.canaries'\?"),
+        ({"users.column": "x"}, r"did you mean 'users\.user' or 'users\.text'\?"),
         ({"zzz.qqq": 3}, "lists them all"),
         ({"audit.trials": "many"}, r"The value 'many' of audit\.trials \(from flag\) cannot be used"),
         ({"mechanism.sigma": -1}, r"-1 of mechanism\.sigma"),
@@ -174,3 +178,15 @@ def test_differences_name_key_old_and_new_and_pass_over_how_a_run_is_done():
     assert differences(old, new) == ["users.cap: left out -> 8", "audit.trials: 1000000 -> 5"]
     assert differences(old, old) == []
     assert "run.workers" not in decisive(old)
+
+
+def test_a_likely_guess_in_a_file_leads_to_the_key_that_is_meant(tmp_path):
+    (tmp_path / "my.toml").write_text('[audit]\nattacks = ["exact"]\n')
+    with pytest.raises(ConfigError, match=r"no key 'audit\.attacks'.*did you mean 'attack\.names'\?"):
+        resolve(tmp_path / "my.toml")
+
+
+def test_every_key_that_a_guess_leads_to_exists_and_no_guess_is_a_key():
+    known = set(fields())
+    assert {key for keys in GUESSES.values() for key in keys} <= known
+    assert not set(GUESSES) & known

@@ -8,6 +8,7 @@ from canarybank.errors import ConfigError, GenerationError
 from canarybank.flow import plan, run_audit
 from canarybank.flow.planning import share_trial_rate
 from canarybank.mechanism import Mechanism, one_round_epsilon
+from canarybank.run import gate
 
 
 @pytest.mark.usefixtures("fresh_cache")
@@ -26,12 +27,19 @@ def test_a_plan_of_a_new_run_says_what_is_to_do(flags, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_plan_knows_the_most_that_could_be_certified(flags, tmp_path):
+def test_a_plan_forecasts_at_the_share_of_alpha_that_the_verdict_uses(flags, tmp_path):
     found, mechanism = plan(resolve(flags=flags), tmp_path / "run"), Mechanism(k=3)
-    most = ceiling(mechanism, 3000, alpha=0.025, canaries=2)
+    share = 0.05 / (2 * 2)  # over two attacks, and over two canaries of each
+    most = ceiling(mechanism, 3000, alpha=share, canaries=2)
     assert (found.ceiling, found.ceiling_range) == (most.median, (most.q05, most.q95))
     assert found.epsilon == one_round_epsilon(mechanism)
-    assert found.trials_for_goal == trials_needed(mechanism, 0.9 * found.epsilon, alpha=0.025, canaries=2)
+    assert found.trials_for_goal == trials_needed(mechanism, 0.9 * found.epsilon, alpha=share, canaries=2)
+
+
+def test_a_gate_gives_each_attack_the_share_that_the_plan_forecast(resolved, finished):
+    outcome = gate(finished.folder, 5.0)
+    most = ceiling(Mechanism(k=3), 3000, alpha=outcome.attacks[0].alpha / 2, canaries=2)
+    assert plan(resolved, finished.folder).ceiling == most.median
 
 
 @pytest.mark.usefixtures("fresh_cache")

@@ -26,7 +26,7 @@ def test_a_folder_is_held_by_one(resolved, tmp_path):
 
 def test_a_path_under_a_file_cannot_be_written(resolved, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="is a file, not a folder"):
+    with pytest.raises(ConfigError, match=r"is a file, not a folder.*Name another folder for the run by --folder\."):
         run_audit(resolved, tmp_path / "file" / "run")
 
 

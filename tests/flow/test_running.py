@@ -11,7 +11,7 @@ from canarybank.auditing import audit
 from canarybank.config import resolve
 from canarybank.encode import CachedEncoder, HashingEncoder, VectorCache
 from canarybank.engine import Serial, Threads
-from canarybank.errors import StoreError
+from canarybank.errors import ConfigError, StoreError
 from canarybank.flow import gather, mechanism_of, run_audit
 from canarybank.mechanism import Bank
 from canarybank.report import write_report
@@ -224,6 +224,15 @@ def test_users_without_a_role_are_never_encoded(flags, fresh_cache):
     outside = set(people.texts) - set(cohorts.texts)
     assert outside
     assert encoder.missing(sorted(outside)) == len(outside)
+
+
+@pytest.mark.parametrize("names", ["available", "searched", "ordinary,searched"])
+def test_a_search_at_delta_0_is_refused_before_any_work(flags, tmp_path, names):
+    asked = resolve(flags={**flags, "mechanism.delta": 0, "attack.names": names})
+    with pytest.raises(ConfigError, match="at delta 0 the epsilon of Gaussian noise is infinite") as error:
+        run_audit(asked, tmp_path / "run")
+    assert "Set mechanism.delta, for example 1e-5, or name other attacks: --attack.names ordinary" in str(error.value)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_at_delta_0_is_audited_verified_and_gated(flags, tmp_path):

@@ -2,14 +2,17 @@
 
 import csv
 import re
+from dataclasses import replace
 
 import polars as pl
 import pytest
 from shown_pages import text_of
 
 from canarybank.auditing import Evidence, claimed_curve
+from canarybank.auditing.declaration import Scoring
 from canarybank.mechanism import attained_epsilon
 from canarybank.report import PAGE, render_html, summarise_system, system_markdown, write_report
+from canarybank.report.system import _judged
 from canarybank.store import hash_file
 
 STATED = ("violated", "other", "stands", "several", "rounds", "early", "leak", "false", "replace")
@@ -73,6 +76,27 @@ def test_a_curve_that_is_left_refutes_the_mechanism_and_no_epsilon(systems):
     assert "That is no bound on epsilon" in " ".join(verdict["beside"])
     assert found.epsilon < found.claim.epsilon
     assert "Violation detected" not in system_markdown(summarise_system(systems["other"]))
+
+
+def test_the_page_takes_the_test_that_the_terminal_takes_and_names_its_score(systems):
+    found, plant = systems["other"].system_results.found, systems["other"].plant
+    shown = next(each for each in found.shown if each.curve is not None)
+    weak = replace(shown, curve=replace(shown.curve, p_value=0.01, rate=0.123))
+    strong = replace(shown, score=Scoring.LENGTH, curve=replace(shown.curve, p_value=1e-9, rate=0.987))
+    for order in ((weak, strong), (strong, weak)):
+        several = replace(found, shown=order)
+        assert several.strongest is strong
+        sentence = _judged(several, "It", plant)[1]
+        assert f'By the {strong.score} score a rule says "present" in at least 98.7% of runs' in sentence
+
+
+def test_bets_that_refute_the_claimed_epsilon_itself_are_a_verdict_of_their_own(systems):
+    found, plant = systems["other"].system_results.found, systems["other"].plant
+    bet = next(each for each in found.shown if each.betting is not None)
+    alone = replace(found, shown=(replace(bet, refuted=True, epsilon=found.claim.epsilon),))
+    _, sentence, beside = _judged(alone, "It", plant)
+    assert sentence.startswith(f"The claim is refuted: the {bet.score} score and its betting refute that epsilon is")
+    assert "no bound" not in " ".join(beside)
 
 
 def test_where_runs_depend_on_each_other_no_form_states_a_bound(systems, tmp_path):

@@ -1,5 +1,6 @@
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from canarybank.errors import StoreError
 from canarybank.store import lock_folder
+from canarybank.store.locks import flocked
 
 HOLD = (
     "import sys, time\n"
@@ -69,3 +71,21 @@ def test_a_system_without_flock_is_told_so(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with pytest.raises(StoreError, match="POSIX"):
         lock_folder(tmp_path).__enter__()
+
+
+def test_a_lock_whose_file_was_removed_meanwhile_is_taken_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed start removes its folder between another process's opening and locking of the file in it."""
+    folder, seen = tmp_path / "run", list[int]()
+
+    def first_removed(descriptor: int, path: Path, *, wait: bool) -> bool:
+        if not seen:
+            shutil.rmtree(folder)
+        seen.append(descriptor)
+        return flocked(descriptor, path, wait=wait)
+
+    monkeypatch.setattr("canarybank.store.locks.flocked", first_removed)
+    with lock_folder(folder):
+        assert len(seen) == 2
+        assert (folder / ".lock").exists()
+        with pytest.raises(StoreError, match="in use"), lock_folder(folder):
+            pass

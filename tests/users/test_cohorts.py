@@ -1,4 +1,5 @@
 import pickle
+import re
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
@@ -123,6 +124,26 @@ def test_fit_takes_the_largest_that_there_is_room_for(people: Callable[..., User
     draw_cohorts(people([4] * 22), sizes, attacks=ATTACKS, records=4, seed=1)
     with pytest.raises(CohortError, match="8 users less 1 sets of 5 canaries leave 3"):
         CohortSizes.fit(8)
+
+
+@pytest.mark.parametrize(
+    ("users", "canaries", "sets", "fix"),
+    [
+        (8, 5, 1, "use at least 9 users, or fewer canaries: --cohorts.canaries 4."),
+        (10, 5, 2, "use at least 14 users, or fewer canaries: --cohorts.canaries 3."),
+        (3, 5, 2, "use at least 14 users, or at least 6 with one canary in each set: --cohorts.canaries 1."),
+        (3, 1, 2, "use at least 6 users."),
+        (3, 5, 0, "use at least 4 users."),
+    ],
+)
+def test_too_few_users_are_told_what_would_do(users: int, canaries: int, sets: int, fix: str) -> None:
+    with pytest.raises(CohortError) as caught:
+        CohortSizes.fit(users, canaries=canaries, sets=sets)
+    assert str(caught.value).endswith(f"; {fix}")
+    least = int(re.search(r"at least (\d+) users", fix)[1])  # type: ignore[index]
+    assert CohortSizes.fit(least, canaries=canaries, sets=sets).evaluation == 2
+    if fewer := re.search(r"fewer canaries: --cohorts.canaries (\d+)", fix):
+        assert CohortSizes.fit(users, canaries=int(fewer[1]), sets=sets).canaries == int(fewer[1])
 
 
 def test_a_cohort_never_plays_anothers_role(people: Callable[..., Users]) -> None:

@@ -113,6 +113,11 @@ class SystemResult:
         return self.verdict is Verdict.REFUTED
 
     @property
+    def strongest(self) -> Shown | None:
+        """Return the evidence that refutes the claim most strongly; None where none does."""
+        return _strongest(self.shown)
+
+    @property
     def epsilon(self) -> float | None:
         """Return the largest lower bound on epsilon, at confidence 1 - alpha; None where none is stated."""
         return max((each.epsilon for each in self.shown if each.epsilon is not None), default=None)
@@ -279,6 +284,16 @@ def _shown(declared: Declaration, rules: Rules, score: Scoring, evidence: Eviden
     )
 
 
+def _strongest(shown: Sequence[Shown]) -> Shown | None:
+    """Return the evidence with the largest bound of those that refute, and of curves that with the least p-value."""
+    against = [each for each in shown if each.refuted]
+    return max(
+        against,
+        key=lambda each: (each.epsilon or 0.0, -1.0 if each.curve is None else -each.curve.p_value),
+        default=None,
+    )
+
+
 def _verdict(
     declared: Declaration, shown: Sequence[Shown], independence: Independence, judged: int
 ) -> tuple[Verdict, str]:
@@ -287,10 +302,9 @@ def _verdict(
         return Verdict.DEPENDENT, independence.statement
     if claim.refutation is not None:
         return Verdict.REFUTED, claim.refutation
-    against = [each for each in shown if each.refuted]
     confidence = f"{100 * (1 - declared.settings.alpha):.6g}% confidence over all evidence"
-    if against:
-        best = max(against, key=lambda each: (each.epsilon or 0.0, -1.0 if each.curve is None else -each.curve.p_value))
+    best = _strongest(shown)
+    if best is not None:
         return Verdict.REFUTED, (
             f"The claim is refuted: {claim}. The {best.score} score and its {best.evidence} refute that "
             f"{best.refutes}, with {confidence}. {best.statement}"

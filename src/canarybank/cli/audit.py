@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output
 
-__all__ = ["COMMON_KEYS", "Folder", "Show", "command", "default_folder"]
+__all__ = ["COMMON_KEYS", "Folder", "Show", "command", "default_folder", "note_assumed"]
 
 COMMON_KEYS = (
     "users.source",
@@ -47,11 +47,19 @@ def command(
     """
     from canarybank.cli.runner import audit_into
 
-    if given.assumed:
-        output.note(given.assumed)
+    note_assumed(given, output)
     audit_into("audit", given, folder or default_folder(given.file), output, show=show)
 
 
 def default_folder(file: Path | None, name: str = "audit") -> Path:
     """Return the folder of a run that was given none: by its file's name, or by its own without a file."""
     return Path("runs") / (file.stem if file is not None else name)
+
+
+def note_assumed(given: Given, output: Output) -> None:
+    """Say what was taken for granted of a file of users, once the file and its columns are found readable."""
+    from canarybank.flow.admitting import check_users
+
+    if given.assumed:
+        check_users(given.config.users)
+        output.note(given.assumed)

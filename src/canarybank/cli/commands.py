@@ -14,7 +14,7 @@ Start with `canarybank demo`; for your own users, `canarybank config init` and `
 
 COMMANDS: dict[str, tuple[tuple[str, str], ...]] = {
     "Audit": (
-        ("demo", "Run the embedded audit, offline, in about a minute."),
+        ("demo", "Run the embedded audit, offline, in about half a minute."),
         ("audit", "Run the whole audit that a configuration describes."),
         ("evolve", "Run Private Evolution itself, optionally audited round by round."),
         ("sweep", "Run an audit at every point of a grid over any keys."),

@@ -2,10 +2,11 @@
 
 ===  =====================================================================
 0    fine
-1    a gate or a self-test failed
+1    a check failed: a gate, a self-test, a claim, a bank or its proof
 2    bad usage or configuration
 3    something is missing; the message says what to install
-4    a run is incomplete, in use or altered
+4    a run is incomplete, in use or altered; or a generator failed
+5    evidence is not independent, so that nothing is said from it
 70   a bug of canarybank: never mistaken for a failed gate
 129  the terminal was closed (SIGHUP); what was done is kept
 130  interrupted (Ctrl-C); the message says how to resume
@@ -14,17 +15,21 @@
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from cyclopts import exceptions as usage
 
 from canarybank.cli.commands import COMMANDS
+from canarybank.config.guesses import guessed_keys
 from canarybank.errors import CanarybankError
 from canarybank.registry import nearest
 
 __all__ = ["exit_code", "sentence"]
 
 USAGE, MISSING, INCOMPLETE, BUG = 2, 3, 4, 70
+LIKELY_FLAGS: Mapping[str, str] = MappingProxyType(dict.fromkeys(("--out", "--output", "--dir"), "--folder"))
+"""The flags that are meant by likely guesses, beside those of ``canarybank.config.guesses``."""
 
 
 def exit_code(error: BaseException) -> int:
@@ -89,11 +94,15 @@ def _unknown_option(error: usage.UnknownOptionError) -> str:
     name = error.token.keyword or error.token.value
     known = [name for argument in error.argument_collection if argument.parse for name in argument.names]
     tails = {option.rpartition(".")[2]: option for option in known if "." in option}
-    hint = tails.get(name.lstrip("-")) or nearest(name, known)
-    if hint is None:
+    likely = (LIKELY_FLAGS.get(name, ""), *(f"--{key}" for key in guessed_keys(name.lstrip("-"))))
+    meant = [option for option in likely if option in known]
+    if not meant and (close := tails.get(name.lstrip("-")) or nearest(name, known)):
+        meant = [close]
+    if not meant:
         return f"There is no option {name}; {_help(error)}"
-    about = " It takes the name of the environment variable that holds the key." if hint.endswith("api_key_env") else ""
-    return f"There is no option {name}; did you mean {hint}?{about}"
+    is_key = meant[0].endswith("api_key_env")
+    about = " It takes the name of the environment variable that holds the key." if is_key else ""
+    return f"There is no option {name}; did you mean {' or '.join(meant)}?{about}"
 
 
 def _missing_argument(error: usage.MissingArgumentError) -> str | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from canarybank.cli.audit import COMMON_KEYS, default_folder
+from canarybank.cli.audit import COMMON_KEYS, default_folder, note_assumed
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, facts, paragraph, table
 from canarybank.cli.tune import (
@@ -91,8 +91,7 @@ def command(
         return
     from canarybank.flow import plan
 
-    if given.assumed:
-        output.note(given.assumed)
+    note_assumed(given, output)
     place = folder or default_folder(given.file)
     made = plan(given.resolved, place, nodes=nodes, price=price, progress=output.progress)
     rows = [[stage.stage, "cached" if stage.cached else "new", stage.detail] for stage in made.stages]
@@ -147,15 +146,15 @@ def _facts(made: "Plan", config: "Config") -> dict[str, str]:
         "computed",
         "perfect attack": f"would show a median bound of {made.ceiling:.3f}, and {made.ceiling_range[0]:.3f} to "
         f"{made.ceiling_range[1]:.3f} in 90% of such runs, by the {audit.method} method, {100 * (1 - audit.alpha):g}% "
-        f"confidence, {audit.trials:,} trials of each hypothesis of each of {canaries} canaries; half of them show "
-        "more than the median",
+        f"confidence over {counted(len(made.attacks), 'attack')}, {audit.trials:,} trials of each hypothesis of each "
+        f"of {canaries} canaries; half of them show more than the median",
     }
     if made.shards:
         lines["passes"] = f"{made.shards:,} shards of users are read, encoded and routed, memory holding one a worker"
     if made.trials_for_goal is not None:
         lines["for 90%"] = (
             f"{made.trials_for_goal:,} trials of each hypothesis of each canary would typically show "
-            f"{shown_epsilon(0.9 * made.epsilon)}"
+            f"{shown_epsilon(0.9 * made.epsilon)}, over {counted(len(made.attacks), 'attack')}"
         )
     if made.one_run is not None:
         lines |= _one_run(made.one_run)

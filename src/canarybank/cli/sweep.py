@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from canarybank.cli.audit import COMMON_KEYS
+from canarybank.cli.audit import COMMON_KEYS, note_assumed
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output
 
@@ -50,8 +50,7 @@ def command(
     from canarybank.paper import sweep_piece, write_piece
     from canarybank.report import write_pieces
 
-    if given.assumed:
-        output.note(given.assumed)
+    note_assumed(given, output)
     place = folder or Path("runs") / f"sweep-{given.file.stem if given.file is not None else 'audit'}"
     typed_axes = [read_axis(text) for text in over]
     swept = {axis.key for axis in typed_axes}

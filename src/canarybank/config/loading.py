@@ -16,6 +16,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from canarybank.config.guesses import guessed_keys
 from canarybank.config.model import FREE, Config, Registered
 from canarybank.config.presets import PRESETS
 from canarybank.errors import ConfigError, DataError
@@ -396,11 +397,12 @@ def refuse_unknown(key: str, origin: str) -> None:
     if key in known:
         return
     names = {name.partition(".")[2]: name for name in known}
-    hint = nearest(key, known) or names.get(key.rpartition(".")[2])
-    raise ConfigError(
-        f"There is no key {key!r} (from {origin}); "
-        + (f"did you mean {hint!r}?{_KEY_HINT.get(hint, '')}" if hint else "`canarybank config show` lists them all.")
-    )
+    close = nearest(key, known) or names.get(key.rpartition(".")[2])
+    meant = guessed_keys(key) or ((close,) if close else ())
+    said = "`canarybank config show` lists them all."
+    if meant:
+        said = f"did you mean {' or '.join(map(repr, meant))}?{_KEY_HINT.get(meant[0], '')}"
+    raise ConfigError(f"There is no key {key!r} (from {origin}); {said}")
 
 
 def validated(values: Mapping[str, object], origins: Mapping[str, str]) -> Config:

@@ -35,6 +35,7 @@ __all__ = [
     "admission",
     "admit_shards",
     "admit_users",
+    "check_users",
     "fitting_cap",
     "named_columns",
     "users_key",
@@ -137,6 +138,12 @@ def named_columns() -> Iterator[None]:
             "Set users.user and users.text to the columns that hold the user's id and the text (as flags: --users.user "
             "and --users.text), and users.label where labels are read.",
         ) from error
+
+
+def check_users(config: UsersConfig) -> None:
+    """Read the first row of the users, so that a file or column that cannot be read is refused at once."""
+    with named_columns():
+        next(users_source(config).rows(), None)
 
 
 def users_source(config: UsersConfig, *, isolated: bool = False) -> Source:

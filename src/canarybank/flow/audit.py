@@ -27,10 +27,10 @@ from canarybank.auditing.ports import Place, Systems
 from canarybank.config import Config, EvolveConfig, Resolved, decisive, flatten
 from canarybank.defend import Screen, Vetting
 from canarybank.engine import Engine
-from canarybank.errors import InputError, MissingError, StoreError
+from canarybank.errors import ConfigError, InputError, MissingError, StoreError
 from canarybank.evolution import Evolution, EvolutionPlan, Keep
 from canarybank.flow.generators import build_generator, cached_generator, sending_recorded
-from canarybank.flow.inputs import Inputs, build_engine, gather
+from canarybank.flow.inputs import Inputs, build_engine, chosen_attacks, gather
 from canarybank.flow.sharding import Roles
 from canarybank.mechanism import Bank, Mechanism, StreamedCohort, epsilon, prv_epsilon
 from canarybank.progress import SILENT, Progress
@@ -98,6 +98,7 @@ def run_audit(
     if (own := keep_defaults(resolved, folder)) is not resolved:
         resolved, make_work = own, None
     config = resolved.config
+    _refuse_search_at_delta_0(config)
     with Run.held(resolved, Path(folder), command, "audit") as run:
         lost = lost_documents(run)
         if run.is_finished and not lost:
@@ -117,6 +118,21 @@ def run_audit(
         cache = work.inputs.cache
         run.finish(commitment=commitment.hash, stages={"made": dict(cache.made), "found": dict(cache.found)})
     return run
+
+
+def _refuse_search_at_delta_0(config: Config) -> None:
+    """Refuse a search for the largest exact epsilon where every one is infinite."""
+    if config.mechanism.delta > 0:
+        return
+    attacks, _ = chosen_attacks(config)
+    searching = [attack.name for attack in attacks if attack.pool is PoolKind.SEARCHED]
+    if searching:
+        others = [attack.name for attack in attacks if attack.name not in searching] or ["ordinary", "exact"]
+        raise ConfigError(
+            f"mechanism.delta is 0, and at delta 0 the epsilon of Gaussian noise is infinite, so the attack "
+            f"{searching[0]} has nothing to search for. Set mechanism.delta, for example 1e-5, or name other attacks: "
+            f"--attack.names {','.join(others)}."
+        )
 
 
 def one_release(config: Config, engine: Engine | None = None, progress: Progress = SILENT) -> "AuditWork":

@@ -155,12 +155,13 @@ class Plan(Record):
     epsilon: Epsilon
     """The exact epsilon of the mechanism; null where it is infinite."""
     ceiling: float
-    """The median bound that perfect canaries would give with so many trials."""
+    """The median bound that perfect canaries of one attack would give the verdict with so many trials: alpha is split
+    over all attacks of the run."""
     ceiling_range: tuple[float, float]
     """The 5% to 95% range of that bound."""
     trials_for_goal: int | None
     """The trials of each hypothesis of each canary with which a perfect canary is expected to show 90% of the exact
-    epsilon."""
+    epsilon in the verdict, at its attack's share of alpha."""
     one_run: OneRunPlan | None = None
     """What an audit by one run would take and could show; null where none is asked for."""
     notes: tuple[str, ...]
@@ -235,7 +236,12 @@ def plan(
         in_memory += _share_memory(mechanism, len(held), entries, workers)
     gpu = missing > 0 and getattr(encoder.encoder, "device", "") == "cpu"
     machines = plan_machines(work, Machine("this machine", 1, workers), in_memory, nodes=nodes, price=price, gpu=gpu)
-    aim: dict[str, Any] = {"method": settings.method, "alpha": settings.share(canaries), "canaries": canaries}
+    # The verdict is about all attacks at once: each has its share of alpha, and of that each canary its share.
+    aim: dict[str, Any] = {
+        "method": settings.method,
+        "alpha": replace(settings, alpha=settings.alpha / len(attacks)).share(canaries),
+        "canaries": canaries,
+    }
     most, goal = ceiling(mechanism, settings.trials, **aim), None
     with suppress(InputError):
         goal = trials_needed(mechanism, 0.9 * one_round_epsilon(mechanism), **aim)

@@ -180,15 +180,12 @@ def _judged(found: SystemResult, system: str, plant: Plant) -> tuple[Tone, str, 
         shown = f"{system} shows an epsilon of at least {_bound_text(largest)}, above the claimed"
         sentence = f"Violation detected: {shown} {epsilon(claim.epsilon)}, with {level}."
         return Tone.REFUTED, sentence, [about, _refuted_by(against), judged]
-    if against:
-        test = next(each.curve for each in against if each.curve is not None)
-        sentence = (
-            f'The claim is refuted: {system} is not the mechanism that is claimed. A rule says "present" in at least '
-            f"{test.rate:.1%} of runs with the canary and at most {test.against:.1%} without it, where the claim "
-            f"allows at most {test.allowed:.1%}, with {level}."
-        )
-        no_bound = f"That is no bound on epsilon, and no bound here exceeds the claimed {epsilon(claim.epsilon)}."
-        return Tone.REFUTED, sentence, [about, _refuted_by(against), no_bound, *bound, judged]
+    if found.strongest is not None:
+        sentence, beside = _refutation(found.strongest, system, level), [about, _refuted_by(against)]
+        if found.strongest.curve is not None:
+            no_bound = f"That is no bound on epsilon, and no bound here exceeds the claimed {epsilon(claim.epsilon)}."
+            beside.append(no_bound)
+        return Tone.REFUTED, sentence, [*beside, *bound, judged]
     shown = f"{judged[:-1]}, and nothing refutes the claim"
     if largest is not None:
         shown = (
@@ -200,6 +197,19 @@ def _judged(found: SystemResult, system: str, plant: Plant) -> tuple[Tone, str, 
         untested = "The claim could not be tested at this power: so few runs cannot refute it, whatever the system does"
         return Tone.UNTESTED, f"{untested}; {shown}, with {level}.", beside
     return Tone.STANDS, f"No violation detected at this power: {shown}, with {level}.", beside
+
+
+def _refutation(shown: Shown, system: str, level: str) -> str:
+    """Say what refutes a claim without a bound above it: the curve, or bets that refute the claimed epsilon itself."""
+    if shown.curve is None:
+        by = f"the {shown.score} score and its {shown.evidence}"
+        return f"The claim is refuted: {by} refute that {shown.refutes}, with {level}."
+    test = shown.curve
+    return (
+        f"The claim is refuted: {system} is not the mechanism that is claimed. By the {shown.score} score a rule says "
+        f'"present" in at least {test.rate:.1%} of runs with the canary and at most {test.against:.1%} without it, '
+        f"where the claim allows at most {test.allowed:.1%}, with {level}."
+    )
 
 
 def _bound_text(shown: Shown) -> str:

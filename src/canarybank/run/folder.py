@@ -14,6 +14,7 @@ same without probes, for what they cost; and ``population.*``, the final populat
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ from canarybank.store import (
     hash_folder,
     lock_folder,
     path_hint,
+    private_folder,
     read_json,
     sweep_temporaries,
     write_atomic,
@@ -197,6 +199,10 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
     },
 }
 """What messages say of each kind of run, and the file or folder without which a start came to nothing."""
+_NO_FOLDER: Final = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS}
+)
+"""Why a path cannot be a folder of ours, whatever happens on the disk."""
 _RULES: Final = frozenset({"keeper", "parent rule", "feedback"})
 """The kinds of plug-ins that turn a release into the next bank."""
 
@@ -226,38 +232,43 @@ class Run:
         """Hold a folder for one run: a new one, with facts for its manifest, or one under the same settings."""
         begun = _WORDS[kind]["begun"]
         refuse_foreign(folder, begun)
+        is_made = _make_or_refuse(folder)
         with lock_folder(folder, f"running {command}".strip()):
             sweep_temporaries(folder, older_than=0)
             is_new, lock = not (folder / MANIFEST).exists(), (folder / LOCK_NAME).stat()
-            if is_new:
-                run = cls(folder, kind)
-                run.write_manifest(new_manifest(resolved, command, kind=kind, **facts))
-            else:
-                run = cls.open(folder)
-                if run.kind != kind:
-                    raise InputError(
-                        f"The run in {str(folder)!r} is of the kind {run.kind}, not {kind}; check the path."
-                    )
-                refuse_other_settings(run, resolved)
-            run.__dict__["_lock"] = lock
             try:
+                if is_new:
+                    run = cls(folder, kind)
+                    run.write_manifest(new_manifest(resolved, command, kind=kind, **facts))
+                else:
+                    run = cls._of_kind(folder, kind)
+                    refuse_other_settings(run, resolved)
+                run.__dict__["_lock"] = lock
                 yield run
             except (ConfigError, InputError, MissingError):
                 # A start that never could have come to anything must not hold the folder against the corrected command.
                 if is_new and not (folder / begun).exists():
                     (folder / COMMITMENT).unlink(missing_ok=True)  # of canaries, which an evolution commits to first
                     (folder / MANIFEST).unlink(missing_ok=True)
+                    if is_made:
+                        _remove_empty(folder)
                 raise
 
     @classmethod
     @contextlib.contextmanager
     def again(cls, folder: Path, kind: Kind) -> Iterator[Self]:
         """Hold the folder of a run that was begun, to go on with it under its own settings."""
-        if (run := cls.open(folder)).kind != kind:
-            raise InputError(f"The run in {str(folder)!r} is of the kind {run.kind}, not {kind}; check the path.")
+        run = cls._of_kind(folder, kind)
         with lock_folder(folder, "going on"):
             run.__dict__["_lock"] = (folder / LOCK_NAME).stat()
             yield run
+
+    @classmethod
+    def _of_kind(cls, folder: Path, kind: Kind) -> Self:
+        """Open the run in a folder, or say that it is of another kind."""
+        if (run := cls.open(folder)).kind != kind:
+            raise InputError(f"The run in {str(folder)!r} is of the kind {run.kind}, not {kind}; check the path.")
+        return run
 
     @property
     def noun(self) -> str:
@@ -453,6 +464,29 @@ def open_run(folder: Path | str) -> Run:
         ('audit', True)
     """
     return Run.open(folder)
+
+
+def _make_or_refuse(folder: Path) -> bool:
+    """Make a run's folder, refuse one that cannot be, and return whether it was missing."""
+    is_missing = not folder.exists()
+    try:
+        private_folder(folder)
+    except StoreError as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno in _NO_FOLDER:
+            said = f"Cannot make the folder {str(folder)!r}: none can be made there."
+            said = said if cause.errno == errno.ENOENT else str(error)
+            raise ConfigError(f"{said} Name another folder for the run by --folder.") from error
+        raise
+    return is_missing
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove a folder that holds nothing but its lock."""
+    with contextlib.suppress(OSError):
+        if [path.name for path in folder.iterdir()] == [LOCK_NAME]:
+            (folder / LOCK_NAME).unlink()
+            folder.rmdir()
 
 
 def refuse_foreign(folder: Path, *parts: str) -> None:

@@ -7,6 +7,7 @@ against, and against what it does not.
 """
 
 import math
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -33,6 +34,8 @@ __all__ = ["Verification", "declared", "refuse_unverified", "trust_methods", "ve
 
 ROUNDING = 1e-6
 """What exact figures that follow from each other may differ by."""
+FIRST = 3
+"""How many findings a refusal says; `canarybank verify` lists all."""
 
 
 class Verification(Record):
@@ -73,15 +76,18 @@ def trust_methods(names: Iterable[str]) -> None:
 
 
 def refuse_unverified(run: Run, commitment_hash: str | None = None, *, rewritten: bool = False) -> None:
-    """Refuse a finished run that does not verify, with everything that was found.
+    """Refuse a finished run that does not verify, with the first of what was found, and how much more there is.
 
     Only where a report is about to be ``rewritten`` from the results, the files of the old one are not looked at.
     """
     found = _verified(run, commitment_hash, written=not rewritten).findings
     if found:
+        shown, more = " ".join(found[:FIRST]), len(found) - FIRST
+        if more > 0:
+            shown += f" And {more:,} more; `canarybank verify {shlex.quote(str(run.folder))}` lists them."
         raise StoreError(
-            f"The run in {str(run.folder)!r} does not verify, so nothing is reported of it. {' '.join(found)} Restore "
-            "the run from a copy, or run it again in another folder."
+            f"The run in {str(run.folder)!r} does not verify, so nothing is reported of it. {shown} Restore the run "
+            "from a copy, or run it again in another folder."
         )
 
 

@@ -52,20 +52,41 @@ def lock_folder(folder: Path | str, purpose: str = "") -> Iterator[Path]:
         canarybank.errors.StoreError: The folder 'written/held' is in use by process ..., the first audit; ...
     """
     path = private_folder(folder) / LOCK_NAME
-    with file_errors(path, "lock"):
-        descriptor = open_private(path, os.O_RDWR)
+    descriptor = _locked(folder, path)
     try:
-        if not flocked(descriptor, path, wait=False):
-            raise StoreError(
-                f"The folder {str(folder)!r} is in use by {_holder(descriptor)}; "
-                "wait until it has finished, stop it, or choose another folder."
-            )
         _sign(descriptor, Holder(os.getpid(), socket.gethostname(), purpose), path)
         yield Path(folder)
         # The file stays: removing it would let two processes each lock a file of that name.
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def _locked(folder: Path | str, path: Path) -> int:
+    """Return the open lock file of a folder, locked; refuse if another process holds it."""
+    while True:
+        with file_errors(path, "lock"):
+            descriptor = open_private(path, os.O_RDWR)
+        with contextlib.ExitStack() as closing:
+            closing.callback(os.close, descriptor)
+            if not flocked(descriptor, path, wait=False):
+                raise StoreError(
+                    f"The folder {str(folder)!r} is in use by {_holder(descriptor)}; "
+                    "wait until it has finished, stop it, or choose another folder."
+                )
+            # A start that came to nothing removes its folder, and what we opened may be the lock of that one.
+            if _is_at(descriptor, path):
+                closing.pop_all()
+                return descriptor
+        private_folder(folder)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Say whether an open file is still the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def folder_user(folder: Path | str) -> str | None:

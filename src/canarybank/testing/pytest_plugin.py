@@ -5,6 +5,13 @@ It comes with the package, so that a test only asks for it::
     def test_our_release_keeps_its_claim(canarybank):
         canarybank.audit("my-audit.toml", claimed=1.695)
 
+For a system of your own, import the claim by name, for ``canarybank`` is the fixture in such a test::
+
+    from canarybank import Mechanism
+
+    def test_our_system_keeps_its_claim(canarybank):
+        canarybank.audit_system(release, claim=Mechanism(sigma=1.0, q=0.1))
+
 The test fails with the sentence of the gate, and the page is in the folder that the sentence names. Keep the folders of
 all such tests by ``pytest --canarybank-runs PATH``, for a CI system to upload. Loading the plug-in loads no numpy.
 """

@@ -79,9 +79,15 @@ class CohortSizes:
         left = users - canaries * sets
         quarter = min(left // 4, cls().auxiliary)
         if quarter < 1:
+            least, fewer = canaries * sets + 4, (users - 4) // sets if sets else 0
+            fix = f"use at least {least} users"
+            if fewer >= 1:
+                fix += f", or fewer canaries: --cohorts.canaries {fewer}"
+            elif canaries > 1 and sets:
+                fix += f", or at least {sets + 4} with one canary in each set: --cohorts.canaries 1"
             raise CohortError(
                 f"{users} users less {sets} sets of {canaries} canaries leave {max(left, 0)}, but three cohorts "
-                f"take at least 4 (1 auxiliary + 1 calibration + 2 evaluation); use more users or fewer canaries."
+                f"take at least 4 (1 auxiliary + 1 calibration + 2 evaluation); {fix}."
             )
         return cls(quarter, quarter, 2 * quarter, canaries)
 
@@ -241,9 +247,10 @@ def draw_indices(
     sets = {attack: "shared" if shared else f"attack {attack}" for attack in attacks}
     full = np.flatnonzero(counts == records)
     if sets and len(full) < sizes.canaries:
+        fewer = f"use fewer canaries (--cohorts.canaries {len(full)}), " if len(full) else ""
         raise CohortError(
             f"There are {len(full)} users with exactly {records} records, but a set of canaries needs "
-            f"{sizes.canaries}; use fewer canaries, admit more users, or lower the cap on records."
+            f"{sizes.canaries}; {fewer}admit more users, or lower the cap on records (--users.cap)."
         )
     drawn = {attack: _ordered(ids, full, seed, role)[: sizes.canaries] for attack, role in sets.items()}
     is_taken = np.zeros(len(ids), dtype=bool)
