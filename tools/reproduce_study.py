@@ -41,6 +41,7 @@ name = "reproduce_study:StandInEncoder"
 kind = "reproduce_study:StandInWriter"
 [attack]
 tries = 5
+send_records = true
 [audit]
 engine = "{engine}"
 """
@@ -95,7 +96,8 @@ def main() -> int:
         words = [sys.executable, "-m", "canarybank", "reproduce", "main", "study.toml", "--bank", "bank.txt"]
         words += ["--data", str(given.users.resolve())]
         surroundings = os.environ | {"CANARYBANK_CACHE": str(folder / "cache"), "PYTHONPATH": _path()}
-        for number, engine in enumerate(["tail", *given.engines.split(",")]):
+        engines = given.engines.split(",")
+        for number, engine in enumerate([engines[0], *engines]):
             shutil.rmtree(folder / "cache" / "stages", ignore_errors=True)
             (folder / "study.toml").write_text(SETTINGS.format(engine=engine))
             before, began = _children_seconds(), time.perf_counter()
