@@ -10,6 +10,7 @@ exceeds the frozen threshold: it draws those trials, and leaves the others undra
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from canarybank.errors import InputError
 from canarybank.score import LinearScore, RoundLaw, mixture
+from canarybank.score.cumulants import NoisySum
 from canarybank.score.exceedances import Exceedances
 from canarybank.systems.mechanism import BankSystem, ReleaseSystem, checked_releases
 
@@ -184,7 +186,7 @@ class Tail:
         )
 
     def _without_canary(self, cut: float, size: int, rng: np.random.Generator) -> Scores:
-        drawn = Exceedances.above(self.law.background, cut + self.law.offset)
+        drawn = _exceedances(self.law.background, cut + self.law.offset)
         if drawn.survival < MOST_SURVIVING:
             return drawn.draw(size, rng) - self.law.offset
         scores = self.scores(False, size, rng)  # noqa: FBT003, as the protocol has it
@@ -193,6 +195,12 @@ class Tail:
     def included(self) -> "Tail":
         """Return the same trials with a canary that surely takes part."""
         return replace(self, participation=1.0)
+
+
+@lru_cache(maxsize=8)
+def _exceedances(law: NoisySum, cut: float) -> Exceedances:
+    """Return the draws above a cut; the shards of a rule share its tilt."""
+    return Exceedances.above(law, cut)
 
 
 @dataclass(frozen=True, slots=True)
