@@ -260,7 +260,9 @@ def test_an_evolution_whose_seal_was_taken_off_or_that_grew_is_not_sealed_again(
     for words in (("evolve", own, *SMALL), ("report", evolved)):
         outcome = cli(*words)
         assert outcome.code == 4
-        assert "manifest.json does not list results.json" in outcome.err
+        assert "does not verify" in outcome.err
+    found = json.loads(cli("verify", evolved, "--json").out)["findings"]
+    assert any("manifest.json does not list results.json" in each for each in found)
 
 
 def test_a_page_of_an_evolution_may_be_made_again(cli, evolved):

@@ -61,10 +61,11 @@ def test_a_folder_in_use_is_4(cli, own, tmp_path):
     assert "is in use by" in outcome.err
 
 
-def test_a_folder_that_cannot_be_made_is_4(cli, own, tmp_path):
+def test_a_folder_that_cannot_be_made_is_2(cli, own, tmp_path):
     (tmp_path / "file").write_text("")
     outcome = cli("audit", own, "--folder", tmp_path / "file" / "run", "--quiet")
-    assert outcome.code == 4
+    assert outcome.code == 2
+    assert "--folder" in outcome.err
     assert "bug" not in outcome.err
 
 
