@@ -1,11 +1,13 @@
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
 from canarybank.errors import ConfigError, InputError, StoreError
 from canarybank.flow import run_audit
 from canarybank.run import Run
-from canarybank.store import hash_file
+from canarybank.store import hash_file, read_json
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(resolved, tmp_path):
@@ -22,6 +24,18 @@ def test_a_folder_is_held_by_one(resolved, tmp_path):
         Run.held(resolved, tmp_path / "run", "second", "audit"),
     ):
         pass
+
+
+def test_a_file_that_cannot_be_read_because_the_folder_is_gone_says_that_the_folder_is_gone(resolved, tmp_path):
+    def read_after(remove):
+        with Run.held(resolved, tmp_path / "run", "", "audit") as run:
+            remove(run.folder)
+            read_json(run.folder / "lost.json")
+
+    with pytest.raises(StoreError, match=r"'.*run' was removed while its run went on.*start anew"):
+        read_after(shutil.rmtree)
+    with pytest.raises(StoreError, match=r"Cannot read '.*lost\.json': it is not there"):
+        read_after(Path.exists)
 
 
 def test_a_path_under_a_file_cannot_be_written(resolved, tmp_path):

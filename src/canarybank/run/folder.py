@@ -235,7 +235,7 @@ class Run:
         is_made = _make_or_refuse(folder)
         with lock_folder(folder, f"running {command}".strip()):
             sweep_temporaries(folder, older_than=0)
-            is_new, lock = not (folder / MANIFEST).exists(), (folder / LOCK_NAME).stat()
+            is_new = not (folder / MANIFEST).exists()
             try:
                 if is_new:
                     run = cls(folder, kind)
@@ -243,8 +243,8 @@ class Run:
                 else:
                     run = cls._of_kind(folder, kind)
                     refuse_other_settings(run, resolved)
-                run.__dict__["_lock"] = lock
-                yield run
+                with run.watched():
+                    yield run
             except (ConfigError, InputError, MissingError):
                 # A start that never could have come to anything must not hold the folder against the corrected command.
                 if is_new and not (folder / begun).exists():
@@ -260,8 +260,8 @@ class Run:
         """Hold the folder of a run that was begun, to go on with it under its own settings."""
         run = cls._of_kind(folder, kind)
         with lock_folder(folder, "going on"):
-            run.__dict__["_lock"] = (folder / LOCK_NAME).stat()
-            yield run
+            with run.watched():
+                yield run
 
     @classmethod
     def _of_kind(cls, folder: Path, kind: Kind) -> Self:
@@ -404,6 +404,17 @@ class Run:
             )
         if not (self.folder / MANIFEST).is_file():
             self.write_manifest(self.manifest)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Remember the lock of the folder; a file that is lost because the folder was removed is reported as that."""
+        self.__dict__["_lock"] = (self.folder / LOCK_NAME).stat()
+        try:
+            yield
+        except StoreError:
+            if not self.is_ours():
+                self.require_folder()
+            raise
 
     def is_ours(self) -> bool:
         """Say whether the folder is still the one whose lock this process took."""
