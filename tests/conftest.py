@@ -9,6 +9,7 @@ import gc
 import os
 import runpy
 import sys
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -120,6 +121,42 @@ def world(tmp_path_factory):
     entries = dict.fromkeys(sentence() for _ in range(ENTRIES))
     (folder / "bank.csv").write_text("\n".join(["text", *entries]) + "\n")
     return folder
+
+
+@pytest.fixture
+def drifting():
+    """Return a recipe of the hashing encoder with a fast one beside it, off by up to a drift, and both encoders."""
+    from canarybank.encode import EncoderRecipe, HashingEncoder
+
+    class Drifting:
+        name, dimension, fingerprint, cheap = "drifting", HashingEncoder().dimension, "drifting", True
+
+        def __init__(self, drift):
+            self.drift, self.asked = drift, 0
+
+        def encode(self, texts):
+            self.asked += len(texts)
+            own = HashingEncoder().encode(texts)
+            moves = [np.random.default_rng(zlib.crc32(text.encode())).normal(size=own.shape[1]) for text in texts]
+            return (own + 0.99 * self.drift * np.array([move / np.linalg.norm(move) for move in moves])).astype("f4")
+
+    class Counted:
+        name, dimension, fingerprint = "counted", HashingEncoder().dimension, HashingEncoder().fingerprint
+
+        def __init__(self, fast):
+            self.fast, self.asked = fast, 0
+
+        def encode(self, texts, /):
+            self.asked += len(texts)
+            return HashingEncoder().encode(texts)
+
+    def make(drift):
+        encoder = Counted(Drifting(drift))
+        recipe = EncoderRecipe(f"drifting by {drift}", encoder.fingerprint)
+        recipe.provide(encoder)
+        return recipe, encoder, encoder.fast
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -36,17 +37,18 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
+from canarybank.encode import EncoderRecipe, Precision, SentenceEncoder
 from canarybank.encode.fixed_shapes import BertLayers, FixedShapes, SplitLayers, Tokens, plain_products
-from canarybank.encode.protocol import Precision
-from canarybank.encode.sentence import SentenceEncoder
-from canarybank.mechanism.bank import Bank
+from canarybank.encode.low_precision import answer_texts
+from canarybank.engine import Threads
+from canarybank.mechanism import Ask, Bank, Mechanism, route
 from canarybank.mechanism.device_routing import DeviceRouter, Product
-from canarybank.mechanism.routing import route
-from canarybank.mechanism.text_routing import encode_and_route, route_texts
+from canarybank.mechanism.streamed import ShardVotes
 
 __all__ = ["Study", "pack", "run"]
 
 BANK, DIMENSION, K = 8_192, 384, 5
+SHARD = 1 << 16
 WORDS = "embeddings.word_embeddings.weight"
 SMALL_FILES = ("*.json", "*.txt", "1_Pooling/config.json")
 PEER_FILES = ("histogram", "constant/data.py", "logging")
@@ -355,40 +357,64 @@ def encode(study: Study) -> None:
     for name, shapes in made.items():
         taken = study.seconds(lambda shapes=shapes: shapes.encode(texts), 1, warm=False)
         study.note(**{f"{name}: end to end to vectors in memory, texts/s": count / taken})
-    router = DeviceRouter(entries, K, study.device)
-    expected = np.empty((count, K), dtype=np.int64)
-    for batch, vectors in exact.vectors(texts):
-        expected[batch.positions] = router.route(vectors).cpu().numpy()
-    for name, number in (("split", count), ("float16", study.size(100_000, 24))):
-        if name not in made:
-            continue
-        results: list[Any] = []
-        work = partial(route_texts, texts[:number], made[name], exact, router)
-        taken = study.seconds(lambda work=work, results=results: results.append(work()), 1, warm=False)
-        equal = int((results[-1].routes == expected[:number]).all(axis=1).sum())
-        study.note(
-            **{
-                f"{name} first: texts to routes, texts/s": number / taken,
-                f"{name} first: routes equal to float32's of {number:,}": equal,
-                f"{name} first: texts encoded again": results[-1].encoded_again,
-                f"{name} first: bound on the drift": results[-1].drift,
-                f"{name} first: largest drift seen": results[-1].largest,
-            }
-        )
+    expected = np.sort(route(exact.encode(texts), entries, K), axis=1)
     neighbours(study, made, fresh[: study.size(20_000, 6)])
-    as_used(study, entries, fresh[: study.size(40_000, 6)])
-
-
-def as_used(study: Study, entries: NDArray[np.float32], texts: Sequence[str]) -> None:
-    """Encode and route as the library's users do, and compare with encoding first and routing then."""
+    if "float16" in made:
+        some = texts[: study.size(100_000, 24)]
+        moved = made["float16"].encode(some[:2048]).astype(np.float64) - exact.encode(some[:2048])
+        half = SimpleNamespace(encode=made["float16"].encode, drift=4 * np.linalg.norm(moved, axis=1).max())
+        low_precision(study, "float16", half, exact.encode, entries, some, expected[: len(some)])
+    # As a pass over users in shards does it: an encoder by its name, blocks of a shard's size, two workers.
     encoder = SentenceEncoder(str(study.folder / "minilm"), device=study.device)
-    bank = Bank(entries)
-    study.note(**{"SentenceEncoder encodes in fixed shapes": str(encoder.shapes is not None)})
+    if encoder.shapes is None:  # a dry run on a CPU
+        encoder.shapes = exact
+    began = time.perf_counter()
+    drift = getattr(encoder.fast, "drift", np.nan)
+    study.note(**{"split: seconds to bound the drift, with its graphs": time.perf_counter() - began})
+    encoder.fast.encode(texts[: study.size(40_000, 4)])
+    low_precision(study, "split", encoder.fast, encoder.encode, entries, texts, expected)
+    # All texts, not only those that are encoded twice.
+    moved = np.linalg.norm(encoder.fast.encode(texts).astype(np.float64) - exact.encode(texts), axis=1)
+    study.note(**{"split: largest drift of all texts, as a share of its bound": float(moved.max()) / drift})
+
+
+def low_precision(
+    study: Study, name: str, fast: Any, exact: Callable[[Sequence[str]], Any], entries: Any, texts: Any, expected: Any
+) -> None:
+    """Route texts in low precision first, in blocks on two workers, and compare with float32's routes."""
+    again: list[int] = []
+    lock = threading.Lock()
+
+    def full(some: Sequence[str]) -> Any:
+        again.append(len(some))
+        with lock:
+            return exact(some)
+
+    def fast_encode(some: Sequence[str]) -> Any:
+        with lock:
+            return fast.encode(some)
+
+    recipe = EncoderRecipe("study", "study", keep=False)
+    votes = ShardVotes.of([Ask(Bank(entries), np.arange(1))], Mechanism(k=K), recipe)
+    first = SimpleNamespace(encode=fast_encode, drift=fast.drift)
+    blocks = [texts[start : start + SHARD] for start in range(0, len(texts), SHARD)]
     found: list[Any] = []
-    taken = study.seconds(lambda: found.append(encode_and_route(encoder, texts, bank, K)), 1)
-    study.note(**{"encode_and_route, texts/s": len(texts) / taken})
-    expected = route(encoder.encode(texts), bank, K, device="cpu")
-    study.note(**{f"its routes equal of {len(texts):,}": int((found[-1] == expected).all(axis=1).sum())})
+    taken = study.seconds(
+        lambda: found.extend(
+            sorted(Threads(2).run(lambda some: answer_texts(some, first, full, votes.routes)[0], blocks))
+        ),
+        1,
+        warm=False,
+    )
+    routes = np.sort(np.concatenate([rows for _, rows in found]), axis=1)
+    study.note(
+        **{
+            f"{name} first: texts to routes, texts/s": len(texts) / taken,
+            f"{name} first: routes equal to float32's of {len(texts):,}": int((routes == expected).all(axis=1).sum()),
+            f"{name} first: texts encoded again": sum(again),
+            f"{name} first: bound on the drift": fast.drift,
+        }
+    )
 
 
 def kernels(study: Study, made: dict[str, FixedShapes], texts: Sequence[str]) -> None:

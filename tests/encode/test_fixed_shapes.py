@@ -9,9 +9,6 @@ import pytest
 from canarybank.encode import Precision, SentenceEncoder, find_model
 from canarybank.encode.fixed_shapes import TOLERANCE, BertLayers, FixedShapes, SplitLayers, Tokens, plain_products
 from canarybank.encode.sentence import device_in_use
-from canarybank.errors import InputError
-from canarybank.mechanism import Bank, route
-from canarybank.mechanism.text_routing import encode_and_route
 
 pytestmark = pytest.mark.models
 torch = pytest.importorskip("torch")
@@ -112,24 +109,14 @@ def test_a_bucket_is_decided_by_the_text_alone(model: Any) -> None:
         assert alone == beside
 
 
-def test_an_encoder_in_fixed_shapes_routes_texts_as_it_encodes_them(model: Any, messages: list[str]) -> None:
+def test_an_encoder_takes_its_vectors_from_its_shapes(model: Any, messages: list[str]) -> None:
     encoder = SentenceEncoder("minilm", device="cpu")
     assert encoder.shapes is None
     assert device_in_use() is None
     encoder.shapes = shapes = FixedShapes.of(model, Precision.FLOAT32, "cpu", rows=2)
     assert shapes is not None
-    assert shapes.split() is shapes.split()
-    assert shapes.split().tokens is shapes.tokens
-    vectors = encoder.encode(messages[:4])
-    assert np.array_equal(vectors, shapes.encode(messages[:4]))
-    rng = np.random.default_rng(3)
-    bank = Bank(np.concatenate((vectors, rng.normal(size=(40, 384)).astype(np.float32))), barred=(1, 30))
-    assert np.array_equal(encode_and_route(encoder, messages[:4], bank, 3), route(vectors, bank, 3))
-    huge = Bank(np.concatenate((bank.vectors, np.full((1, 384), 1e18, dtype=np.float32))))  # beyond float32's scores
-    assert np.array_equal(encode_and_route(encoder, messages[:4], huge, 3), route(vectors, huge, 3))
-    with pytest.raises(InputError, match="the bank has only 42 entries"):
-        encode_and_route(encoder, messages[:4], bank, 43)
-    assert len(shapes.split().encode([])) == 0
+    assert np.array_equal(encoder.encode(messages[:4]), shapes.encode(messages[:4]))
+    assert len(shapes.encode([])) == 0
 
 
 def test_products_stay_plain_and_settings_come_back() -> None:

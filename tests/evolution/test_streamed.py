@@ -129,6 +129,21 @@ def test_a_seeded_release_is_the_same_bytes_with_any_shards_in_any_order(
     ]
 
 
+@pytest.mark.parametrize("drift", [1e-6, 1e-2])
+@pytest.mark.parametrize("k", [3, 30])
+def test_votes_in_low_precision_first_are_those_of_full_precision(
+    lain: Lain, users: Users, bank: Bank, drift: float, k: int, drifting: Any
+) -> None:
+    recipe, exact, fast = drifting(drift)
+    mechanism = Mechanism(k=k, q=0.5)
+    streamed = replace(lain.streamed(3, engine=Backwards()), encoder=recipe)
+    for barred in (bank, bank.bar([3, 7])) if k < 30 else (bank,):
+        drawn = Voters(users).simulate(barred, mechanism, np.random.default_rng(5))
+        found = Voters(streamed).simulate(barred, mechanism, np.random.default_rng(5))
+        assert found.histogram.tobytes() == drawn.histogram.tobytes()
+    assert fast.asked > exact.asked
+
+
 def test_a_simulated_release_is_what_adding_in_float64_gives(users: Users, bank: Bank) -> None:
     mechanism = Mechanism(k=3, clip=0.0731, q=0.5)
     voters = Voters(users)

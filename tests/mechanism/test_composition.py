@@ -58,7 +58,7 @@ def two_rounds_delta(sigma: float, q: float, epsilon: float) -> mpmath.mpf:  # n
         def average(value: Any, centres: tuple[Any, ...], kink: mpmath.mpf) -> mpmath.mpf:
             ends = sorted({centre + 2 * i for centre in centres for i in range(-6, 7)})
             ends = sorted([*ends, *([kink] if ends[0] < kink < ends[-1] else [])])
-            return mpmath.quad(value, ends, maxdegree=4)
+            return mpmath.re(mpmath.quad(value, ends, maxdegree=4))  # at a kink the logarithm of what rounds below 0
 
         def present(z: mpmath.mpf) -> mpmath.mpf:
             return (1 - share) * mpmath.npdf(z) + share * mpmath.npdf(z - mu)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from canarybank.errors import InputError
 from canarybank.mechanism import Bank, RouteTable, route
 from canarybank.mechanism import routing as routing_module
-from canarybank.mechanism.routing import first_of_each, rank
+from canarybank.mechanism.routing import first_of_each, rank, settled
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
 
@@ -229,3 +229,27 @@ def test_routing_shows_every_record_as_it_is_done(monkeypatch):
     assert seen.stages == [("route", 90, "records")]
     assert sum(seen.steps) == 90
     assert len(seen.steps) > 5
+
+
+def test_no_move_within_the_drift_changes_a_settled_route() -> None:
+    rng, drift, k = np.random.default_rng(5), 4e-3, 4
+
+    def unit(values: Any) -> Any:
+        return (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+
+    entries = unit(rng.normal(size=(300, 6)))
+    entries = np.concatenate((entries, entries[:40]))
+    records = unit(np.concatenate((rng.normal(size=(200, 6)), entries[:50] + 1e-3 * rng.normal(size=(50, 6)))))
+    table = RouteTable.build(records, Bank(entries), k + 1)
+    sure = settled(table.distances[:, k - 1 :], drift)
+    assert 0.2 < sure.mean() < 0.95
+    chosen, worst = np.sort(table.positions[:, :k], axis=1), 0
+    for _ in range(40):
+        moved = (records + 0.999 * drift * unit(rng.normal(size=records.shape))).astype(np.float32)
+        there = np.sort(route(moved, entries, k), axis=1)
+        assert np.array_equal(there[sure], chosen[sure])
+        worst = max(worst, (there[~sure] != chosen[~sure]).any(axis=1).sum())
+    assert worst > 0
+    # The worst move is from the k-th entry straight towards the next one: one drift for each changes their order.
+    near = np.square([[1.0, 1.0 + 2.01 * drift], [1.0, 1.0 + 2.0 * drift]])
+    assert settled(near, drift).tolist() == [True, False]

@@ -4,6 +4,7 @@ import json
 import pickle
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,30 @@ def test_one_pass_gives_the_bytes_of_the_cohort_in_memory(
     assert len(cohort) == len(members)
     same(cohort.restricted(asks, MECHANISM), in_memory(path, members, asks))
     assert cohort.restricted([], MECHANISM) == []
+
+
+@pytest.mark.parametrize("drift", [1e-6, 1e-2, 0.2])
+@pytest.mark.parametrize("engine", [Serial(), Threads(2), Backwards()], ids=["serial", "threads", "backwards"])
+def test_low_precision_first_gives_the_bytes_of_full_precision(
+    path: Path, members: NDArray[np.int64], asks: list[Ask], engine: Engine, drift: float, drifting: Any
+) -> None:
+    recipe, exact, fast = drifting(drift)
+    expected = in_memory(path, members, asks)
+    shards = shards_of(path, 4)
+    cohort = StreamedCohort(Evaluation, Members(shards, members), recipe, engine)
+    same(cohort.restricted(asks, MECHANISM), expected)
+    few = [Ask(Bank(bank.vectors[:4], None, (0,)), np.arange(4)) for bank in (asks[1].bank, asks[4].bank)]
+    same(cohort.restricted(few, MECHANISM), in_memory(path, members, few))  # the base is no longer than a route
+    records = shards.everybody.counts[members].sum()
+    assert fast.asked == 2 * records
+    assert records <= exact.asked <= 2 * records
+    if drift == 1e-6:
+        assert exact.asked < 1.7 * records
+    else:
+        alone = replace(recipe, name="fast alone")
+        alone.provide(fast)
+        plain = replace(cohort, encoder=alone).restricted(asks, MECHANISM)
+        assert any((one != other).nnz for one, other in zip(plain, expected, strict=True)), "the drift must matter"
 
 
 def test_what_a_pass_gave_is_kept_by_shard_and_by_what_was_asked(

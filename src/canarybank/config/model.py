@@ -154,6 +154,13 @@ class EncoderConfig(Section):
     precision: Literal["float32", "float16", "bfloat16"] = Field(
         default="float32", description="The number format that a model on torch computes in."
     )
+    keep_vectors: bool | None = Field(
+        default=None,
+        description="Whether a pass over users in shards keeps their vectors in the cache. If not, MiniLM on a GPU "
+        "encodes in low precision first, and in float32 only what that leaves open; results are the same. Left out, "
+        "vectors are kept unless that is so and each record is needed about once.",
+        json_schema_extra=FREE,
+    )
 
 
 class BankConfig(Section):

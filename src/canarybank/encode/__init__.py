@@ -5,7 +5,15 @@ from canarybank.encode.cached import CachedEncoder
 from canarybank.encode.hashing import HashingEncoder
 from canarybank.encode.load import ENCODERS, load_encoder
 from canarybank.encode.models import find_model
-from canarybank.encode.protocol import Encoder, Precision, is_cheap, is_isolated, unit_vectors, vocabulary_of
+from canarybank.encode.protocol import (
+    Encoder,
+    FastEncoder,
+    Precision,
+    is_cheap,
+    is_isolated,
+    unit_vectors,
+    vocabulary_of,
+)
 from canarybank.encode.recipe import EncoderRecipe
 from canarybank.encode.sentence import SentenceEncoder
 from canarybank.encode.vectors import GivenVectors
@@ -16,6 +24,7 @@ __all__ = [
     "CachedEncoder",
     "Encoder",
     "EncoderRecipe",
+    "FastEncoder",
     "GivenVectors",
     "HashingEncoder",
     "Precision",

@@ -13,6 +13,7 @@ recorded once as a graph and replayed for each batch.
 """
 
 import itertools
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -56,13 +57,6 @@ class TokenBatch:
     def shape(self) -> tuple[int, int]:
         """Return the rows and tokens of the bucket."""
         return int(self.ids.shape[0]), int(self.ids.shape[1])
-
-    def rows(self, which: NDArray[np.int64]) -> "TokenBatch":
-        """Return some of the texts, without dummies."""
-        import torch
-
-        chosen = torch.from_numpy(which).to(self.ids.device)
-        return TokenBatch(self.positions[which], self.ids[chosen], self.lengths[chosen])
 
 
 class Tokens:
@@ -291,7 +285,6 @@ class FixedShapes:
         self.layers, self.tokens, self.device = layers, tokens, device
         self._graphs: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
         self._pool: Any = None
-        self._split: FixedShapes | None = None
 
     @classmethod
     def of(cls, model: Any, precision: Precision, device: str, *, rows: int | None = None) -> "FixedShapes | None":
@@ -333,12 +326,6 @@ class FixedShapes:
             graph.replay()
             return vectors[:rows].clone()
 
-    def split(self) -> "FixedShapes":
-        """Return the encoder of the same buckets whose products are split for tensor cores; it is made once."""
-        if self._split is None:
-            self._split = FixedShapes(SplitLayers(self.layers.model, self.device), self.tokens, self.device)
-        return self._split
-
     @property
     def scheme(self) -> dict[str, list[int]]:
         """Return the shapes, which decide a vector's bits beside its text and the model."""
@@ -372,7 +359,8 @@ class FixedShapes:
                 self.layers(ids, lengths)
         cuda.current_stream(self.device).wait_stream(side)
         graph = cuda.CUDAGraph()
-        with cuda.graph(graph, pool=self._pool):
+        # Other threads may route on the device meanwhile, which is no part of the graph.
+        with cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             vectors = self.layers(ids, lengths)
         self._pool = self._pool or graph.pool()
         self._graphs[batch.shape] = graph, ids, lengths, vectors
@@ -430,20 +418,48 @@ def _landed(positions: Any, pinned: Any, copied: Any) -> tuple[Any, NDArray[np.f
     return positions, pinned.numpy()
 
 
+class _Plain:
+    """How many threads keep products plain, and the settings from before the first of them."""
+
+    def __init__(self) -> None:
+        self.lock, self.threads = threading.Lock(), 0
+        self.before: tuple[Any, ...] = ()
+
+
+_PLAIN = _Plain()
+_REDUCED = ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction")
+
+
 @contextmanager
 def plain_products() -> Iterator[None]:
-    """Keep float32 products in float32, and sums of half-precision products too, whatever a program has allowed."""
-    import torch
+    """Keep float32 products in float32, and sums of half-precision products too, whatever a program has allowed.
 
-    matmul = torch.backends.cuda.matmul
-    names = ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction")
-    before = torch.get_float32_matmul_precision(), [getattr(matmul, name) for name in names]
-    torch.set_float32_matmul_precision("highest")
-    for name in names:
-        setattr(matmul, name, False)
+    The settings are those of the whole process: the first thread that needs them makes them, and the last one puts back
+    what was there before.
+    """
+    with _PLAIN.lock:
+        _PLAIN.threads += 1
+        if _PLAIN.threads == 1:
+            _PLAIN.before = _product_settings()
+            _set_products("highest", *[False] * len(_REDUCED))
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before[0])
-        for name, value in zip(names, before[1], strict=True):
-            setattr(matmul, name, value)
+        with _PLAIN.lock:
+            _PLAIN.threads -= 1
+            if not _PLAIN.threads:
+                _set_products(*_PLAIN.before)
+
+
+def _product_settings() -> tuple[Any, ...]:
+    import torch
+
+    return torch.get_float32_matmul_precision(), *(getattr(torch.backends.cuda.matmul, name) for name in _REDUCED)
+
+
+def _set_products(precision: str, *reduced: bool) -> None:
+    import torch
+
+    torch.set_float32_matmul_precision(precision)
+    for name, value in zip(_REDUCED, reduced, strict=True):
+        setattr(torch.backends.cuda.matmul, name, value)

@@ -11,9 +11,11 @@ from canarybank.errors import InputError
 
 __all__ = [
     "Encoder",
+    "FastEncoder",
     "Precision",
     "Vectors",
     "check_texts",
+    "fast_of",
     "is_cheap",
     "is_isolated",
     "plain_tokens",
@@ -38,7 +40,8 @@ class Encoder(Protocol):
       users needs it: otherwise one user's texts can move the votes of all others, and the sensitivity is not what the
       accountant assumes. The fingerprint of such an encoder covers all that decides the bits;
     - ``cheap``, True where encoding a text takes less than keeping its vector: a pass over shards then encodes anew and
-      keeps no vector. Read it with ``is_cheap``.
+      keeps no vector. Read it with ``is_cheap``;
+    - ``fast``, a ``FastEncoder`` whose vectors are nearly these; None, or no such attribute, where there is none.
 
     And it may have a method ``vocabulary()`` that returns the tokens it knows, as texts: see ``vocabulary_of``.
     """
@@ -57,6 +60,17 @@ class Encoder(Protocol):
 
     def encode(self, texts: Sequence[str], /) -> Vectors:
         """Return one float32 unit vector a text, in order."""
+
+
+class FastEncoder(Protocol):
+    """Anything that encodes sooner than an encoder does, and nearly to the same vectors."""
+
+    @property
+    def drift(self) -> float:
+        """Return a positive bound on the distance between a text's vector here and its own vector."""
+
+    def encode(self, texts: Sequence[str], /) -> Vectors:
+        """Return one float32 vector a text, in order; NaN or infinity where there is none to be had."""
 
 
 def is_isolated(encoder: Encoder) -> bool:
@@ -85,6 +99,12 @@ def is_cheap(encoder: Encoder) -> bool:
         True
     """
     return bool(getattr(encoder, "cheap", False))
+
+
+def fast_of(encoder: Encoder) -> FastEncoder | None:
+    """Return what encodes nearly as an encoder does, and sooner; None where it offers nothing of the kind."""
+    fast: FastEncoder | None = getattr(encoder, "fast", None)
+    return fast
 
 
 def vocabulary_of(encoder: Encoder) -> tuple[str, ...]:

@@ -1,16 +1,20 @@
 """Say how to load an encoder, so that every worker process loads it once, and encode what a shard holds."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from canarybank.encode.cache import VectorCache
 from canarybank.encode.cached import BLOCK_TEXTS, CachedEncoder, encode_blocks
 from canarybank.encode.load import load_encoder
-from canarybank.encode.protocol import Encoder, Vectors, check_texts, is_cheap, is_isolated
+from canarybank.encode.low_precision import Answer, answer_texts
+from canarybank.encode.protocol import Encoder, FastEncoder, Vectors, check_texts, fast_of, is_cheap, is_isolated
 from canarybank.engine import Engine, Host, host_on
 from canarybank.errors import InputError
 from canarybank.store import cache_root
@@ -32,6 +36,9 @@ class EncoderRecipe:
     batch_size: int | None = None
     precision: str = "float32"
     isolated: bool = False
+    keep: bool | None = None
+    """Whether vectors go through the vector cache; left out, they do where the encoder is neither cheap nor fast. Texts
+    whose vectors are not kept are encoded in low precision first, where the encoder offers that."""
     host: Host | None = None
     """Where the encoder is loaded, if not in each process that uses it."""
 
@@ -80,21 +87,36 @@ class EncoderRecipe:
             return _LOADED[self]
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Return one float32 unit vector a text, in order.
+        """Return one float32 unit vector a text, in order, through the vector cache where vectors are kept.
 
-        A cheap encoder is asked for every text. What others made goes through the vector cache, one thread at a time.
+        Threads take turns at an encoder that is not cheap.
         """
         encoder = self.load()
-        if not is_cheap(encoder):
-            with _LOCK:
-                place = (self, cache_root())
-                if place not in _CACHED:
-                    _CACHED[place] = CachedEncoder(encoder, VectorCache())
-                return _CACHED[place].encode(texts)
-        found = np.empty((len(texts), encoder.dimension), dtype=np.float32)
-        for positions, vectors in encode_blocks(encoder, texts):
-            found[positions] = vectors
-        return found
+        if is_cheap(encoder):
+            return _encode_anew(encoder, texts)
+        with _LOCK:
+            if self.keep is False or self.fast is not None:
+                return _encode_anew(encoder, texts)
+            place = (self, cache_root())
+            if place not in _CACHED:
+                _CACHED[place] = CachedEncoder(encoder, VectorCache())
+            return _CACHED[place].encode(texts)
+
+    def answer(self, texts: Sequence[str], answer: Answer) -> Iterable[NDArray[Any]]:
+        """Return the tables that ``answer`` gives for the texts' vectors.
+
+        Where vectors are not kept, the texts are encoded in low precision first, if the encoder offers that.
+        """
+        fast = self.fast
+        if fast is None or not texts:
+            return (table for table, _ in answer(self.encode(texts), 0.0))
+        return answer_texts(texts, fast, self.encode, answer)
+
+    @property
+    def fast(self) -> FastEncoder | None:
+        """Return what encodes in low precision first; None where vectors are kept, or nothing does."""
+        fast = None if self.keep else fast_of(self.load())
+        return None if fast is None else _OneAtATime(fast)
 
 
 class HostedEncoder:
@@ -103,21 +125,79 @@ class HostedEncoder:
     def __init__(self, host: Host) -> None:
         self._host = host
         ((_, facts),) = host.run(_facts, [None])
-        self.name, self.dimension, self.fingerprint, self.isolated, self.block = facts
+        self.name, self.dimension, self.fingerprint, self.isolated, self.block, has_fast = facts
+        self.fast = _HostedFast(self) if has_fast else None
 
     def encode(self, texts: Sequence[str], /) -> Vectors:
         """Return one float32 unit vector a text, in order; blocks are those that the encoder asks for."""
+        return self.encode_by(_encode, texts)
+
+    def encode_by(self, function: Callable[[Any, list[str]], Vectors], texts: Sequence[str]) -> Vectors:
+        """Return the vectors that a function gives there, for the encoder and a block of texts."""
         checked = check_texts(texts)
         blocks = [checked[start : start + self.block] for start in range(0, len(checked), self.block)]
-        found = dict(self._host.run(_encode, blocks))
+        found = dict(self._host.run(function, blocks))
         rows = [found[index] for index in range(len(blocks))]
         return np.concatenate(rows) if rows else np.empty((0, self.dimension), dtype=np.float32)
 
+    @cached_property
+    def drift(self) -> float:
+        """Return the bound on the drift of the fast encoder there."""
+        ((_, drift),) = self._host.run(_drift, [None])
+        return float(drift)
 
-def _facts(encoder: Encoder, _: None) -> tuple[str, int, str, bool, int]:
+
+@dataclass(frozen=True, slots=True)
+class _HostedFast:
+    """The fast encoder of an encoder that is loaded elsewhere."""
+
+    hosted: HostedEncoder
+
+    @property
+    def drift(self) -> float:
+        return self.hosted.drift
+
+    def encode(self, texts: Sequence[str], /) -> Vectors:
+        return self.hosted.encode_by(_encode_fast, texts)
+
+
+@dataclass(frozen=True, slots=True)
+class _OneAtATime:
+    """A fast encoder that the threads of this process take turns at."""
+
+    fast: FastEncoder
+
+    @property
+    def drift(self) -> float:
+        with _LOCK:
+            return self.fast.drift
+
+    def encode(self, texts: Sequence[str], /) -> Vectors:
+        with _LOCK:
+            return self.fast.encode(texts)
+
+
+def _encode_anew(encoder: Encoder, texts: Sequence[str]) -> Vectors:
+    found = np.empty((len(texts), encoder.dimension), dtype=np.float32)
+    for positions, vectors in encode_blocks(encoder, texts):
+        found[positions] = vectors
+    return found
+
+
+def _facts(encoder: Encoder, _: None) -> tuple[str, int, str, bool, int, bool]:
     block: int = getattr(encoder, "block", BLOCK_TEXTS)
-    return encoder.name, encoder.dimension, encoder.fingerprint, is_isolated(encoder), block
+    has_fast = fast_of(encoder) is not None
+    return encoder.name, encoder.dimension, encoder.fingerprint, is_isolated(encoder), block, has_fast
 
 
 def _encode(encoder: Encoder, texts: list[str]) -> Vectors:
     return encoder.encode(texts)
+
+
+def _encode_fast(encoder: Any, texts: list[str]) -> Vectors:
+    found: Vectors = encoder.fast.encode(texts)
+    return found
+
+
+def _drift(encoder: Any, _: None) -> float:
+    return float(encoder.fast.drift)

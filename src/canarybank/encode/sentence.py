@@ -38,6 +38,7 @@ import numpy as np
 
 from canarybank.encode.fixed_shapes import TOLERANCE, FixedShapes
 from canarybank.encode.half_precision import check_half_precision
+from canarybank.encode.low_precision import SplitEncoder
 from canarybank.encode.models import find_model, model_hashes
 from canarybank.encode.protocol import Precision, Vectors, check_texts, plain_tokens, readable, unit_vectors
 from canarybank.errors import DataError, InputError, MissingError
@@ -130,6 +131,13 @@ class SentenceEncoder:
         for batch, tensor in zip(batches, tensors, strict=True):
             vectors[batch] = tensor.float().cpu().numpy()
         return unit_vectors(vectors)
+
+    @cached_property
+    def fast(self) -> SplitEncoder | None:
+        """Return what encodes nearly to the same vectors by tensor cores; None but for float32 in fixed shapes."""
+        if self.shapes is None or self.precision is not Precision.FLOAT32:
+            return None
+        return SplitEncoder(self.shapes)
 
     def _one_by_one(self, texts: list[str]) -> Vectors:
         """Return the vectors of texts, each from a forward pass of its own on one thread."""

@@ -12,7 +12,7 @@ round in adding two contributions; 2^32 of them can be added before 64 bits over
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -23,6 +23,8 @@ from scipy.sparse import csr_array
 
 from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route, route_within, whole_contributions
 from canarybank.mechanism.mechanism import whole
+from canarybank.mechanism.routing import settled
+from canarybank.mechanism.vectors import Vectors, squared_distances
 from canarybank.users import Users
 
 __all__ = ["Ballot", "HeldUsers", "SeededShares", "Shares", "VotingUsers", "cut_records", "probe_contributions"]
@@ -80,13 +82,29 @@ class Ballot:
         unit = _unit(self.mechanism.clip)
         return np.asarray(high * unit + low * math.ldexp(unit, -LIMB_BITS))
 
+    def routes(self, vectors: Vectors, drift: float) -> Iterator[tuple[Whole, Bools]]:
+        """Yield the routes of records over the whole bank, and which of them name the same entries within the drift."""
+        bank, k = self.bank, self.mechanism.k
+        if not drift or k == len(bank.open):
+            yield route(vectors, bank, k), np.ones(len(vectors), dtype=np.bool_)
+            return
+        found = route(vectors, bank, k + 1)
+        rows = np.repeat(np.arange(len(vectors)), 2)
+        distances = squared_distances(vectors, bank.vectors, rows, found[:, k - 1 :].ravel())
+        yield found[:, :k], settled(distances.reshape(-1, 2), drift)
+
     def _counted(self, users: Users, numbers: Whole) -> Whole:
         bank, mechanism = self.bank, self.mechanism
         if mechanism.share == 1:
-            routes = route(users.require_vectors(), bank, mechanism.k)
+            ((routes, _),) = self.routes(users.require_vectors(), 0.0)
         else:
             sets = self.shares(mechanism.share, numbers, bank.size)
             routes = route_within(users.require_vectors(), users.owners, bank, mechanism.k, sets)
+        return self.count_routes(routes, users)
+
+    def count_routes(self, routes: Whole, users: Users) -> Whole:
+        """Return the count of the votes of users whose records have these routes."""
+        bank, mechanism = self.bank, self.mechanism
         contribute = (
             partial(contributions, clip=mechanism.clip)
             if self.grid is None

@@ -41,7 +41,10 @@ class CountVotes:
 
     def __call__(self, part: Part) -> Mapping[str, NDArray[Any]]:
         """Return the count of their votes; their positions are their numbers in the run."""
-        given = part.users()
+        given, ballot = part.users(), self.ballot
+        if self.encode is encode_all and ballot.mechanism.share == 1:
+            (routes,) = self.encoder.answer(given.require_texts(), ballot.routes)
+            return {"counted": ballot.count_routes(routes, given)}
         users, numbers = self.encode(given, self.encoder), part.positions
         if len(users) < len(given):
             number = dict(zip(given.ids, numbers.tolist(), strict=True))
@@ -55,6 +58,7 @@ class CountVotes:
         return stage_key(
             "votes",
             encoder=self.encoder.fingerprint,
+            keep=self.encoder.keep,
             bank=self.ballot.bank.hash,
             k=mechanism.k,
             clip=mechanism.clip,

@@ -56,7 +56,13 @@ def real_voters(
             return HiddenVoters(HeldUsers(encode_users(people, encoder)), progress)
         given = config.encoder
         recipe = EncoderRecipe(
-            given.name, encoder.fingerprint, given.device, given.batch_size, str(given.precision), isolated=True
+            given.name,
+            encoder.fingerprint,
+            given.device,
+            given.batch_size,
+            str(given.precision),
+            isolated=True,
+            keep=True,
         )
         recipe.provide(encoder.encoder)
         streamed = StreamedUsers(people.everybody, recipe, HiddenEngine(engine), encode=encode_users)

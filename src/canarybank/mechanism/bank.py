@@ -77,6 +77,11 @@ class Bank:
         return _all_but(self.barred, self.size)
 
     @cached_property
+    def open_base(self) -> NDArray[np.int64]:
+        """Return the positions that are neither reserved nor barred, ascending."""
+        return _all_but((*self.reserved, *self.barred), self.size)
+
+    @cached_property
     def hash(self) -> str:
         """Return the SHA-256 of vectors, texts, reserved and barred positions: what the server commits to.
 

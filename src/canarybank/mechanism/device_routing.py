@@ -155,22 +155,6 @@ class DeviceRouter:
                 found[start : start + self._chunk] = self._settle(records[start : start + self._chunk])
             return self._kept[found]
 
-    def route_within(self, records: Any, drift: float) -> tuple[Any, Any]:
-        """Return routes, and for each whether all vectors at most ``drift`` from the record have that route.
-
-        Such a move changes a distance by at most the drift, so entries whose distances differ by more than twice as
-        much stay in order. Where it is not sure, the route may be another than the record's own.
-        """
-        torch = _torch()
-        found = torch.empty((len(records), self.k), dtype=torch.int64, device=self.device)
-        sure = torch.ones(len(records), dtype=torch.bool, device=self.device)
-        with torch.inference_mode(), plain_products():
-            for start in range(0, len(records), self._chunk):
-                part = slice(start, start + self._chunk)
-                found[part], *unsure = self._ranked(records[part], self._first, self.k + SPARE, drift)
-                sure[start + torch.cat(unsure)] = False
-            return self._kept[found], sure
-
     def largest_error(self, records: Any) -> float:
         """Return the largest error of a record's scores over its margin: at most 1, or the margin is wrong."""
         torch = _torch()
@@ -219,9 +203,9 @@ class DeviceRouter:
         """Return the routes of one chunk among the kept entries."""
         torch = _torch()
         self.seen["records"] += len(records)
-        found, crowded, _ = self._ranked(records, self._first, self.k + SPARE)
+        found, crowded = self._ranked(records, self._first, self.k + SPARE)
         if len(crowded):
-            found[crowded], hopeless, _ = self._ranked(records[crowded], self._second, LONGER * (self.k + SPARE))
+            found[crowded], hopeless = self._ranked(records[crowded], self._second, LONGER * (self.k + SPARE))
             rows = crowded[hopeless]
             if len(rows):
                 exact = nearest_by_numpy(records[rows].cpu().numpy(), self._rows, self.k)
@@ -229,49 +213,47 @@ class DeviceRouter:
                 self.seen["crowded"] += len(rows)
         return found
 
-    def _ranked(self, records: Any, operand: _Operand, width: int, drift: float = 0.0) -> tuple[Any, Any, Any]:
-        """Return routes, the rows whose list of so many candidates is too short, and those that a drift leaves open."""
+    def _ranked(self, records: Any, operand: _Operand, width: int) -> tuple[Any, Any]:
+        """Return routes, and the rows whose list of so many candidates is too short."""
         torch = _torch()
         columns, values = _candidates(operand.scores(records), min(width, len(self._squares)))
         lengths = torch.linalg.vector_norm(records, dim=1).double() * (1 + self._dimension * 2.0**-22)
         margin = operand.margin(lengths, self._largest, self._dimension)
         values = values[:, [*range(self.k + 1), -1]].double()
-        apart = _apart(values[:, :-1], values[:, 1:], lengths, margin, drift)
+        apart = values.diff(dim=1) > 2 * margin[:, None]
         close = ~apart[:, : self.k].all(dim=1)
-        ended = _apart(values[:, self.k - 1, None], values[:, -1:], lengths, margin, drift)[:, 0]
+        ended = values[:, -1] - values[:, self.k - 1] > 2 * margin
         ended |= columns.shape[1] == len(self._squares)
         crowded, listed = (torch.nonzero(rows)[:, 0] for rows in (close & ~ended, close & ended))
         self.seen["by scores"] += len(records) - len(crowded) - len(listed)
         found = columns[:, : self.k].clone()
-        unsure = [listed[:0]]
         step = max(1, 4 * self._chunk // columns.shape[1])
         for start in range(0, len(listed), step):
             rows = listed[start : start + step]
-            found[rows], still = self._reranked(records[rows], columns[rows], lengths[rows], drift)
-            unsure.append(rows[still])
-        return found, crowded, torch.cat(unsure)
+            found[rows] = self._reranked(records[rows], columns[rows], lengths[rows])
+        return found, crowded
 
-    def _reranked(self, records: Any, columns: Any, lengths: Any, drift: float) -> tuple[Any, Any]:
-        """Return the routes of records all of whose k nearest are among these columns, and the rows left open."""
+    def _reranked(self, records: Any, columns: Any, lengths: Any) -> Any:
+        """Return the routes of records all of whose k nearest are among these columns."""
         torch = _torch()
         columns = columns.sort(dim=1).values
         products = torch.bmm(self._entries[columns], records.double()[:, :, None])[:, :, 0]
         values, order = (self._squares[columns] - 2 * products).sort(dim=1, stable=True)
         columns = columns.gather(1, order)
         margin = self._second.margin(lengths, self._largest, self._dimension)
-        apart = _apart(values[:, :-1], values[:, 1:], lengths, margin, drift)
+        apart = values.diff(dim=1) > 2 * margin[:, None]
         # Equal entries are at one distance, and stand in the order of their numbers.
         copies = (self._alike[columns].diff(dim=1) == 0) & (columns.diff(dim=1) > 0)
         beyond = apart & (torch.arange(apart.shape[1], device=self.device) >= self.k - 1)
         still = torch.nonzero((~(apart | copies) & (beyond.cumsum(dim=1) == 0)).any(dim=1))[:, 0]
         found = columns[:, : self.k].clone()
         self.seen["in float64"] += len(records) - len(still)
-        if drift or not len(still):
-            return found, still
+        if not len(still):
+            return found
         exact = self._defined(records[still].cpu().numpy(), columns[still].cpu().numpy())
         found[still] = torch.from_numpy(exact).to(self.device)
         self.seen["by the definition"] += len(still)
-        return found, still[:0]
+        return found
 
     def _defined(self, records: NDArray[np.float32], columns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rank candidates by the definition, on the CPU."""
@@ -325,17 +307,6 @@ def _taken(values: Any) -> tuple[Any, Any]:
     least, places = values.min(dim=1)
     values.scatter_(1, places[:, None], float("inf"))
     return least, places
-
-
-def _apart(near: Any, far: Any, lengths: Any, margin: Any, drift: float) -> Any:
-    """Say of pairs of scores, rows by pairs, whether they stay in order under rounding and a record's drift."""
-    threshold = 2 * margin[:, None]
-    if drift:
-        # Distances change by the drift at most, and squares of distances by their sum times as much, in pairs.
-        added = (lengths.square() + margin)[:, None]
-        distances = (near + added).clamp(min=0).sqrt() + (far + added).clamp(min=0).sqrt()
-        threshold = threshold + 2.001 * drift * distances
-    return far - near > threshold
 
 
 def _bfloat16_parts(values: Any, count: int) -> list[Any]:

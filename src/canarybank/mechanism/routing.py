@@ -13,7 +13,17 @@ from canarybank.mechanism.scan import Floats, Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
 from canarybank.progress import SILENT, Progress, Stage
 
-__all__ = ["equal_rows", "first_copies", "first_of_each", "nearest", "nearest_by_numpy", "rank", "route"]
+__all__ = [
+    "equal_rows",
+    "first_copies",
+    "first_of_each",
+    "nearest",
+    "nearest_by_numpy",
+    "rank",
+    "rank_places",
+    "route",
+    "settled",
+]
 
 LEAST_PAIRS = 1 << 24
 """Fewer pairs of a record and an entry than these are not worth a copy to a GPU."""
@@ -76,8 +86,32 @@ def nearest_by_numpy(records: Vectors, entries: Vectors, k: int, progress: Progr
 
 def rank(rows: NDArray[np.int64], ids: NDArray[np.int64], distances: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     """Return the k nearest ids of each row that occurs, ties to the lowest id; rows in ascending order."""
+    return ids[rank_places(rows, ids, distances, k)]
+
+
+def rank_places(
+    rows: NDArray[np.int64], ids: NDArray[np.int64], distances: NDArray[np.float64], k: int
+) -> NDArray[np.int64]:
+    """Return where the ids that ``rank`` returns stand among all."""
     order = np.lexsort((ids, distances, rows))
-    return ids[order[first_of_each(rows[order], k)]]
+    return order[first_of_each(rows[order], k)]
+
+
+def settled(distances: NDArray[np.float64], drift: float) -> NDArray[np.bool_]:
+    """Return which records keep their k nearest entries, in whatever order, wherever they move within the drift.
+
+    Args:
+        distances: The squared distances of each record's k-th and k+1-th nearest entry, shape (n, 2).
+        drift: How far a record may move. All its distances then change by that at most, so no entry beyond the k-th
+            comes before one of the first k if two drifts fit between the two distances.
+
+    Example:
+        >>> settled(np.square([[1.0, 1.1], [1.0, 1.001]]), drift=0.01).tolist()
+        [True, False]
+    """
+    kth, beyond = np.sqrt(distances).T
+    rounding = 1e-10 * beyond  # of float64 sums over 100,000 coordinates at most
+    return np.asarray(beyond - kth > 2.001 * drift + rounding)
 
 
 def first_of_each(rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:

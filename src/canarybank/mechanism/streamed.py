@@ -1,6 +1,6 @@
 """A cohort that lies in shards: its contributions are asked for in passes, and its vectors are never all in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -14,7 +14,9 @@ from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.contributions import contributions
 from canarybank.mechanism.mechanism import Mechanism
 from canarybank.mechanism.routed import Ask
+from canarybank.mechanism.routing import settled
 from canarybank.mechanism.table import RouteTable
+from canarybank.mechanism.vectors import Vectors
 from canarybank.progress import SILENT, Progress
 from canarybank.store import StageCache, hash_array, hash_json
 from canarybank.users import Cohort, Members, Part, run_pass
@@ -161,20 +163,34 @@ class ShardVotes:
     @property
     def key(self) -> str:
         """Return the content address of all that the answers depend on but the users."""
-        routing = [self.k, self.clip, self.entry_cap, self.encoder.fingerprint]
+        routing = [self.k, self.clip, self.entry_cap, self.encoder.fingerprint, self.encoder.keep]
         return hash_json([[bank.hash for bank in self.bases], [ask.key for ask in self.asks], routing])
 
     def __call__(self, part: Part) -> dict[str, NDArray[Any]]:
         """Return each answer's rows for the users of a part."""
         users = part.users()
-        vectors = self.encoder.encode(users.require_texts())
-        tables = [RouteTable.build(vectors, bank, self.k) for bank in self.bases]
         found: dict[str, NDArray[Any]] = {}
-        for number, ask in enumerate(self.asks):
-            table = tables[ask.base]
-            routes = table.merge(ask.entries, ask.places) if len(ask.places) else table.positions
+        for number, routes in enumerate(self.encoder.answer(users.require_texts(), self.routes)):
+            ask = self.asks[number]
             votes = contributions(routes, users.owners, len(users), ask.width, self.clip, entry_cap=self.entry_cap)[
                 :, ask.columns
             ]
             found |= {f"{name}{number}": getattr(votes, name) for name in ("data", "indices", "indptr")}
         return found
+
+    def routes(self, vectors: Vectors, drift: float) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+        """Yield the routes of records for each ask, and which of them name the same entries within the drift."""
+        depths = [self.k + (drift > 0 and len(bank.open_base) > self.k) for bank in self.bases]
+        tables = [RouteTable.build(vectors, *each) for each in zip(self.bases, depths, strict=True)]
+        for ask in self.asks:
+            table = tables[ask.base]
+            positions, distances = table.positions, table.distances
+            if len(ask.places):
+                positions, distances = table.merge_distances(ask.entries, ask.places)
+            if not drift:
+                sure = np.ones(len(positions), dtype=bool)
+            elif table.k > self.k:
+                sure = settled(distances[:, self.k - 1 :], drift)
+            else:
+                sure = np.zeros(len(positions), dtype=bool)  # all of the base is in the list, so nothing bounds it
+            yield positions[:, : self.k], sure

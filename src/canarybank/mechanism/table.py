@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canarybank.errors import InputError
 from canarybank.mechanism.bank import Bank
-from canarybank.mechanism.routing import nearest, rank, route
+from canarybank.mechanism.routing import nearest, rank_places, route
 from canarybank.mechanism.scan import Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
 from canarybank.progress import SILENT, Progress
@@ -40,7 +40,7 @@ class RouteTable:
     ) -> "RouteTable":
         """Search the base of a bank once for each record's k nearest entries, on a torch device where one is given."""
         vectors = check_vectors(records, "record")
-        entries = _open_base(bank)
+        entries = bank.open_base
         if not 1 <= k <= len(entries):
             raise InputError(
                 f"k is {k}, but the bank has {len(entries)} entries that are neither reserved nor barred; "
@@ -73,7 +73,7 @@ class RouteTable:
         bars other base entries than the table's is searched anew.
         """
         self._check_shares_base(bank)
-        if not np.array_equal(_open_base(bank), _open_base(self.bank)):
+        if not np.array_equal(bank.open_base, self.bank.open_base):
             return route(self.records, bank, self.k)
         places = np.array([place for place in bank.reserved if place not in bank.barred], dtype=np.int64)
         return self.merge(bank.vectors[places], places) if len(places) else self.positions.copy()
@@ -83,21 +83,24 @@ class RouteTable:
 
         The places must not be base positions; they may lie beyond the bank. Ties go to the lowest number.
         """
+        return self.merge_distances(entries, places)[0]
+
+    def merge_distances(self, entries: ArrayLike, places: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return what ``merge`` returns, and the squared distances in the same order."""
         vectors, numbers = check_vectors(entries, "merged entry"), np.asarray(places, dtype=np.int64)
         check_dimensions(self.records, vectors, "merged entries")
         self._check_places(numbers, len(vectors))
         rows, columns = self.within_reach(vectors)
-        result = self.positions.copy()
+        positions, distances = self.positions.copy(), self.distances.copy()
         touched = rows[np.diff(rows, prepend=-1) > 0]
         if len(touched):
-            distances = squared_distances(self.records, vectors, rows, columns)
-            result[touched] = rank(
-                np.concatenate((np.repeat(touched, self.k), rows)),
-                np.concatenate((self.positions[touched].ravel(), numbers[columns])),
-                np.concatenate((self.distances[touched].ravel(), distances)),
-                self.k,
-            )
-        return result
+            owners = np.concatenate((np.repeat(touched, self.k), rows))
+            ids = np.concatenate((self.positions[touched].ravel(), numbers[columns]))
+            own = squared_distances(self.records, vectors, rows, columns)
+            own = np.concatenate((self.distances[touched].ravel(), own))
+            chosen = rank_places(owners, ids, own, self.k)
+            positions[touched], distances[touched] = ids[chosen], own[chosen]
+        return positions, distances
 
     def within_reach(self, entries: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return all pairs (record, entry) but those that are certainly farther than the record's k-th base entry."""
@@ -140,8 +143,3 @@ class RouteTable:
         differs = (bank.vectors != self.bank.vectors).any(axis=1)
         if differs[bank.base].any():
             raise InputError("The bank differs from the table's outside the reserved positions; build a new table.")
-
-
-def _open_base(bank: Bank) -> NDArray[np.int64]:
-    """Return the base positions that records may vote for."""
-    return np.setdiff1d(bank.base, bank.barred, assume_unique=True) if bank.barred else bank.base

@@ -259,9 +259,8 @@ class Run:
     def again(cls, folder: Path, kind: Kind) -> Iterator[Self]:
         """Hold the folder of a run that was begun, to go on with it under its own settings."""
         run = cls._of_kind(folder, kind)
-        with lock_folder(folder, "going on"):
-            with run.watched():
-                yield run
+        with lock_folder(folder, "going on"), run.watched():
+            yield run
 
     @classmethod
     def _of_kind(cls, folder: Path, kind: Kind) -> Self:

@@ -1,0 +1,186 @@
+"""What is asked of vectors in low precision first has the answers of full precision."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from canarybank.encode import EncoderRecipe, FastEncoder, Precision, SentenceEncoder, VectorCache
+from canarybank.encode.fixed_shapes import FixedShapes, plain_products
+from canarybank.encode.low_precision import answer_texts
+from canarybank.errors import InputError
+
+COUNT, DIMENSION = 600, 12
+
+
+def unit(values: Any) -> NDArray[np.float32]:
+    return np.asarray(values / np.linalg.norm(values, axis=1, keepdims=True), np.float32)
+
+
+class Table:
+    """An encoder of numbers by a table; it counts what it is asked."""
+
+    name, dimension, fingerprint = "table", DIMENSION, "table-of-numbers"
+
+    def __init__(self, vectors: NDArray[np.float32], drift: float = 0.0) -> None:
+        self.vectors, self.drift, self.asked = vectors, drift, 0
+        self.fast: FastEncoder | None = None
+        self.block = 1024
+
+    def encode(self, texts: Sequence[str], /) -> NDArray[np.float32]:
+        self.asked += len(texts)
+        return self.vectors[[int(text) for text in texts]]
+
+
+def scene(drift: float) -> tuple[list[str], Table, Table]:
+    """Return texts, the exact encoder, and a fast one whose vectors are off by up to the drift."""
+    rng = np.random.default_rng(3)
+    vectors = unit(rng.normal(size=(COUNT, DIMENSION)))
+    moved = vectors + drift * unit(rng.normal(size=vectors.shape)) * rng.uniform(0.3, 1, (COUNT, 1))
+    exact, fast = Table(vectors), Table(moved.astype(np.float32), 1.01 * drift + 1e-6)
+    exact.fast = fast
+    return [str(number) for number in range(COUNT)], exact, fast
+
+
+def signs(vectors: NDArray[np.float32], drift: float) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
+    """Ask for the sign of each of the first four coordinates, two at a time: settled where none is near zero."""
+    for columns in (slice(0, 2), slice(2, 4)):
+        yield vectors[:, columns] > 0, (np.abs(vectors[:, columns]) > drift).all(axis=1)
+
+
+@pytest.mark.parametrize("drift", [0.0, 1e-4, 1e-2, 0.5])
+def test_answers_are_those_of_full_precision(drift: float) -> None:
+    texts, exact, fast = scene(drift)
+    found = answer_texts(texts, fast, exact.encode, signs)
+    for table, (expected, _) in zip(found, signs(exact.vectors, 0.0), strict=True):
+        assert np.array_equal(table, expected)
+    assert fast.asked == COUNT
+    if drift == 1e-2:
+        plain = [table for table, _ in signs(fast.vectors, 0.0)]
+        assert not all(np.array_equal(*pair) for pair in zip(plain, found, strict=True)), "the drift must matter"
+        assert 0 < exact.asked < COUNT / 4
+
+
+def test_a_drift_beyond_its_bound_ends_the_work() -> None:
+    texts, exact, fast = scene(0.05)
+    fast.drift = 0.02
+    with pytest.raises(InputError, match=r"off by .* more than the 2\.0e-02 .* encoder\.keep_vectors to true"):
+        answer_texts(texts, fast, exact.encode, signs)
+
+
+def test_fast_vectors_that_are_no_numbers_settle_nothing() -> None:
+    texts, exact, fast = scene(1e-4)
+    fast.vectors[[0, 17, 300]] = np.nan
+    fast.vectors[301, 3] = np.inf
+    found = answer_texts(texts, fast, exact.encode, signs)
+    for table, (expected, _) in zip(found, signs(exact.vectors, 0.0), strict=True):
+        assert np.array_equal(table, expected)
+    assert exact.asked >= 4
+
+
+def recipe_of(encoder: Table, keep: bool | None) -> EncoderRecipe:
+    recipe = EncoderRecipe("table", encoder.fingerprint, keep=keep)
+    recipe.provide(encoder)
+    return recipe
+
+
+@pytest.mark.parametrize(
+    ("keep", "has_fast"), [(None, True), (None, False), (True, True), (False, True), (False, False)]
+)
+def test_a_recipe_keeps_vectors_or_encodes_in_low_precision_first(
+    keep: bool | None, has_fast: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path))
+    texts, exact, fast = scene(1e-3)
+    exact.fast = fast if has_fast else None
+    keeps = keep if keep is not None else not has_fast
+    recipe = recipe_of(exact, keep)
+    for _ in range(2):
+        found = list(recipe.answer(texts, signs))
+        for table, (expected, _) in zip(found, signs(exact.vectors, 0.0), strict=True):
+            assert np.array_equal(table, expected)
+    assert next(iter(recipe.answer([], signs))).shape == (0, 2)
+    assert (fast.asked > 0) is (has_fast and not keeps)
+    assert sum(shelf.vectors for shelf in VectorCache().usage()) == (COUNT if keeps else 0)
+    if keeps:
+        assert exact.asked == COUNT
+    else:
+        assert np.array_equal(recipe.encode(texts), exact.vectors)
+
+
+class Elsewhere:
+    """A host that holds an encoder, as a GPU of a cluster does."""
+
+    def __init__(self, held: Table) -> None:
+        self.held = held
+
+    def run(self, function: Callable[[Any, Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        for index in reversed(range(len(tasks))):
+            yield index, function(self.held, tasks[index])
+
+
+@pytest.mark.parametrize("has_fast", [True, False])
+def test_an_encoder_that_is_loaded_elsewhere_offers_what_it_has(has_fast: bool) -> None:
+    texts, exact, fast = scene(1e-3)
+    exact.fast = fast if has_fast else None
+    exact.block = 100
+    recipe = EncoderRecipe("table", exact.fingerprint, host=Elsewhere(exact), keep=False)
+    assert (recipe.fast is not None) is has_fast
+    for table, (expected, _) in zip(recipe.answer(texts, signs), signs(exact.vectors, 0.0), strict=True):
+        assert np.array_equal(table, expected)
+    assert fast.asked == COUNT * has_fast
+    assert recipe.fast is None or recipe.fast.drift == fast.drift
+
+
+@pytest.fixture(scope="module")
+def minilm() -> SentenceEncoder:
+    pytest.importorskip("torch")
+    encoder = SentenceEncoder("minilm", device="cpu")
+    assert encoder.fast is None  # only where texts are encoded in fixed shapes
+    shapes = FixedShapes.of(encoder._model, Precision.FLOAT32, "cpu", rows=2)
+    assert shapes is not None
+    made = SentenceEncoder("minilm", device="cpu")
+    made.shapes = shapes
+    return made
+
+
+@pytest.mark.models
+def test_the_drift_of_split_products_is_bounded_without_a_look_at_the_texts(
+    minilm: SentenceEncoder, messages: list[str]
+) -> None:
+    fast = minilm.fast
+    assert fast is not None
+    texts = [*messages[:6], "", "¿Qué? \ud83d 😀"]
+    moved = np.linalg.norm(fast.encode(texts).astype(np.float64) - minilm.encode(texts), axis=1)
+    assert 0 < moved.max() < fast.drift / 2
+    assert fast.drift < 1e-4
+    half = SentenceEncoder("minilm", device="cpu")
+    half.shapes, half.precision = minilm.shapes, Precision.FLOAT16
+    assert half.fast is None
+
+
+def test_products_stay_plain_until_the_last_thread_is_done() -> None:
+    torch = pytest.importorskip("torch")
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with plain_products():
+            entered.set()
+            leave.wait(60)
+
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with plain_products():
+            other = threading.Thread(target=hold)
+            other.start()
+            assert entered.wait(60)
+        assert torch.get_float32_matmul_precision() == "highest"
+        leave.set()
+        other.join()
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        leave.set()
+        torch.set_float32_matmul_precision("highest")
