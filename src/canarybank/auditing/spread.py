@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.auditing.forecast import bound_law, bound_values, count_law
-from canarybank.auditing.rates import Array, Law, ends, probability, rate_epsilon
+from canarybank.auditing.rates import Array, Law, ends, probability
 from canarybank.auditing.settings import Target, aimed
 from canarybank.errors import InputError
 from canarybank.score import Interval
@@ -146,10 +146,8 @@ def _plausible(law: Law, target: Target, number: int) -> Array:
     points = np.linspace(*law.reach(1e-3 / number), 2 * _CELLS)
     fpr, tpr = law.point(points)
     six = [6 * np.sqrt(rate * (1 - rate) / number) for rate in (fpr, tpr)]
-    lucky = np.maximum(
-        target.bound(np.minimum(tpr + six[1], 1.0), np.maximum(fpr - six[0], 0.0)),
-        target.bound(np.maximum(tpr - six[1], 0.0), np.minimum(fpr + six[0], 1.0)),
-    )
+    # Both branches grow with the TPR and fall with the FPR.
+    lucky = target.bound(np.minimum(tpr + six[1], 1.0), np.maximum(fpr - six[0], 0.0))
     chance = np.flatnonzero(lucky >= np.max(target.bound(tpr, fpr)))
     return np.linspace(points[max(chance[0] - 1, 0)], points[min(chance[-1] + 1, len(points) - 1)], _CELLS)
 
@@ -211,20 +209,29 @@ class Outcomes:
             return cls(first, second, values, float(values.max()))
         gamma = target.alpha / target.method.tails
         least, most = lower_end(first[0], total, gamma)[:, None], upper_end(second[0], total, gamma)
-        # By symmetry the ends of the negatives' rates are one minus these.
-        better = np.maximum(rate_epsilon(least, most, target.delta), rate_epsilon(1 - most, 1 - least, target.delta))
-        values = np.maximum(better, 0.0)
-        row, column = np.unravel_index(np.argmax(values), values.shape)
-        return cls(first, second, values, max(0.0, float(target.at_counts(first[0][row], second[0][column], total))))
+        # By symmetry the ends of the negatives' rates are one minus these. A rate's logarithm is taken once, not in
+        # each of its pairs.
+        values = _log_above(least, target.delta) - np.log(most)
+        np.maximum(values, _log_above(1 - most, target.delta) - np.log(np.maximum(1 - least, 2.0**-53)), out=values)
+        np.maximum(values, 0.0, out=values)
+        # The bound grows with the first count and falls with the second.
+        return cls(first, second, values, max(0.0, float(target.at_counts(first[0][-1], second[0][0], total))))
 
     def at_most(self, grid: Array) -> Array:
         """Return the chance that the bound is at most each value of an even grid from 0 to no less than ``most``."""
         values, last = self.values.ravel(), len(grid) - 1
-        cells = np.minimum(np.ceil(values * (last / grid[-1] if grid[-1] > 0 else 0.0)).astype(np.int64), last)
-        cells -= (cells > 0) & (grid[cells - 1] >= values)  # what rounding put into a neighbouring cell
-        cells += (cells < last) & (grid[cells] < values)
+        places = values * (last / grid[-1] if grid[-1] > 0 else 0.0)
+        cells = np.minimum(np.ceil(places), last).astype(np.int64)
+        close = np.flatnonzero(np.abs(places - np.rint(places)) < 1e-6)  # noqa: PLR2004, far above rounding
+        cells[close] = np.searchsorted(grid, values[close])  # rounding may have put these into a neighbouring cell
         reached: Array = np.cumsum(np.bincount(cells, np.outer(self.first[1], self.second[1]).ravel(), len(grid)))
         return np.asarray(reached / reached[-1])
+
+
+def _log_above(rates: Array, delta: float) -> Array:
+    """Return log(rate - delta), minus infinity where delta is no less."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.maximum(rates - delta, 0.0))
 
 
 Mixture = list[tuple[float, Outcomes]]

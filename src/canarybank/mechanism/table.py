@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from canarybank.errors import InputError
 from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.routing import nearest, rank, route
-from canarybank.mechanism.scan import Scan, parts, precision
+from canarybank.mechanism.scan import SMALL_CHUNK_VALUES, Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
 from canarybank.progress import SILENT, Progress
 
@@ -106,7 +106,7 @@ class RouteTable:
         threshold = np.minimum(self._reach + scan.margin(self._lengths), most).astype(scan.dtype)
         found = [
             np.flatnonzero(scan.scores(self.records[part]) <= threshold[part, None]) + part.start * len(entries)
-            for part in parts(len(self.records), len(entries))
+            for part in parts(len(self.records), max(entries.shape), SMALL_CHUNK_VALUES)
         ]
         rows, columns = np.divmod(np.concatenate(found), len(entries))
         return rows, columns
