@@ -199,23 +199,23 @@ class Outcomes:
     """The largest value, as the method itself gives it."""
 
     @classmethod
-    def of(cls, target: Target, pairs: Sequence[tuple[float, float]]) -> "Outcomes":
-        """Return the outcomes of the counts of one canary, or of the summed counts of several."""
-        n, total = int(target.trials), int(target.trials) * len(pairs)
-        first = count_law(n, [float(target.first_rate(tpr, fpr)) for tpr, fpr in pairs])
-        second = count_law(n, [fpr for _, fpr in pairs])
+    def of_each(cls, target: Target, cases: Sequence[Sequence[tuple[float, float]]]) -> "list[Outcomes]":
+        """Return the outcomes of each case: of the counts of one canary, or of the summed counts of several."""
+        n, total = int(target.trials), int(target.trials) * len(cases[0])
+        firsts = [count_law(n, [float(target.first_rate(*pair)) for pair in pairs]) for pairs in cases]
+        seconds = [count_law(n, [fpr for _, fpr in pairs]) for pairs in cases]
         if not target.method.separate:
-            values = bound_values(target, first, second, total)
-            return cls(first, second, values, float(values.max()))
+            tables = [bound_values(target, *laws, total) for laws in zip(firsts, seconds, strict=True)]
+            return [cls(*each, float(each[2].max())) for each in zip(firsts, seconds, tables, strict=True)]
         gamma = target.alpha / target.method.tails
-        least, most = lower_end(first[0], total, gamma)[:, None], upper_end(second[0], total, gamma)
-        # By symmetry the ends of the negatives' rates are one minus these. A rate's logarithm is taken once, not in
-        # each of its pairs.
-        values = _log_above(least, target.delta) - np.log(most)
-        np.maximum(values, _log_above(1 - most, target.delta) - np.log(np.maximum(1 - least, 2.0**-53)), out=values)
-        np.maximum(values, 0.0, out=values)
+        # Long arrays, for other threads go on only while these are computed.
+        leasts = _at_once(lambda counts: lower_end(counts, total, gamma), [counts for counts, _ in firsts])
+        mosts = _at_once(lambda counts: upper_end(counts, total, gamma), [counts for counts, _ in seconds])
+        tables = [_separate_bounds(*ends, target.delta) for ends in zip(leasts, mosts, strict=True)]
         # The bound grows with the first count and falls with the second.
-        return cls(first, second, values, max(0.0, float(target.at_counts(first[0][-1], second[0][0], total))))
+        highest, lowest = [counts[-1] for counts, _ in firsts], [counts[0] for counts, _ in seconds]
+        largest = np.maximum(target.at_counts(highest, lowest, total), 0.0).tolist()
+        return [cls(*each) for each in zip(firsts, seconds, tables, largest, strict=True)]
 
     def at_most(self, grid: Array) -> Array:
         """Return the chance that the bound is at most each value of an even grid from 0 to no less than ``most``."""
@@ -228,10 +228,20 @@ class Outcomes:
         return np.asarray(reached / reached[-1])
 
 
-def _log_above(rates: Array, delta: float) -> Array:
-    """Return log(rate - delta), minus infinity where delta is no less."""
+def _at_once(function: Callable[[Array], Array], arrays: Sequence[Array]) -> list[Array]:
+    """Return a function of numbers at those of each array, by one call for all of them."""
+    return np.split(function(np.concatenate(arrays)), np.cumsum([len(each) for each in arrays])[:-1])
+
+
+def _separate_bounds(least: Array, most: Array, delta: float) -> Array:
+    """Return the bound at each pair of a lower end of the TPR and an upper end of the FPR, at least 0."""
     with np.errstate(divide="ignore"):
-        return np.log(np.maximum(rates - delta, 0.0))
+        # By symmetry the ends of the negatives' rates are one minus these.
+        tpr, tnr = (np.log(np.maximum(rate - delta, 0.0)) for rate in (least, 1 - most))
+        fpr, fnr = np.log(most), np.log(np.maximum(1 - least, 2.0**-53))
+    values = np.subtract.outer(tpr, fpr)
+    np.maximum(values, tnr - fnr[:, None], out=values)
+    return np.maximum(values, 0.0, out=values)
 
 
 Mixture = list[tuple[float, Outcomes]]
@@ -247,8 +257,9 @@ def _mixture(law: Law, thresholds: Array, target: Target) -> Mixture:
     middles = [np.full(len(group), group[len(group) // 2]) for group in inner if len(group)]
     gathered = np.concatenate([ordered[:outer], *middles, ordered[len(ordered) - outer :]])
     kinds, times = np.unique(gathered, return_counts=True)
-    cases = zip((times / len(ordered)).tolist(), *(rate.tolist() for rate in law.point(kinds)), strict=True)
-    return [(weight, Outcomes.of(target, [(tpr, fpr)])) for weight, fpr, tpr in cases]
+    fpr, tpr = (rate.tolist() for rate in law.point(kinds))
+    outcomes = Outcomes.of_each(target, [[pair] for pair in zip(tpr, fpr, strict=True)])
+    return list(zip((times / len(ordered)).tolist(), outcomes, strict=True))
 
 
 def _together(laws: Sequence[Law], drawn: Sequence[Array], target: Target) -> Mixture:
@@ -257,7 +268,7 @@ def _together(laws: Sequence[Law], drawn: Sequence[Array], target: Target) -> Mi
     some = [thresholds[:64] for thresholds in drawn]
     rates = [law.point(kinds) for law, kinds in zip(laws, some, strict=True)]
     pairs = zip(*(zip(tpr.tolist(), fpr.tolist(), strict=True) for fpr, tpr in rates), strict=True)
-    return [(1 / len(some[0]), Outcomes.of(target, list(each))) for each in pairs]
+    return [(1 / len(some[0]), each) for each in Outcomes.of_each(target, list(pairs))]
 
 
 def _largest(laws: Sequence[Mixture]) -> tuple[Array, Array]:

@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 
 from canarybank.mechanism.vectors import Vectors, norms
 
-__all__ = ["SMALL_CHUNK_VALUES", "Floats", "Scan", "parts", "precision", "score_margin"]
+__all__ = ["Floats", "Scan", "parts", "precision", "score_margin"]
 
 Floats = NDArray[np.floating[Any]]
 Lengths = TypeVar("Lengths", bound=Any)
 
 CHUNK_VALUES = 1 << 23
-SMALL_CHUNK_VALUES = 1 << 20
-"""Few entries are scored in chunks of so many values, which fit a cache; larger ones would be new memory each time."""
 LARGEST_SINGLE_NORM = 1e18
 LARGEST_SINGLE_DIMENSION = 100_000
 
@@ -111,7 +109,7 @@ def precision(lengths: NDArray[np.float64], entries: Vectors) -> type[np.floatin
     return np.float32 if fits else np.float64
 
 
-def parts(rows: int, columns: int, values: int = CHUNK_VALUES) -> Iterator[slice]:
-    """Cut rows into slices whose tables of so many columns hold so many values each."""
-    step = max(1, values // columns)
+def parts(rows: int, columns: int, values: int | None = None) -> Iterator[slice]:
+    """Cut rows into slices whose tables of so many columns hold so many values each, some eight million by default."""
+    step = max(1, (values or CHUNK_VALUES) // columns)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))

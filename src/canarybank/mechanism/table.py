@@ -9,11 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 from canarybank.errors import InputError
 from canarybank.mechanism.bank import Bank
 from canarybank.mechanism.routing import nearest, rank, route
-from canarybank.mechanism.scan import SMALL_CHUNK_VALUES, Scan, parts, precision
+from canarybank.mechanism.scan import Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
 from canarybank.progress import SILENT, Progress
 
 __all__ = ["RouteTable"]
+
+MERGED_VALUES = 1 << 20
+"""Records are scored against few entries so many values at a time: few enough to stay in a processor's cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +109,7 @@ class RouteTable:
         threshold = np.minimum(self._reach + scan.margin(self._lengths), most).astype(scan.dtype)
         found = [
             np.flatnonzero(scan.scores(self.records[part]) <= threshold[part, None]) + part.start * len(entries)
-            for part in parts(len(self.records), max(entries.shape), SMALL_CHUNK_VALUES)
+            for part in parts(len(self.records), max(entries.shape), MERGED_VALUES)
         ]
         rows, columns = np.divmod(np.concatenate(found), len(entries))
         return rows, columns
