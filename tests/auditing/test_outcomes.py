@@ -13,7 +13,7 @@ METHODS = ["paper", "clopper-pearson"]
 @pytest.mark.parametrize("pair", RATES)
 def test_cells_hold_what_sorted_outcomes_give(pair: tuple[float, float], name: str) -> None:
     target = Target(20_000, 1e-5, 0.01, find_method(name))
-    found, (values, mass) = Outcomes.of(target, [pair]), bound_law(target, [pair])
+    found, (values, mass) = Outcomes.of_each(target, [[pair]])[0], bound_law(target, [pair])
     assert found.most == values[-1]
     for top in (found.most, found.most + 0.7):
         grid = np.linspace(0.0, top, 4001)
@@ -22,7 +22,7 @@ def test_cells_hold_what_sorted_outcomes_give(pair: tuple[float, float], name: s
 
 def test_a_method_that_searches_gives_its_own_values() -> None:
     target = Target(300, 1e-5, 0.05, find_method("joint"))
-    found, (values, mass) = Outcomes.of(target, [(0.2, 0.05)]), bound_law(target, [(0.2, 0.05)])
+    found, (values, mass) = Outcomes.of_each(target, [[(0.2, 0.05)]])[0], bound_law(target, [(0.2, 0.05)])
     grid = np.linspace(0.0, values[-1], 501)
     np.testing.assert_allclose(found.at_most(grid), chance_at_most(values, mass, grid), rtol=0, atol=1e-9)
 
@@ -30,7 +30,7 @@ def test_a_method_that_searches_gives_its_own_values() -> None:
 def test_pooled_outcomes_are_those_of_summed_counts() -> None:
     target = Target(5_000, 1e-5, 0.05, find_method("pooled"), canaries=2)
     pairs = [(0.06, 0.01), (0.08, 0.02)]
-    found, (values, mass) = Outcomes.of(target, pairs), bound_law(target, pairs)
+    found, (values, mass) = Outcomes.of_each(target, [pairs])[0], bound_law(target, pairs)
     grid = np.linspace(0.0, values[-1], 501)
     assert found.most == values[-1]
     np.testing.assert_allclose(found.at_most(grid), chance_at_most(values, mass, grid), rtol=0, atol=1e-9)
@@ -41,3 +41,16 @@ def test_a_value_on_the_grid_counts_at_its_own_place() -> None:
     even = (np.arange(8.0), np.full(8, 1 / 8))
     found = Outcomes(even, (np.zeros(1), np.ones(1)), grid[:, None], 0.7)
     np.testing.assert_allclose(found.at_most(grid), np.arange(1, 9) / 8, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", [*METHODS, "stratified"])
+def test_outcomes_of_many_cases_are_those_of_each_alone(name: str) -> None:
+    target = Target(20_000, 1e-5, 0.01, find_method(name), q=0.5)
+    together = Outcomes.of_each(target, [[pair] for pair in RATES])
+    for pair, found in zip(RATES, together, strict=True):
+        alone = Outcomes.of_each(target, [[pair]])[0]
+        assert found.most == alone.most
+        np.testing.assert_array_equal(found.values, alone.values)
+        plain = np.maximum(target.at_counts(found.first[0][:, None], found.second[0], 20_000), 0.0)
+        np.testing.assert_allclose(found.values, plain, rtol=0, atol=1e-9)
+        assert found.most == plain.max()

@@ -105,7 +105,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     table = RouteTable.build(rng.normal(size=(25, 7)), bank, 4)
     planted = bank.with_probes(rng.normal(size=(15, 7)))
     expected = table.swap(planted)
-    monkeypatch.setattr("canarybank.mechanism.scan.CHUNK_VALUES", 40)
+    monkeypatch.setattr(table_module, "MERGED_VALUES", 40)
     assert np.array_equal(table.swap(planted), expected)
 
 

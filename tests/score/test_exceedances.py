@@ -86,6 +86,16 @@ def test_users_of_one_weight_are_drawn_together_by_the_same_law():
     assert binomtest(len(found), 200_000, float(tail(weights, 0.1, 1.0, cut)[0])).pvalue > CHANCE
 
 
+def test_tilted_coins_are_those_of_a_plain_loop_to_the_bit():
+    weights, law = law_of(3)
+    drawn = replace(Exceedances.above(law, 2.0), h=0.7)
+    coins = np.random.default_rng(5).random((200, len(law.weights)))
+    heads = law.q * np.exp(0.7 * law.weights) / (1 - law.q + law.q * np.exp(0.7 * law.weights))
+    plain = np.array([np.where(row < heads, law.weights, 0.0).sum() for row in coins])
+    assert len(law.weights) == len(weights)
+    assert np.array_equal(drawn._tilted_sums(200, np.random.default_rng(5)), plain)
+
+
 def test_nothing_lies_above_infinity_and_everything_above_its_negative():
     _, law = law_of(0)
     rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canarybank.auditing.forecast import bound_law, bound_values, count_law
-from canarybank.auditing.rates import Array, Law, ends, probability, rate_epsilon
+from canarybank.auditing.rates import Array, Law, ends, probability
 from canarybank.auditing.settings import Target, aimed
 from canarybank.errors import InputError
 from canarybank.score import Interval
@@ -146,10 +146,8 @@ def _plausible(law: Law, target: Target, number: int) -> Array:
     points = np.linspace(*law.reach(1e-3 / number), 2 * _CELLS)
     fpr, tpr = law.point(points)
     six = [6 * np.sqrt(rate * (1 - rate) / number) for rate in (fpr, tpr)]
-    lucky = np.maximum(
-        target.bound(np.minimum(tpr + six[1], 1.0), np.maximum(fpr - six[0], 0.0)),
-        target.bound(np.maximum(tpr - six[1], 0.0), np.minimum(fpr + six[0], 1.0)),
-    )
+    # Both branches grow with the TPR and fall with the FPR.
+    lucky = target.bound(np.minimum(tpr + six[1], 1.0), np.maximum(fpr - six[0], 0.0))
     chance = np.flatnonzero(lucky >= np.max(target.bound(tpr, fpr)))
     return np.linspace(points[max(chance[0] - 1, 0)], points[min(chance[-1] + 1, len(points) - 1)], _CELLS)
 
@@ -201,30 +199,49 @@ class Outcomes:
     """The largest value, as the method itself gives it."""
 
     @classmethod
-    def of(cls, target: Target, pairs: Sequence[tuple[float, float]]) -> "Outcomes":
-        """Return the outcomes of the counts of one canary, or of the summed counts of several."""
-        n, total = int(target.trials), int(target.trials) * len(pairs)
-        first = count_law(n, [float(target.first_rate(tpr, fpr)) for tpr, fpr in pairs])
-        second = count_law(n, [fpr for _, fpr in pairs])
+    def of_each(cls, target: Target, cases: Sequence[Sequence[tuple[float, float]]]) -> "list[Outcomes]":
+        """Return the outcomes of each case: of the counts of one canary, or of the summed counts of several."""
+        n, total = int(target.trials), int(target.trials) * len(cases[0])
+        firsts = [count_law(n, [float(target.first_rate(*pair)) for pair in pairs]) for pairs in cases]
+        seconds = [count_law(n, [fpr for _, fpr in pairs]) for pairs in cases]
         if not target.method.separate:
-            values = bound_values(target, first, second, total)
-            return cls(first, second, values, float(values.max()))
+            tables = [bound_values(target, *laws, total) for laws in zip(firsts, seconds, strict=True)]
+            return [cls(*each, float(each[2].max())) for each in zip(firsts, seconds, tables, strict=True)]
         gamma = target.alpha / target.method.tails
-        least, most = lower_end(first[0], total, gamma)[:, None], upper_end(second[0], total, gamma)
-        # By symmetry the ends of the negatives' rates are one minus these.
-        better = np.maximum(rate_epsilon(least, most, target.delta), rate_epsilon(1 - most, 1 - least, target.delta))
-        values = np.maximum(better, 0.0)
-        row, column = np.unravel_index(np.argmax(values), values.shape)
-        return cls(first, second, values, max(0.0, float(target.at_counts(first[0][row], second[0][column], total))))
+        # Long arrays, for other threads go on only while these are computed.
+        leasts = _at_once(lambda counts: lower_end(counts, total, gamma), [counts for counts, _ in firsts])
+        mosts = _at_once(lambda counts: upper_end(counts, total, gamma), [counts for counts, _ in seconds])
+        tables = [_separate_bounds(*ends, target.delta) for ends in zip(leasts, mosts, strict=True)]
+        # The bound grows with the first count and falls with the second.
+        highest, lowest = [counts[-1] for counts, _ in firsts], [counts[0] for counts, _ in seconds]
+        largest = np.maximum(target.at_counts(highest, lowest, total), 0.0).tolist()
+        return [cls(*each) for each in zip(firsts, seconds, tables, largest, strict=True)]
 
     def at_most(self, grid: Array) -> Array:
         """Return the chance that the bound is at most each value of an even grid from 0 to no less than ``most``."""
         values, last = self.values.ravel(), len(grid) - 1
-        cells = np.minimum(np.ceil(values * (last / grid[-1] if grid[-1] > 0 else 0.0)).astype(np.int64), last)
-        cells -= (cells > 0) & (grid[cells - 1] >= values)  # what rounding put into a neighbouring cell
-        cells += (cells < last) & (grid[cells] < values)
+        places = values * (last / grid[-1] if grid[-1] > 0 else 0.0)
+        cells = np.minimum(np.ceil(places), last).astype(np.int64)
+        close = np.flatnonzero(np.abs(places - np.rint(places)) < 1e-6)  # noqa: PLR2004, far above rounding
+        cells[close] = np.searchsorted(grid, values[close])  # rounding may have put these into a neighbouring cell
         reached: Array = np.cumsum(np.bincount(cells, np.outer(self.first[1], self.second[1]).ravel(), len(grid)))
         return np.asarray(reached / reached[-1])
+
+
+def _at_once(function: Callable[[Array], Array], arrays: Sequence[Array]) -> list[Array]:
+    """Return a function of numbers at those of each array, by one call for all of them."""
+    return np.split(function(np.concatenate(arrays)), np.cumsum([len(each) for each in arrays])[:-1])
+
+
+def _separate_bounds(least: Array, most: Array, delta: float) -> Array:
+    """Return the bound at each pair of a lower end of the TPR and an upper end of the FPR, at least 0."""
+    with np.errstate(divide="ignore"):
+        # By symmetry the ends of the negatives' rates are one minus these.
+        tpr, tnr = (np.log(np.maximum(rate - delta, 0.0)) for rate in (least, 1 - most))
+        fpr, fnr = np.log(most), np.log(np.maximum(1 - least, 2.0**-53))
+    values = np.subtract.outer(tpr, fpr)
+    np.maximum(values, tnr - fnr[:, None], out=values)
+    return np.maximum(values, 0.0, out=values)
 
 
 Mixture = list[tuple[float, Outcomes]]
@@ -240,8 +257,9 @@ def _mixture(law: Law, thresholds: Array, target: Target) -> Mixture:
     middles = [np.full(len(group), group[len(group) // 2]) for group in inner if len(group)]
     gathered = np.concatenate([ordered[:outer], *middles, ordered[len(ordered) - outer :]])
     kinds, times = np.unique(gathered, return_counts=True)
-    cases = zip((times / len(ordered)).tolist(), *(rate.tolist() for rate in law.point(kinds)), strict=True)
-    return [(weight, Outcomes.of(target, [(tpr, fpr)])) for weight, fpr, tpr in cases]
+    fpr, tpr = (rate.tolist() for rate in law.point(kinds))
+    outcomes = Outcomes.of_each(target, [[pair] for pair in zip(tpr, fpr, strict=True)])
+    return list(zip((times / len(ordered)).tolist(), outcomes, strict=True))
 
 
 def _together(laws: Sequence[Law], drawn: Sequence[Array], target: Target) -> Mixture:
@@ -250,7 +268,7 @@ def _together(laws: Sequence[Law], drawn: Sequence[Array], target: Target) -> Mi
     some = [thresholds[:64] for thresholds in drawn]
     rates = [law.point(kinds) for law, kinds in zip(laws, some, strict=True)]
     pairs = zip(*(zip(tpr.tolist(), fpr.tolist(), strict=True) for fpr, tpr in rates), strict=True)
-    return [(1 / len(some[0]), Outcomes.of(target, list(each))) for each in pairs]
+    return [(1 / len(some[0]), each) for each in Outcomes.of_each(target, list(pairs))]
 
 
 def _largest(laws: Sequence[Mixture]) -> tuple[Array, Array]:

@@ -109,7 +109,7 @@ def precision(lengths: NDArray[np.float64], entries: Vectors) -> type[np.floatin
     return np.float32 if fits else np.float64
 
 
-def parts(rows: int, columns: int) -> Iterator[slice]:
-    """Cut rows into slices whose score tables hold some eight million values each."""
-    step = max(1, CHUNK_VALUES // columns)
+def parts(rows: int, columns: int, values: int | None = None) -> Iterator[slice]:
+    """Cut rows into slices whose tables of so many columns hold so many values each, some eight million by default."""
+    step = max(1, (values or CHUNK_VALUES) // columns)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))

@@ -15,6 +15,9 @@ from canarybank.progress import SILENT, Progress
 
 __all__ = ["RouteTable"]
 
+MERGED_VALUES = 1 << 20
+"""Records are scored against few entries so many values at a time: few enough to stay in a processor's cache."""
+
 
 @dataclass(frozen=True, eq=False)
 class RouteTable:
@@ -109,7 +112,7 @@ class RouteTable:
         threshold = np.minimum(self._reach + scan.margin(self._lengths), most).astype(scan.dtype)
         found = [
             np.flatnonzero(scan.scores(self.records[part]) <= threshold[part, None]) + part.start * len(entries)
-            for part in parts(len(self.records), len(entries))
+            for part in parts(len(self.records), max(entries.shape), MERGED_VALUES)
         ]
         rows, columns = np.divmod(np.concatenate(found), len(entries))
         return rows, columns

@@ -111,7 +111,7 @@ class Exceedances:
         rows = max(1, _COINS // max(1, len(weights)))
         for start in range(0, size if len(weights) else 0, rows):
             part = total[start : start + rows]
-            part += np.where(rng.random((len(part), len(weights))) < chances, weights, 0.0).sum(axis=1)
+            part += ((rng.random((len(part), len(weights))) < chances) * weights).sum(axis=1)
         return total
 
 
