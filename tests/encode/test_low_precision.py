@@ -28,7 +28,7 @@ class Table:
     def __init__(self, vectors: NDArray[np.float32], drift: float = 0.0) -> None:
         self.vectors, self.drift, self.asked = vectors, drift, 0
         self.fast: FastEncoder | None = None
-        self.block = 1024
+        self.block, self.least = 1024, 1
 
     def encode(self, texts: Sequence[str], /) -> NDArray[np.float32]:
         self.asked += len(texts)
@@ -111,6 +111,17 @@ def test_a_recipe_keeps_vectors_or_encodes_in_low_precision_first(
         assert np.array_equal(recipe.encode(texts), exact.vectors)
 
 
+def test_few_texts_are_encoded_in_full_precision_at_once() -> None:
+    texts, exact, fast = scene(1e-3)
+    fast.least = COUNT
+    recipe = recipe_of(exact, keep=False)
+    few = next(iter(recipe.answer(texts[1:], signs)))
+    assert np.array_equal(few, exact.vectors[1:, :2] > 0)
+    assert (fast.asked, exact.asked) == (0, COUNT - 1)
+    list(recipe.answer(texts, signs))
+    assert fast.asked == COUNT
+
+
 class Elsewhere:
     """A host that holds an encoder, as a GPU of a cluster does."""
 
@@ -126,13 +137,13 @@ class Elsewhere:
 def test_an_encoder_that_is_loaded_elsewhere_offers_what_it_has(has_fast: bool) -> None:
     texts, exact, fast = scene(1e-3)
     exact.fast = fast if has_fast else None
-    exact.block = 100
+    exact.block, fast.least = 100, 7
     recipe = EncoderRecipe("table", exact.fingerprint, host=Elsewhere(exact), keep=False)
     assert (recipe.fast is not None) is has_fast
     for table, (expected, _) in zip(recipe.answer(texts, signs), signs(exact.vectors, 0.0), strict=True):
         assert np.array_equal(table, expected)
     assert fast.asked == COUNT * has_fast
-    assert recipe.fast is None or recipe.fast.drift == fast.drift
+    assert recipe.fast is None or (recipe.fast.drift, recipe.fast.least) == (fast.drift, 7)
 
 
 @pytest.fixture(scope="module")

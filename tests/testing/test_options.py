@@ -54,6 +54,7 @@ TRIED = {
             "encoder.device": "cpu",
             "encoder.batch_size": 3,
             "encoder.precision": "float32",
+            "encoder.keep_vectors": False,
             "evolve.rounds": 1,
         },
     ),

@@ -30,6 +30,8 @@ A row must depend on its own vector alone.
 
 SAFETY = 8.0
 SAMPLE_ROWS = 64
+LEAST_TEXTS = 1 << 14
+"""With fewer texts, the batches that are filled up with dummies, one of each length, cost more than is saved."""
 
 
 class SplitEncoder:
@@ -38,6 +40,8 @@ class SplitEncoder:
     Args:
         exact: The encoder in float32; the other one shares its tokens and buckets.
     """
+
+    least = LEAST_TEXTS
 
     def __init__(self, exact: FixedShapes) -> None:
         self._exact = exact

@@ -69,6 +69,10 @@ class FastEncoder(Protocol):
     def drift(self) -> float:
         """Return a positive bound on the distance between a text's vector here and its own vector."""
 
+    @property
+    def least(self) -> int:
+        """Return how many texts it takes to gain anything; fewer are better encoded in full precision at once."""
+
     def encode(self, texts: Sequence[str], /) -> Vectors:
         """Return one float32 vector a text, in order; NaN or infinity where there is none to be had."""
 

@@ -105,10 +105,11 @@ class EncoderRecipe:
     def answer(self, texts: Sequence[str], answer: Answer) -> Iterable[NDArray[Any]]:
         """Return the tables that ``answer`` gives for the texts' vectors.
 
-        Where vectors are not kept, the texts are encoded in low precision first, if the encoder offers that.
+        Where vectors are not kept, the texts are encoded in low precision first, if the encoder offers that and the
+        texts are enough for it to pay.
         """
         fast = self.fast
-        if fast is None or not texts:
+        if fast is None or len(texts) < max(1, fast.least):
             return (table for table, _ in answer(self.encode(texts), 0.0))
         return answer_texts(texts, fast, self.encode, answer)
 
@@ -125,8 +126,8 @@ class HostedEncoder:
     def __init__(self, host: Host) -> None:
         self._host = host
         ((_, facts),) = host.run(_facts, [None])
-        self.name, self.dimension, self.fingerprint, self.isolated, self.block, has_fast = facts
-        self.fast = _HostedFast(self) if has_fast else None
+        self.name, self.dimension, self.fingerprint, self.isolated, self.block, least = facts
+        self.fast = None if least is None else _HostedFast(self, least)
 
     def encode(self, texts: Sequence[str], /) -> Vectors:
         """Return one float32 unit vector a text, in order; blocks are those that the encoder asks for."""
@@ -152,6 +153,7 @@ class _HostedFast:
     """The fast encoder of an encoder that is loaded elsewhere."""
 
     hosted: HostedEncoder
+    least: int
 
     @property
     def drift(self) -> float:
@@ -166,6 +168,10 @@ class _OneAtATime:
     """A fast encoder that the threads of this process take turns at."""
 
     fast: FastEncoder
+
+    @property
+    def least(self) -> int:
+        return self.fast.least
 
     @property
     def drift(self) -> float:
@@ -184,10 +190,11 @@ def _encode_anew(encoder: Encoder, texts: Sequence[str]) -> Vectors:
     return found
 
 
-def _facts(encoder: Encoder, _: None) -> tuple[str, int, str, bool, int, bool]:
+def _facts(encoder: Encoder, _: None) -> tuple[str, int, str, bool, int, int | None]:
     block: int = getattr(encoder, "block", BLOCK_TEXTS)
-    has_fast = fast_of(encoder) is not None
-    return encoder.name, encoder.dimension, encoder.fingerprint, is_isolated(encoder), block, has_fast
+    fast = fast_of(encoder)
+    least = None if fast is None else fast.least
+    return encoder.name, encoder.dimension, encoder.fingerprint, is_isolated(encoder), block, least
 
 
 def _encode(encoder: Encoder, texts: list[str]) -> Vectors:
