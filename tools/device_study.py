@@ -372,6 +372,8 @@ def encode(study: Study) -> None:
     drift = getattr(encoder.fast, "drift", np.nan)
     study.note(**{"split: seconds to bound the drift, with its graphs": time.perf_counter() - began})
     encoder.fast.encode(texts[: study.size(40_000, 4)])
+    encoder.encode(texts[: study.size(40_000, 4)])
+    full_precision(study, encoder.encode, entries, texts, expected)
     low_precision(study, "split", encoder.fast, encoder.encode, entries, texts, expected)
     # All texts, not only those that are encoded twice.
     moved = np.linalg.norm(encoder.fast.encode(texts).astype(np.float64) - exact.encode(texts), axis=1)
@@ -394,19 +396,8 @@ def low_precision(
         with lock:
             return fast.encode(some)
 
-    recipe = EncoderRecipe("study", "study", keep=False)
-    votes = ShardVotes.of([Ask(Bank(entries), np.arange(1))], Mechanism(k=K), recipe)
-    first = SimpleNamespace(encode=fast_encode, drift=fast.drift)
-    blocks = [texts[start : start + SHARD] for start in range(0, len(texts), SHARD)]
-    found: list[Any] = []
-    taken = study.seconds(
-        lambda: found.extend(
-            sorted(Threads(2).run(lambda some: answer_texts(some, first, full, votes.routes)[0], blocks))
-        ),
-        1,
-        warm=False,
-    )
-    routes = np.sort(np.concatenate([rows for _, rows in found]), axis=1)
+    votes, first = votes_over(entries), SimpleNamespace(encode=fast_encode, drift=fast.drift)
+    routes, taken = block_routes(study, texts, lambda some: answer_texts(some, first, full, votes.routes)[0])
     study.note(
         **{
             f"{name} first: texts to routes, texts/s": len(texts) / taken,
@@ -415,6 +406,41 @@ def low_precision(
             f"{name} first: bound on the drift": fast.drift,
         }
     )
+
+
+def full_precision(
+    study: Study, exact: Callable[[Sequence[str]], Any], entries: Any, texts: Any, expected: Any
+) -> None:
+    """Route the texts by their float32 vectors alone, in the same blocks on the same workers."""
+    votes, lock = votes_over(entries), threading.Lock()
+
+    def routes_of(some: Sequence[str]) -> Any:
+        with lock:
+            vectors = exact(some)
+        ((found, _),) = votes.routes(vectors, 0.0)
+        return found
+
+    routes, taken = block_routes(study, texts, routes_of)
+    study.note(
+        **{
+            "float32: texts to routes, texts/s": len(texts) / taken,
+            f"float32: routes equal to the CPU's of {len(texts):,}": int((routes == expected).all(axis=1).sum()),
+        }
+    )
+
+
+def votes_over(entries: Any) -> ShardVotes:
+    """Return what a pass does with a shard's vectors."""
+    recipe = EncoderRecipe("study", "study", keep=False)
+    return ShardVotes.of([Ask(Bank(entries), np.arange(1))], Mechanism(k=K), recipe)
+
+
+def block_routes(study: Study, texts: Any, routes_of: Callable[[Sequence[str]], Any]) -> tuple[NDArray[Any], float]:
+    """Return the sorted routes of all texts, in blocks of a shard's size on two workers, and the seconds it took."""
+    blocks = [texts[start : start + SHARD] for start in range(0, len(texts), SHARD)]
+    found: list[tuple[int, Any]] = []
+    taken = study.seconds(lambda: found.extend(Threads(2).run(routes_of, blocks)), 1, warm=False)
+    return np.sort(np.concatenate([rows for _, rows in sorted(found)]), axis=1), taken
 
 
 def kernels(study: Study, made: dict[str, FixedShapes], texts: Sequence[str]) -> None:
