@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from canarybank.auditing import Projected, Target, calibrated, calibrated_spread, expected_bound, frozen_spread
-from canarybank.auditing.spread import drawn_thresholds
+from canarybank.auditing.spread import Outcomes, drawn_thresholds
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism
 from canarybank.score import RoundLaw
@@ -103,3 +103,10 @@ def test_other_methods_have_a_spread_too(method):
 def test_a_level_is_a_probability():
     with pytest.raises(InputError, match="level"):
         frozen_spread([rates(BEST)], TARGET, level=1.0)
+
+
+def test_a_bound_above_the_largest_by_rounding_stands_in_the_last_cell():
+    values = np.array([[0.5, np.nextafter(1.0, 2.0)]])
+    outcomes = Outcomes((np.array([1.0]), np.array([1.0])), (np.array([1.0, 2.0]), np.array([0.25, 0.75])), values, 1.0)
+    np.testing.assert_array_equal(outcomes.at_most(np.linspace(0.0, 1.0, 5)), [0.0, 0.0, 0.25, 0.25, 1.0])
+    np.testing.assert_array_equal(outcomes.at_most(np.zeros(5)), [0.0, 0.0, 0.0, 0.0, 1.0])

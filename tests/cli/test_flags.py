@@ -33,6 +33,7 @@ def test_every_key_is_a_flag(cli, key):
         "audit.threshold": "analytic",
         "attack.pool": "600",
         "bank.near": "0.5",
+        "encoder.keep_vectors": None,
         "encoder.precision": "float16",
         "generator.api_key_env": "MY_KEY",
         "generator.base_url": "http://localhost:1",

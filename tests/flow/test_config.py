@@ -100,7 +100,10 @@ def test_only_how_a_run_is_done_may_change_on_resume():
     decides = {f"generator.{name}" for name in GeneratorConfig.model_fields} - free
     assert "run.workers" in free
     assert decides == {"generator.kind", "generator.model", "generator.revision", "generator.prefill"}
-    assert {key for key in free if key.partition(".")[0] not in {"run", "generator"}} == {"evolve.tries"}
+    assert {key for key in free if key.partition(".")[0] not in {"run", "generator"}} == {
+        "encoder.keep_vectors",
+        "evolve.tries",
+    }
 
 
 def test_the_configuration_alone_loads_nothing_heavy():

@@ -223,7 +223,8 @@ class Outcomes:
         places = values * (last / grid[-1] if grid[-1] > 0 else 0.0)
         cells = np.minimum(np.ceil(places), last).astype(np.int64)
         close = np.flatnonzero(np.abs(places - np.rint(places)) < 1e-6)  # noqa: PLR2004, far above rounding
-        cells[close] = np.searchsorted(grid, values[close])  # rounding may have put these into a neighbouring cell
+        # Rounding may have put these into a neighbouring cell, and may put a value above the largest.
+        cells[close] = np.minimum(np.searchsorted(grid, values[close]), last)
         reached: Array = np.cumsum(np.bincount(cells, np.outer(self.first[1], self.second[1]).ravel(), len(grid)))
         return np.asarray(reached / reached[-1])
 
