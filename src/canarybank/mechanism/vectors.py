@@ -10,7 +10,8 @@ __all__ = ["Vectors", "check_dimensions", "check_vectors", "norms", "squared_dis
 Vectors = NDArray[np.float32] | NDArray[np.float64]
 
 LARGEST = 1e150
-BLOCK_VALUES = 1 << 21
+BLOCK_VALUES = 1 << 17
+"""So many values are computed at a time: few enough to stay in a processor's cache."""
 
 
 def check_vectors(values: ArrayLike, what: str) -> Vectors:
