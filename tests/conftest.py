@@ -145,7 +145,7 @@ def drifting():
         name, dimension, fingerprint = "counted", HashingEncoder().dimension, HashingEncoder().fingerprint
 
         def __init__(self, fast):
-            self.fast, self.asked = fast, 0
+            self.fast_encoder, self.asked = fast, 0
 
         def encode(self, texts, /):
             self.asked += len(texts)
@@ -155,7 +155,7 @@ def drifting():
         encoder = Counted(Drifting(drift))
         recipe = EncoderRecipe(f"drifting by {drift}", encoder.fingerprint)
         recipe.provide(encoder)
-        return recipe, encoder, encoder.fast
+        return recipe, encoder, encoder.fast_encoder
 
     return make
 

@@ -369,14 +369,14 @@ def encode(study: Study) -> None:
     if encoder.shapes is None:  # a dry run on a CPU
         encoder.shapes = exact
     began = time.perf_counter()
-    drift = getattr(encoder.fast, "drift", np.nan)
+    drift = getattr(encoder.fast_encoder, "drift", np.nan)
     study.note(**{"split: seconds to bound the drift, with its graphs": time.perf_counter() - began})
-    encoder.fast.encode(texts[: study.size(40_000, 4)])
+    encoder.fast_encoder.encode(texts[: study.size(40_000, 4)])
     encoder.encode(texts[: study.size(40_000, 4)])
     full_precision(study, encoder.encode, entries, texts, expected)
-    low_precision(study, "split", encoder.fast, encoder.encode, entries, texts, expected)
+    low_precision(study, "split", encoder.fast_encoder, encoder.encode, entries, texts, expected)
     # All texts, not only those that are encoded twice.
-    moved = np.linalg.norm(encoder.fast.encode(texts).astype(np.float64) - exact.encode(texts), axis=1)
+    moved = np.linalg.norm(encoder.fast_encoder.encode(texts).astype(np.float64) - exact.encode(texts), axis=1)
     study.note(**{"split: largest drift of all texts, as a share of its bound": float(moved.max()) / drift})
 
 

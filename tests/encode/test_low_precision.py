@@ -27,7 +27,7 @@ class Table:
 
     def __init__(self, vectors: NDArray[np.float32], drift: float = 0.0) -> None:
         self.vectors, self.drift, self.asked = vectors, drift, 0
-        self.fast: FastEncoder | None = None
+        self.fast_encoder: FastEncoder | None = None
         self.block, self.least = 1024, 1
 
     def encode(self, texts: Sequence[str], /) -> NDArray[np.float32]:
@@ -41,7 +41,7 @@ def scene(drift: float) -> tuple[list[str], Table, Table]:
     vectors = unit(rng.normal(size=(COUNT, DIMENSION)))
     moved = vectors + drift * unit(rng.normal(size=vectors.shape)) * rng.uniform(0.3, 1, (COUNT, 1))
     exact, fast = Table(vectors), Table(moved.astype(np.float32), 1.01 * drift + 1e-6)
-    exact.fast = fast
+    exact.fast_encoder = fast
     return [str(number) for number in range(COUNT)], exact, fast
 
 
@@ -95,7 +95,7 @@ def test_a_recipe_keeps_vectors_or_encodes_in_low_precision_first(
 ) -> None:
     monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path))
     texts, exact, fast = scene(1e-3)
-    exact.fast = fast if has_fast else None
+    exact.fast_encoder = fast if has_fast else None
     keeps = keep if keep is not None else not has_fast
     recipe = recipe_of(exact, keep)
     for _ in range(2):
@@ -109,6 +109,22 @@ def test_a_recipe_keeps_vectors_or_encodes_in_low_precision_first(
         assert exact.asked == COUNT
     else:
         assert np.array_equal(recipe.encode(texts), exact.vectors)
+
+
+@pytest.mark.parametrize("keep", [None, False])
+def test_an_isolated_encoder_encodes_in_full_precision_alone(
+    keep: bool | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANARYBANK_CACHE", str(tmp_path))
+    texts, exact, fast = scene(0.05)
+    fast.drift = 0.02  # whoever encodes in low precision first sees this bound broken
+    recipe = EncoderRecipe("table", exact.fingerprint, isolated=True, keep=keep)
+    recipe.provide(exact)
+    assert np.array_equal(recipe.encode(texts), exact.vectors)
+    for table, (expected, _) in zip(recipe.answer(texts, signs), signs(exact.vectors, 0.0), strict=True):
+        assert np.array_equal(table, expected)
+    assert fast.asked == 0
+    assert sum(shelf.vectors for shelf in VectorCache().usage()) == (COUNT if keep is None else 0)
 
 
 def test_few_texts_are_encoded_in_full_precision_at_once() -> None:
@@ -136,21 +152,23 @@ class Elsewhere:
 @pytest.mark.parametrize("has_fast", [True, False])
 def test_an_encoder_that_is_loaded_elsewhere_offers_what_it_has(has_fast: bool) -> None:
     texts, exact, fast = scene(1e-3)
-    exact.fast = fast if has_fast else None
+    exact.fast_encoder = fast if has_fast else None
     exact.block, fast.least = 100, 7
     recipe = EncoderRecipe("table", exact.fingerprint, host=Elsewhere(exact), keep=False)
-    assert (recipe.fast is not None) is has_fast
+    assert (recipe.fast_for(7) is not None) is has_fast
+    assert recipe.fast_for(6) is None
     for table, (expected, _) in zip(recipe.answer(texts, signs), signs(exact.vectors, 0.0), strict=True):
         assert np.array_equal(table, expected)
     assert fast.asked == COUNT * has_fast
-    assert recipe.fast is None or (recipe.fast.drift, recipe.fast.least) == (fast.drift, 7)
+    found = recipe.fast_for(7)
+    assert found is None or (found.drift, found.least) == (fast.drift, 7)
 
 
 @pytest.fixture(scope="module")
 def minilm() -> SentenceEncoder:
     pytest.importorskip("torch")
     encoder = SentenceEncoder("minilm", device="cpu")
-    assert encoder.fast is None  # only where texts are encoded in fixed shapes
+    assert encoder.fast_encoder is None  # only where texts are encoded in fixed shapes
     shapes = FixedShapes.of(encoder._model, Precision.FLOAT32, "cpu", rows=2)
     assert shapes is not None
     made = SentenceEncoder("minilm", device="cpu")
@@ -162,7 +180,7 @@ def minilm() -> SentenceEncoder:
 def test_the_drift_of_split_products_is_bounded_without_a_look_at_the_texts(
     minilm: SentenceEncoder, messages: list[str]
 ) -> None:
-    fast = minilm.fast
+    fast = minilm.fast_encoder
     assert fast is not None
     texts = [*messages[:6], "", "¿Qué? \ud83d 😀"]
     moved = np.linalg.norm(fast.encode(texts).astype(np.float64) - minilm.encode(texts), axis=1)
@@ -170,7 +188,7 @@ def test_the_drift_of_split_products_is_bounded_without_a_look_at_the_texts(
     assert fast.drift < 1e-4
     half = SentenceEncoder("minilm", device="cpu")
     half.shapes, half.precision = minilm.shapes, Precision.FLOAT16
-    assert half.fast is None
+    assert half.fast_encoder is None
 
 
 def test_products_stay_plain_until_the_last_thread_is_done() -> None:

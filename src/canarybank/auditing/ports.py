@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from canarybank.auditing.trials import Counts, Shard
 from canarybank.mechanism import Ask, Bank, Mechanism, Routed, RouteTable, StreamedCohort
 from canarybank.progress import SILENT, Progress
 from canarybank.score import LinearScore
-from canarybank.store import hash_array, hash_json, stage_key
+from canarybank.store import hash_array, stage_key
 from canarybank.systems.mechanism import ReleaseSystem
 from canarybank.users import Auxiliary, Calibration, Cohort, Cohorts, Evaluation
 
@@ -236,7 +236,7 @@ def _route_table(
 ) -> RouteTable:
     if memo is None:
         return RouteTable.build(vectors, bank, k, progress)
-    key = stage_key("routes", records=hash_array(vectors), base=_base_hash(bank), k=k)
+    key = stage_key("routes", records=hash_array(vectors), base=bank.base_hash, k=k)
 
     def make() -> Mapping[str, NDArray[Any]]:
         table = RouteTable.build(vectors, bank, k, progress)
@@ -244,10 +244,3 @@ def _route_table(
 
     kept = memo.arrays("routes", key, make)
     return RouteTable(vectors, bank, kept["positions"].copy(), kept["distances"].copy())
-
-
-@lru_cache(maxsize=8)
-def _base_hash(bank: Bank) -> str:
-    """Return the content address of what routes over the base depend on."""
-    barred = [bank.barred] if bank.barred else []
-    return hash_json([hash_array(bank.vectors[bank.base]), bank.size, sorted(bank.reserved), *barred])

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TypeAlias
+from functools import lru_cache, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,18 @@ from canarybank.auditing.rates import Array, Law, ends, probability
 from canarybank.auditing.settings import Target, aimed
 from canarybank.errors import InputError
 from canarybank.score import Interval
-from canarybank.score.counts import lower_end, upper_end
 from canarybank.seeds import stream
 
 __all__ = ["LEVEL", "Outcomes", "calibrated_spread", "drawn_thresholds", "frozen_spread"]
 
 Whole: TypeAlias = NDArray[np.int64]
+Ends: TypeAlias = Callable[[Any], Array]
+"""Counts to an end of the rate behind each."""
 
 LEVEL = 0.999
 _CELLS = 512
 _AT_ONCE = 500
-_COUNTED, _RATIO = 4096, 1.002
+_COUNTED, _PART, _RATIO = 4096, 1 / 4, 1.001
 _LISTED = 2**22  # trials up to which a figure of every count is kept, 32 MiB for each
 _VALUES = 4001
 
@@ -146,8 +147,10 @@ def _plausible(law: Law, target: Target, number: int) -> Array:
     points = np.linspace(*law.reach(1e-3 / number), 2 * _CELLS)
     fpr, tpr = law.point(points)
     six = [6 * np.sqrt(rate * (1 - rate) / number) for rate in (fpr, tpr)]
-    # Both branches grow with the TPR and fall with the FPR.
-    lucky = target.bound(np.minimum(tpr + six[1], 1.0), np.maximum(fpr - six[0], 0.0))
+    lucky = np.maximum(
+        target.bound(np.minimum(tpr + six[1], 1.0), np.maximum(fpr - six[0], 0.0)),
+        target.bound(np.maximum(tpr - six[1], 0.0), np.minimum(fpr + six[0], 1.0)),
+    )
     chance = np.flatnonzero(lucky >= np.max(target.bound(tpr, fpr)))
     return np.linspace(points[max(chance[0] - 1, 0)], points[min(chance[-1] + 1, len(points) - 1)], _CELLS)
 
@@ -163,33 +166,44 @@ def _branches(target: Target, true: Whole, false: Whole, number: int) -> tuple[A
     """Return what ``target.branches`` gives at these counts, by a table where the ends are those of one rate alone."""
     if not target.method.separate or target.trials != number:
         return target.branches(true / number, false / number)
-    least, most = _log_ends(number, target.alpha / target.method.tails, target.delta)
+    least, most = _listed_ends(number, target.alpha / target.method.tails, target.delta)
     return least(true) - most(false), least(number - false) - most(number - true)
 
 
 @lru_cache(maxsize=8)
-def _log_ends(number: int, gamma: float, delta: float) -> tuple[Callable[[Whole], Array], Callable[[Whole], Array]]:
-    """Return the logarithms of a rate's lower end less delta, and of its upper end, as functions of a whole count."""
+def _log_ends(number: int, gamma: float, delta: float) -> tuple[Ends, Ends]:
+    """Return the logarithms of a rate's lower end less delta, and of its upper end, as functions of a count.
+
+    They are exact at whole counts up to 4,096. What lies between two counts of the table is off by less than 1e-5, at
+    counts from 100 on and at half of delta above it.
+    """
     above = np.geomspace(_COUNTED, max(number, _COUNTED), 2 + int(np.log(max(number / _COUNTED, 1)) / np.log(_RATIO)))
-    counts = np.unique(np.minimum(np.concatenate([np.arange(_COUNTED, dtype=np.float64), above]), number))
+    few = np.minimum(np.concatenate([np.arange(0, _COUNTED, _PART), above]), number)
+    counts = np.unique(np.concatenate([few, number - few]))
     lower, upper = ends(counts, number, gamma)
     least, most = np.log(np.maximum(lower - delta, 1e-300)), np.log(upper)
-    return _looked_up(counts, least, number), _looked_up(counts, most, number)
+    return partial(_between, counts, least), partial(_between, counts, most)
 
 
-def _looked_up(counts: Array, values: Array, number: int) -> Callable[[Whole], Array]:
-    """Return the values between those of some counts, as a function of counts up to ``number``."""
+def _between(counts: Array, values: Array, at: Any) -> Array:
+    return np.asarray(np.interp(at, counts, values))
+
+
+@lru_cache(maxsize=8)
+def _listed_ends(number: int, gamma: float, delta: float) -> tuple[Ends, Ends]:
+    """Return the same as functions of whole counts, which take less time where every count can be listed."""
+    least, most = _log_ends(number, gamma, delta)
     if number > _LISTED:
-        return lambda at: np.interp(at, counts, values)
-    every = np.interp(np.arange(number + 1), counts, values)
-    return every.take
+        return least, most
+    every = np.arange(number + 1)
+    return least(every).take, most(every).take
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
     """The outcomes of one bound: counts of true and of false positives, the chance of each, the bound at each pair.
 
-    ``values`` may be off by the rounding of ``1 - rate``: they are sorted into cells, and shown nowhere.
+    ``values`` may be off as ``_log_ends`` says: they are sorted into cells, and shown nowhere.
     """
 
     first: tuple[Array, Array]
@@ -207,11 +221,12 @@ class Outcomes:
         if not target.method.separate:
             tables = [bound_values(target, *laws, total) for laws in zip(firsts, seconds, strict=True)]
             return [cls(*each, float(each[2].max())) for each in zip(firsts, seconds, tables, strict=True)]
-        gamma = target.alpha / target.method.tails
-        # Long arrays, for other threads go on only while these are computed.
-        leasts = _at_once(lambda counts: lower_end(counts, total, gamma), [counts for counts, _ in firsts])
-        mosts = _at_once(lambda counts: upper_end(counts, total, gamma), [counts for counts, _ in seconds])
-        tables = [_separate_bounds(*ends, target.delta) for ends in zip(leasts, mosts, strict=True)]
+        least, most = _log_ends(total, target.alpha / target.method.tails, target.delta)
+        tables = []
+        for (tp, _), (fp, _) in zip(firsts, seconds, strict=True):
+            values = np.subtract.outer(least(tp), most(fp))
+            np.maximum(values, least(total - fp) - most(total - tp)[:, None], out=values)
+            tables.append(np.maximum(values, 0.0, out=values))
         # The bound grows with the first count and falls with the second.
         highest, lowest = [counts[-1] for counts, _ in firsts], [counts[0] for counts, _ in seconds]
         largest = np.maximum(target.at_counts(highest, lowest, total), 0.0).tolist()
@@ -227,22 +242,6 @@ class Outcomes:
         cells[close] = np.minimum(np.searchsorted(grid, values[close]), last)
         reached: Array = np.cumsum(np.bincount(cells, np.outer(self.first[1], self.second[1]).ravel(), len(grid)))
         return np.asarray(reached / reached[-1])
-
-
-def _at_once(function: Callable[[Array], Array], arrays: Sequence[Array]) -> list[Array]:
-    """Return a function of numbers at those of each array, by one call for all of them."""
-    return np.split(function(np.concatenate(arrays)), np.cumsum([len(each) for each in arrays])[:-1])
-
-
-def _separate_bounds(least: Array, most: Array, delta: float) -> Array:
-    """Return the bound at each pair of a lower end of the TPR and an upper end of the FPR, at least 0."""
-    with np.errstate(divide="ignore"):
-        # By symmetry the ends of the negatives' rates are one minus these.
-        tpr, tnr = (np.log(np.maximum(rate - delta, 0.0)) for rate in (least, 1 - most))
-        fpr, fnr = np.log(most), np.log(np.maximum(1 - least, 2.0**-53))
-    values = np.subtract.outer(tpr, fpr)
-    np.maximum(values, tnr - fnr[:, None], out=values)
-    return np.maximum(values, 0.0, out=values)
 
 
 Mixture = list[tuple[float, Outcomes]]

@@ -156,9 +156,10 @@ class EncoderConfig(Section):
     )
     keep_vectors: bool | None = Field(
         default=None,
-        description="Whether a pass over users in shards keeps their vectors in the cache. If not, MiniLM on a GPU "
-        "encodes in low precision first, and in float32 only what that leaves open; results are the same. Left out, "
-        "vectors are kept unless that is so and each record is needed about once.",
+        description="Whether a pass over users in shards keeps their vectors in the cache; those of hashing and "
+        "wordllama are made anew in any case. If not, MiniLM on a GPU encodes in low precision first, and in float32 "
+        "only what that leaves open (never in a real release); results are the same. Left out, an audit on a GPU keeps "
+        "none of a shard for which that pays, and all others are kept.",
         json_schema_extra=FREE,
     )
 

@@ -41,7 +41,7 @@ class Encoder(Protocol):
       accountant assumes. The fingerprint of such an encoder covers all that decides the bits;
     - ``cheap``, True where encoding a text takes less than keeping its vector: a pass over shards then encodes anew and
       keeps no vector. Read it with ``is_cheap``;
-    - ``fast``, a ``FastEncoder`` whose vectors are nearly these; None, or no such attribute, where there is none.
+    - ``fast_encoder``, a ``FastEncoder`` whose vectors are nearly these; None, or left out, where there is none.
 
     And it may have a method ``vocabulary()`` that returns the tokens it knows, as texts: see ``vocabulary_of``.
     """
@@ -107,7 +107,7 @@ def is_cheap(encoder: Encoder) -> bool:
 
 def fast_of(encoder: Encoder) -> FastEncoder | None:
     """Return what encodes nearly as an encoder does, and sooner; None where it offers nothing of the kind."""
-    fast: FastEncoder | None = getattr(encoder, "fast", None)
+    fast: FastEncoder | None = getattr(encoder, "fast_encoder", None)
     return fast
 
 

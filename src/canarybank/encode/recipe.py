@@ -37,8 +37,8 @@ class EncoderRecipe:
     precision: str = "float32"
     isolated: bool = False
     keep: bool | None = None
-    """Whether vectors go through the vector cache; left out, they do where the encoder is neither cheap nor fast. Texts
-    whose vectors are not kept are encoded in low precision first, where the encoder offers that."""
+    """Whether vectors go through the vector cache, as those of a cheap encoder never do; left out, they do where no
+    fast encoder takes its place."""
     host: Host | None = None
     """Where the encoder is loaded, if not in each process that uses it."""
 
@@ -94,9 +94,9 @@ class EncoderRecipe:
         encoder = self.load()
         if is_cheap(encoder):
             return _encode_anew(encoder, texts)
+        if self.keep is False:
+            return self._encode_in_turn(texts)
         with _LOCK:
-            if self.keep is False or self.fast is not None:
-                return _encode_anew(encoder, texts)
             place = (self, cache_root())
             if place not in _CACHED:
                 _CACHED[place] = CachedEncoder(encoder, VectorCache())
@@ -105,19 +105,28 @@ class EncoderRecipe:
     def answer(self, texts: Sequence[str], answer: Answer) -> Iterable[NDArray[Any]]:
         """Return the tables that ``answer`` gives for the texts' vectors.
 
-        Where vectors are not kept, the texts are encoded in low precision first, if the encoder offers that and the
-        texts are enough for it to pay.
+        They are encoded in low precision first, and none is kept, where ``fast_for`` says so.
         """
-        fast = self.fast
-        if fast is None or len(texts) < max(1, fast.least):
+        fast = self.fast_for(len(texts))
+        if fast is None:
             return (table for table, _ in answer(self.encode(texts), 0.0))
-        return answer_texts(texts, fast, self.encode, answer)
+        return answer_texts(texts, fast, self._encode_in_turn, answer)
 
-    @property
-    def fast(self) -> FastEncoder | None:
-        """Return what encodes in low precision first; None where vectors are kept, or nothing does."""
-        fast = None if self.keep else fast_of(self.load())
-        return None if fast is None else _OneAtATime(fast)
+    def fast_for(self, texts: int) -> FastEncoder | None:
+        """Return what encodes so many texts in low precision first; None where vectors are kept, or it does not pay.
+
+        An isolated encoder has none: a text that breaks the bound on the drift ends the work, and that nobody may see.
+        """
+        if self.keep or self.isolated:
+            return None
+        with _LOCK:
+            fast = fast_of(self.load())
+        return None if fast is None or texts < max(1, fast.least) else _OneAtATime(fast)
+
+    def _encode_in_turn(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of texts, of which none is kept."""
+        with _LOCK:
+            return _encode_anew(self.load(), texts)
 
 
 class HostedEncoder:
@@ -127,7 +136,7 @@ class HostedEncoder:
         self._host = host
         ((_, facts),) = host.run(_facts, [None])
         self.name, self.dimension, self.fingerprint, self.isolated, self.block, least = facts
-        self.fast = None if least is None else _HostedFast(self, least)
+        self.fast_encoder = None if least is None else _HostedFast(self, least)
 
     def encode(self, texts: Sequence[str], /) -> Vectors:
         """Return one float32 unit vector a text, in order; blocks are those that the encoder asks for."""
@@ -202,9 +211,9 @@ def _encode(encoder: Encoder, texts: list[str]) -> Vectors:
 
 
 def _encode_fast(encoder: Any, texts: list[str]) -> Vectors:
-    found: Vectors = encoder.fast.encode(texts)
+    found: Vectors = encoder.fast_encoder.encode(texts)
     return found
 
 
 def _drift(encoder: Any, _: None) -> float:
-    return float(encoder.fast.drift)
+    return float(encoder.fast_encoder.drift)

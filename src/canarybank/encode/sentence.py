@@ -133,7 +133,7 @@ class SentenceEncoder:
         return unit_vectors(vectors)
 
     @cached_property
-    def fast(self) -> SplitEncoder | None:
+    def fast_encoder(self) -> SplitEncoder | None:
         """Return what encodes nearly to the same vectors by tensor cores; None but for float32 in fixed shapes."""
         if self.shapes is None or self.precision is not Precision.FLOAT32:
             return None

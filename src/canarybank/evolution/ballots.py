@@ -85,7 +85,7 @@ class Ballot:
     def routes(self, vectors: Vectors, drift: float) -> Iterator[tuple[Whole, Bools]]:
         """Yield the routes of records over the whole bank, and which of them name the same entries within the drift."""
         bank, k = self.bank, self.mechanism.k
-        if not drift or k == len(bank.open):
+        if not drift or k >= len(bank.open):
             yield route(vectors, bank, k), np.ones(len(vectors), dtype=np.bool_)
             return
         found = route(vectors, bank, k + 1)

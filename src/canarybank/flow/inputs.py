@@ -183,20 +183,11 @@ class Inputs:
             given.device,
             given.batch_size,
             str(given.precision),
-            keep=True if given.keep_vectors is None and self._are_needed_again else given.keep_vectors,
+            # In an evolution users vote in many rounds; an audit of one release passes over each once.
+            keep=True if given.keep_vectors is None and self.evolving else given.keep_vectors,
         )
         recipe.provide(encoder)
         return recipe
-
-    @property
-    def _are_needed_again(self) -> bool:
-        """Say whether a record's vector is needed more than once, as in an evolution whose users vote in many rounds.
-
-        An audit of one release passes over each user once. An audited evolution asks for everybody in each round.
-        """
-        if not self.evolving:
-            return False
-        return bool(self.attacks) or self.config.evolve.rounds * self.config.mechanism.q > 1
 
     def voters(self, engine: Engine) -> Users | StreamedUsers:
         """Return the users of an evolution: the evaluation cohort where it is audited.

@@ -32,7 +32,7 @@ from canarybank.auditing.trials import SHARD
 from canarybank.config import Config, Resolved
 from canarybank.defend import ShareVotes
 from canarybank.defend.votes import CHUNK_VALUES
-from canarybank.encode import Encoder, is_cheap
+from canarybank.encode import Encoder, EncoderRecipe, is_cheap
 from canarybank.encode.index import INDEX_BYTES
 from canarybank.errors import InputError
 from canarybank.flow.audit import mechanism_of, settings_of
@@ -230,7 +230,7 @@ def plan(
     work = Work(once=once, texts=missing - streamed, encode_rate=encoding, trials=left, trial_rate=rate / workers)
     in_memory = _memory(config, len(held), entries, encoder.dimension, cases)
     if isinstance(cohorts, Roles):
-        in_memory += _pass_memory(config, cohorts, encoder.encoder, workers)
+        in_memory += _pass_memory(config, cohorts, inputs.recipe, cases, workers)
         work = _with_passes(work, inputs, cohorts, mechanism, entries, 0 if finished else cases, workers)
     else:
         in_memory += _share_memory(mechanism, len(held), entries, workers)
@@ -428,17 +428,20 @@ def _memory(config: Config, texts: int, bank: int, dimension: int, cases: int) -
     return 210 + (80 if config.encoder.name == "wordllama" else 0) + (records + banks + calibration) / 2**20
 
 
-def _pass_memory(config: Config, roles: Roles, encoder: Encoder, workers: int) -> float:
+def _pass_memory(config: Config, roles: Roles, recipe: EncoderRecipe, cases: int, workers: int) -> float:
     """Return what users in shards add in MiB: a shard in each worker, and of everybody an id and a few numbers.
 
-    Where vectors are kept, each process needs a little to find them.
+    Where vectors are kept, each process needs a little to find them; where they are encoded in low precision first, it
+    holds the routes of all cases at once.
     """
-    shards = roles.evaluation.shards
+    shards, encoder = roles.evaluation.shards, recipe.load()
     largest = float(np.bincount(shards.homes, weights=shards.counts).max())
     # Bytes of a record: as above, with one cohort's vectors.
     each = 3 * 4 * encoder.dimension + 16 * config.mechanism.k + 600
     processes = 1 if config.run.engine == "threads" else workers
     index = 0 if is_cheap(encoder) else INDEX_BYTES * processes
+    if recipe.fast_for(int(largest)) is not None:
+        each, index = each + 4 * config.mechanism.k * cases, 0
     return (workers * largest * each + 400 * len(shards) + index) / 2**20
 
 

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from canarybank.config import Resolved, read_value, refuse_unknown, varied
+from canarybank.config import Resolved, filled, read_value, refuse_unknown, varied
 from canarybank.engine import Engine
 from canarybank.errors import ConfigError, IncompleteError
 from canarybank.flow.audit import run_audit
@@ -136,7 +136,8 @@ def run_sweep(
     done = []
     with progress.stage("points", total=len(points), unit="runs") as stage:
         for point in points:
-            run = run_audit(point.resolved, folder / point.place, engine=engine, progress=progress, command=command)
+            resolved = filled(point.resolved, {"encoder.keep_vectors": True}, "sweep")  # for the points to come
+            run = run_audit(resolved, folder / point.place, engine=engine, progress=progress, command=command)
             done.append(replace(point, run=run))
             stage.advance(1, note=point.place)
     return tuple(done)

@@ -62,7 +62,7 @@ def real_voters(
             given.batch_size,
             str(given.precision),
             isolated=True,
-            keep=True,
+            keep=given.keep_vectors,
         )
         recipe.provide(encoder.encoder)
         streamed = StreamedUsers(people.everybody, recipe, HiddenEngine(engine), encode=encode_users)

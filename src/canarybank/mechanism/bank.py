@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from canarybank.errors import InputError
 from canarybank.mechanism.vectors import check_vectors
 from canarybank.seeds import stream
+from canarybank.store import hash_array, hash_json
 
 __all__ = ["Bank"]
 
@@ -97,6 +98,12 @@ class Bank:
         if self.barred:
             digest.update(b"barred" + np.asarray([len(self.barred), *self.barred], dtype="<i8").tobytes())
         return digest.hexdigest()
+
+    @cached_property
+    def base_hash(self) -> str:
+        """Return the content address of what a search of the base depends on."""
+        barred = [self.barred] if self.barred else []
+        return hash_json([hash_array(self.vectors[self.base]), self.size, sorted(self.reserved), *barred])
 
     def reserve(self, count: int, seed: int, within: int | None = None) -> "Bank":
         """Return the bank with ``count`` positions reserved for probes, drawn by seed, in the order drawn.

@@ -178,7 +178,7 @@ class ShardVotes:
             found |= {f"{name}{number}": getattr(votes, name) for name in ("data", "indices", "indptr")}
         return found
 
-    def routes(self, vectors: Vectors, drift: float) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+    def routes(self, vectors: Vectors, drift: float) -> Iterator[tuple[NDArray[np.int32], NDArray[np.bool_]]]:
         """Yield the routes of records for each ask, and which of them name the same entries within the drift."""
         depths = [self.k + (drift > 0 and len(bank.open_base) > self.k) for bank in self.bases]
         tables = [RouteTable.build(vectors, *each) for each in zip(self.bases, depths, strict=True)]
@@ -193,4 +193,4 @@ class ShardVotes:
                 sure = settled(distances[:, self.k - 1 :], drift)
             else:
                 sure = np.zeros(len(positions), dtype=bool)  # all of the base is in the list, so nothing bounds it
-            yield positions[:, : self.k], sure
+            yield positions[:, : self.k].astype(np.int32), sure  # the tables of all asks may be held at once

@@ -126,7 +126,7 @@ def arm_a(order: Order) -> Resolved:
     config = resolved.config
     own = preset_values(f"paper-{users_source(config.users).format.name}", "users", "bank")
     own = {key: value for key, value in own.items() if key not in {"bank.source", "bank.size"}}
-    own |= {"encoder.name": "minilm", "attack.names": ("paper",)}
+    own |= {"encoder.name": "minilm", "encoder.keep_vectors": True, "attack.names": ("paper",)}
     if config.users.source == BUILT_IN:  # these have a light encoder, and bring paraphrases of their own
         own["encoder.name"] = "wordllama"
         if config.generator.kind == "none" or not may_send_records(config):

@@ -38,6 +38,7 @@ from canarybank.run.surroundings import Surroundings, surroundings
 from canarybank.store import (
     altered_files,
     canonical_json,
+    file_errors,
     hash_bytes,
     hash_file,
     hash_folder,
@@ -234,6 +235,7 @@ class Run:
         refuse_foreign(folder, begun)
         is_made = _make_or_refuse(folder)
         with lock_folder(folder, f"running {command}".strip()):
+            lock = _lock_of(folder)
             sweep_temporaries(folder, older_than=0)
             is_new = not (folder / MANIFEST).exists()
             try:
@@ -243,7 +245,7 @@ class Run:
                 else:
                     run = cls._of_kind(folder, kind)
                     refuse_other_settings(run, resolved)
-                with run.watched():
+                with run.watched(lock):
                     yield run
             except (ConfigError, InputError, MissingError):
                 # A start that never could have come to anything must not hold the folder against the corrected command.
@@ -259,7 +261,7 @@ class Run:
     def again(cls, folder: Path, kind: Kind) -> Iterator[Self]:
         """Hold the folder of a run that was begun, to go on with it under its own settings."""
         run = cls._of_kind(folder, kind)
-        with lock_folder(folder, "going on"), run.watched():
+        with lock_folder(folder, "going on"), run.watched(_lock_of(folder)):
             yield run
 
     @classmethod
@@ -405,9 +407,9 @@ class Run:
             self.write_manifest(self.manifest)
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self, lock: os.stat_result) -> Iterator[None]:
         """Remember the lock of the folder; a file that is lost because the folder was removed is reported as that."""
-        self.__dict__["_lock"] = (self.folder / LOCK_NAME).stat()
+        self.__dict__["_lock"] = lock
         try:
             yield
         except StoreError:
@@ -474,6 +476,12 @@ def open_run(folder: Path | str) -> Run:
         ('audit', True)
     """
     return Run.open(folder)
+
+
+def _lock_of(folder: Path) -> os.stat_result:
+    """Return which file the lock of a held folder is."""
+    with file_errors(folder / LOCK_NAME, "lock"):
+        return (folder / LOCK_NAME).stat()
 
 
 def _make_or_refuse(folder: Path) -> bool:
