@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 
 from canarybank.auditing import Projected, Target, calibrated, calibrated_spread, expected_bound, frozen_spread
+from canarybank.auditing.forecast import bound_law, chance_at_most
 from canarybank.auditing.spread import Outcomes, drawn_thresholds
 from canarybank.errors import InputError
 from canarybank.mechanism import Mechanism
 from canarybank.score import RoundLaw
+from canarybank.seeds import stream
 
 PERFECT = RoundLaw.perfect(Mechanism())
 TARGET = Target(1e6, 1e-5, 0.01)
@@ -98,6 +100,24 @@ def test_other_methods_have_a_spread_too(method):
     target = Target(20_000, 1e-5, 0.01, method, 2, 0.1)
     found = calibrated_spread([PERFECT] * 2, [PERFECT] * 2, target, number=20_000, seed=0, replicates=40)
     assert 0 <= found.lower < found.upper < 3
+
+
+def test_a_pooled_spread_is_over_many_sets_of_thresholds():
+    laws = [PERFECT, RoundLaw.perfect(Mechanism(sigma=2.0))]
+    target = Target(5000, 1e-5, 0.05, "pooled", 2)
+    found = calibrated_spread(laws, laws, target, number=5000, seed=3, replicates=128, level=0.9)
+    streams = [stream(3, "spread", index) for index in range(2)]
+    drawn = drawn_thresholds(laws, target, 5000, 64, streams)
+    sets = [
+        [law.point(np.array([kinds[place]])) for law, kinds in zip(laws, drawn, strict=True)] for place in range(64)
+    ]
+    laws_of_bounds = [bound_law(target, [(float(tpr[0]), float(fpr[0])) for fpr, tpr in each]) for each in sets]
+    grid = np.linspace(0.0, max(values[-1] for values, _ in laws_of_bounds), 4001)
+    reached = np.mean([chance_at_most(*law, grid) for law in laws_of_bounds], axis=0)
+    share = (np.sqrt(1 / 128 + 0.2) - np.sqrt(1 / 128)) ** 2 / 4
+    assert found.lower == pytest.approx(grid[np.searchsorted(reached, share)], abs=3 * grid[1])
+    assert found.upper == pytest.approx(grid[np.searchsorted(reached, 1 - share)], abs=3 * grid[1])
+    assert len({kind for kinds in drawn for kind in kinds}) > 20
 
 
 def test_a_level_is_a_probability():

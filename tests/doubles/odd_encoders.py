@@ -25,6 +25,24 @@ class Fussy(HashingEncoder):
         return vectors
 
 
+class Tempting(HashingEncoder):
+    """An encoder that is not cheap, and has a fast one beside it that must not be asked."""
+
+    cheap = False
+
+    class _Never:
+        least = 0
+
+        @property
+        def drift(self):
+            raise AssertionError("The fast encoder was asked for its drift.")
+
+        def encode(self, _texts, /):
+            raise AssertionError("The fast encoder was asked for vectors.")
+
+    fast_encoder = _Never()
+
+
 class Mixing(HashingEncoder):
     """An encoder that does not promise that a vector depends on its own text alone."""
 

@@ -1,6 +1,7 @@
 """What is asked of vectors in low precision first has the answers of full precision."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from canarybank.encode import EncoderRecipe, FastEncoder, Precision, SentenceEncoder, VectorCache
 from canarybank.encode.fixed_shapes import FixedShapes, plain_products
 from canarybank.encode.low_precision import answer_texts
+from canarybank.engine import Threads
 from canarybank.errors import InputError
 
 COUNT, DIMENSION = 600, 12
@@ -136,6 +138,38 @@ def test_few_texts_are_encoded_in_full_precision_at_once() -> None:
     assert (fast.asked, exact.asked) == (0, COUNT - 1)
     list(recipe.answer(texts, signs))
     assert fast.asked == COUNT
+
+
+def test_threads_take_turns_at_a_fast_encoder() -> None:
+    texts, exact, fast = scene(1e-3)
+    inside, most, encode = [0], [0], fast.encode
+
+    def counted(some: Sequence[str]) -> NDArray[np.float32]:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.05)  # long enough for another thread to come in
+        inside[0] -= 1
+        return encode(some)
+
+    fast.encode = counted  # type: ignore[method-assign]
+    recipe = recipe_of(exact, keep=None)
+    answered = Threads(4).run(lambda some: list(recipe.answer(some, signs)), [texts] * 4)
+    assert len(list(answered)) == 4
+    assert most == [1]
+
+
+def test_settled_texts_are_checked_too() -> None:
+    texts, exact, fast = scene(0.0)
+    assert len(answer_texts(texts, fast, exact.encode, every_one)[0]) == COUNT
+    assert 0 < exact.asked <= COUNT / 100
+    fast.vectors = unit(fast.vectors + 0.1)
+    with pytest.raises(InputError, match="Encoding in low precision is off by"):
+        answer_texts(texts, fast, exact.encode, every_one)
+
+
+def every_one(vectors: NDArray[np.float32], _drift: float) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
+    """Ask for what no drift changes."""
+    yield np.zeros(len(vectors)), np.ones(len(vectors), dtype=bool)
 
 
 class Elsewhere:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from canarybank.config import resolve
+from canarybank.encode import VectorCache
 from canarybank.errors import InputError
 from canarybank.flow import machines, plan, planning, run_audit
 from canarybank.flow.machines import GPU_TEXTS, Machine, PassPiece, Work, plan_machines
@@ -77,6 +78,18 @@ def test_a_pass_takes_at_least_its_encoding_on_a_machine_too_busy_to_measure(fla
     found = plan(resolve(flags={**flags, "run.shards": 4}), tmp_path / "run")
     (said,) = [each for each in found.measured if "of a pass" in each]
     assert float(said.split()[0].replace(",", "")) < 10_000
+
+
+@pytest.mark.usefixtures("fresh_cache")
+@pytest.mark.parametrize("keep", [None, True, False])
+def test_a_plan_encodes_a_sample_and_keeps_none_of_it(flags, tmp_path, keep):
+    told = flags | {"encoder.name": "odd_encoders:Tempting", "encoder.keep_vectors": keep, "run.shards": 4}
+    if keep is True:
+        plan(resolve(flags=told), tmp_path / "run")
+    else:  # the sample is encoded as the run would
+        with pytest.raises(AssertionError, match="The fast encoder was asked for vectors"):
+            plan(resolve(flags=told), tmp_path / "run")
+    assert not any(shelf.vectors for shelf in VectorCache().usage())
 
 
 def test_more_nodes_do_not_help_users_in_memory_and_the_plan_says_so(flags, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from odd_encoders import Panic
 
 from canarybank.config import resolve
+from canarybank.encode import VectorCache
 from canarybank.engine import Processes, Serial
 from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
 from canarybank.evolution import DrawnReleases, Evolution
@@ -37,10 +38,10 @@ def released(real, scripted, tmp_path):
     """Return a function that gives what a real run over records releases: users a, b, c ... have two each."""
     del scripted  # it answers meanwhile
 
-    def release(*texts, encoder="odd_encoders:Fussy", users="aabbccdd"):
+    def release(*texts, encoder="odd_encoders:Fussy", users="aabbccdd", **flags):
         rows = [f"{user},{text}" for user, text in zip(users, texts, strict=False)]
         (tmp_path / "users.csv").write_text("\n".join(["user,text", *rows]) + "\n")
-        told = real | {"encoder.name": encoder, "users.source": str(tmp_path / "users.csv")}
+        told = real | {"encoder.name": encoder, "users.source": str(tmp_path / "users.csv")} | flags
         folder = tmp_path / f"run {len(list(tmp_path.iterdir()))}"
         run = run_evolution(resolve(flags=told), folder, releaser=seeded)
         return Evolution.load(run.folder / "evolution").rounds[0].release
@@ -85,6 +86,17 @@ def test_a_record_that_cannot_be_encoded_takes_no_other_with_it(word, released):
     found = released("the cat", f"a {word}", f"{word} one", f"{word} two", "soup and bread", "the old road")
     assert np.array_equal(found, released("the cat", "soup and bread", "the old road", users="acc"))
     assert not np.array_equal(found, released("the dog", "soup and bread", "the old road", users="acc"))
+
+
+@pytest.mark.usefixtures("fresh_cache")
+def test_a_real_run_never_encodes_in_low_precision(released):
+    texts, kept = ["the cat", "a dog", "the sun", "rain"], []
+    expected = released(*texts, encoder="hashing", **{"run.shards": 2})
+    for keep in (False, None):
+        told = {"run.shards": 2, "encoder.keep_vectors": keep}
+        assert released(*texts, encoder="odd_encoders:Tempting", **told).tobytes() == expected.tobytes()
+        kept.append(sum(shelf.vectors for shelf in VectorCache().usage()))
+    assert kept[1] - kept[0] == len(texts)  # the bank's are kept in any case
 
 
 def test_nobody_is_encoded_too(released):

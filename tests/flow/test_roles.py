@@ -35,6 +35,14 @@ def gathered(users, **flags):
     return gather(resolve(flags=told | flags).config, StageCache(), None)
 
 
+@pytest.mark.parametrize("given", [None, True, False])
+def test_an_evolution_keeps_vectors_unless_it_is_told_not_to_and_an_audit_leaves_it_to_the_encoder(users, given):
+    config = resolve(flags={"users.source": users, "encoder.name": "hashing", "encoder.keep_vectors": given}).config
+    audited, evolving = (gather(config, StageCache(), None, evolving=each).recipe.keep for each in (False, True))
+    assert audited is given
+    assert evolving is (True if given is None else given)
+
+
 def names(attacks):
     return [attack.name for attack in attacks]
 

@@ -114,3 +114,5 @@ def test_a_sweep_is_one_table_of_all_points_and_attacks(flags, tmp_path):
     assert all(cell.explained is None for cell in piece.cells)
     assert piece.runs == ("points/sigma-0.5", "points/sigma-2")
     assert sweep_piece("sweep", run_sweep(points, tmp_path), "points") == piece
+    kept = [point.require_run().manifest.config["encoder.keep_vectors"] for point in points]
+    assert kept == [True, True]  # the next point needs them

@@ -113,6 +113,7 @@ def test_low_precision_first_gives_the_bytes_of_full_precision(
     cohort = StreamedCohort(Evaluation, Members(shards, members), recipe, engine)
     same(cohort.restricted(asks, MECHANISM), expected)
     few = [Ask(Bank(bank.vectors[:4], None, (0,)), np.arange(4)) for bank in (asks[1].bank, asks[4].bank)]
+    few.append(Ask(Bank(asks[1].bank.vectors[:6], None, (0,), barred=(2, 4)), np.arange(6)))
     same(cohort.restricted(few, MECHANISM), in_memory(path, members, few))  # the base is no longer than a route
     records = shards.everybody.counts[members].sum()
     assert fast.asked == 2 * records

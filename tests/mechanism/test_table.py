@@ -99,6 +99,19 @@ def test_merge_numbers_entries_by_their_places_behind_the_bank(naive_route: Any)
     assert np.array_equal(table.merge(pool, np.arange(80, 113)), numbers[expected])
 
 
+def test_merged_routes_come_with_their_own_distances() -> None:
+    rng = np.random.default_rng(7)
+    bank = Bank(np.round(3 * rng.normal(size=(80, 4)))).reserve(10, 4)
+    table = RouteTable.build(np.round(3 * rng.normal(size=(50, 4))), bank, 5)
+    pool = np.concatenate((table.records[:20] + 0.25, 9 * rng.normal(size=(13, 4))))
+    positions, distances = table.merge_distances(pool, np.arange(80, 113))
+    assert np.array_equal(positions, table.merge(pool, np.arange(80, 113)))
+    assert 20 <= (positions >= 80).any(axis=1).sum() < 50
+    differences = table.records[:, None].astype(float) - np.concatenate((bank.vectors, pool))[positions]
+    np.testing.assert_allclose(distances, np.square(differences).sum(axis=-1), rtol=1e-6, atol=0)
+    assert (np.diff(distances, axis=1) >= 0).all()
+
+
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
     bank = Bank(rng.normal(size=(60, 7))).reserve(15, 4)

@@ -8,7 +8,8 @@ What routing does with the difference: nothing, for it is exact on the float32 v
 coordinate of unit vectors of dimension d moves by at most t, the squared distances from one record to two bank
 entries move by at most 8·t·sqrt(d) against each other. So only entries that are closer to a tie than that (3.1e-4
 for t = 2e-6, d = 384) could trade places between two encodings of the same texts. Within a run, and between runs
-that share a cache, none do: a cached vector is fixed once it is written, and a run's bank and vectors are hashed.
+that share a cache, none do: a cached vector is fixed once it is written, and a run's bank and vectors are hashed. A
+pass that keeps no vectors (``low_precision``) is on CUDA, where a vector depends on its own text alone.
 
 The fingerprint covers the sha256 of weights, tokenizer and configurations, the precision, and the major version of
 sentence-transformers. The device is left out: its effect is of the same size as that of batch-mates.
