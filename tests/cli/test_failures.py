@@ -34,6 +34,17 @@ def test_every_exit_code_stands_in_the_reference_and_in_the_module():
             ("plan", "--users.column", "x"),
             "There is no option --users.column; did you mean --users.user or --users.text?",
         ),
+        (("plan", "--nodes", "4.5"), "The value '4.5' of --nodes cannot be used; give a whole number."),
+        (("epsilon", "--rounds", "2.5"), "The value '2.5' of --rounds cannot be used; give a whole number."),
+        (("tune", "--k", "2", "3.5"), "'3.5' is no whole number; see `canarybank tune --help`."),
+        (
+            ("audit", "--no-encoder.keep_vectors"),
+            "There is no option --no-encoder.keep_vectors; did you mean --encoder.no-keep_vectors?",
+        ),
+        (
+            ("audit", "my.toml", "--encoder.keep_vectors", "false"),
+            "There is no place for the argument 'false'; write it behind its option with =, as in --key=false.",
+        ),
         (("audit", "--out", "x"), "There is no option --out; did you mean --folder?"),
         (("sweep", "--out", "x"), "There is no option --out; did you mean --folder?"),
         (("audit", "--zzz", "3"), "There is no option --zzz; see `canarybank audit --help`."),

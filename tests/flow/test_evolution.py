@@ -19,6 +19,7 @@ from canarybank.evolution import Evolution
 from canarybank.flow import run_audit, run_evolution
 from canarybank.mechanism import Account, Mechanism, epsilon
 from canarybank.run import Run
+from canarybank.store import StageCache
 
 
 @pytest.mark.usefixtures("fresh_cache")
@@ -226,15 +227,18 @@ def real(evolving):
     return {key: value for key, value in evolving.items() if key != "evolve.insecure_seed"}
 
 
-@pytest.mark.usefixtures("scripted")
-def test_a_real_run_says_what_is_wrong_with_an_engine_before_it_reads_users(real, tmp_path):
+@pytest.mark.usefixtures("scripted", "fresh_cache")
+@pytest.mark.parametrize("shards", [0, 2])
+def test_every_run_says_what_is_wrong_with_an_engine_before_it_reads_users(real, evolving, flags, shards, tmp_path):
     class Unreachable(Serial):
         def connect(self):
             raise ConfigError("There is no cluster at 10.0.0.1.")
 
-    with pytest.raises(ConfigError, match="no cluster at"):
-        run_evolution(resolve(flags=real | {"run.shards": 2}), tmp_path / "run", engine=Unreachable())
-    assert not (tmp_path / "run" / "evolution").exists()
+    for start, told in ((run_evolution, real), (run_evolution, evolving), (run_audit, flags)):
+        with pytest.raises(ConfigError, match="no cluster at"):
+            start(resolve(flags=told | {"run.shards": shards}), tmp_path / "run", engine=Unreachable())
+        assert not (tmp_path / "run").exists()
+    assert not StageCache().usage()
 
 
 @pytest.fixture

@@ -234,6 +234,19 @@ def test_a_lost_shard_says_what_to_do(tmp_path: Path) -> None:
     assert again.everybody.load().hash == admit(source(written(tmp_path, "csv")), Admission()).users.hash
 
 
+def test_one_run_more_mends_all_damaged_shards(tmp_path: Path) -> None:
+    given, folder = source(written(tmp_path, "csv")), tmp_path / "cache"
+    shards = sharded(given, Admission(), 4, folder)
+    expected, files = shards.everybody.load().hash, sorted((folder / "shards").iterdir())
+    assert len(files) >= 3
+    for path in files[1:]:
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(StoreError, match="missing from the cache or damaged; run the command again"):
+        shards.everybody.load()
+    assert sorted((folder / "shards").iterdir()) == files[:1]
+    assert sharded(given, Admission(), 4, folder).everybody.load().hash == expected
+
+
 @pytest.mark.parametrize("stage", ["sharding", "shards"])
 def test_whatever_is_lost_or_damaged_is_made_again(tmp_path: Path, stage: str) -> None:
     given, folder = source(written(tmp_path, "csv")), tmp_path / "cache"

@@ -16,7 +16,7 @@
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from cyclopts import exceptions as usage
 
@@ -95,6 +95,8 @@ def _unknown_option(error: usage.UnknownOptionError) -> str:
     known = [name for argument in error.argument_collection if argument.parse for name in argument.names]
     tails = {option.rpartition(".")[2]: option for option in known if "." in option}
     likely = (LIKELY_FLAGS.get(name, ""), *(f"--{key}" for key in guessed_keys(name.lstrip("-"))))
+    section, _, key = name.removeprefix("--no-").partition(".")
+    likely = (f"--{section}.no-{key}", *likely) if name.startswith("--no-") else likely
     meant = [option for option in likely if option in known]
     if not meant and (close := tails.get(name.lstrip("-")) or nearest(name, known)):
         meant = [close]
@@ -122,7 +124,8 @@ def _coercion(error: usage.CoercionError) -> str | None:
         close = nearest(token.value, choices)
         return f"{start}; did you mean {close!r}?" if close else f"{start}; choose one of {', '.join(choices)}."
     kinds: Mapping[Any, str] = {int: "a whole number", float: "a number"}
-    return f"{start}; give {kinds.get(error.target_type, 'another')}."
+    kind = next((kinds[each] for each in (error.target_type, *get_args(error.target_type)) if each in kinds), "another")
+    return f"{start}; give {kind}."
 
 
 def _refused(error: usage.ValidationError) -> str | None:
@@ -141,7 +144,10 @@ def _unused(error: usage.UnusedCliTokensError) -> str:
     # A command that does something by itself has words of its own too, and this may be one of them, mistyped.
     if any(not name.startswith("-") for name in error.app or ()):
         return _unknown_command(error)
-    return f"There is no place for the argument {(error.unused_tokens or [''])[0]!r}; {_help(error)}"
+    token = (error.unused_tokens or [""])[0]
+    if token.lower() in {"true", "false"}:
+        return f"There is no place for the argument {token!r}; write it behind its option with =, as in --key={token}."
+    return f"There is no place for the argument {token!r}; {_help(error)}"
 
 
 _SENTENCES: Mapping[type[usage.CycloptsError], Callable[[Any], str | None]] = {

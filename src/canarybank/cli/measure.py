@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 from canarybank.cli.output import Output, facts, paragraph, table
+from canarybank.cli.whole import whole
 
 __all__ = ["command"]
 
@@ -39,18 +40,24 @@ def command(
     ] = "last",
     neighbours: Annotated[
         int,
-        Parameter(help="The neighbour that balls reach to.", metavar="N", validator=validators.Number(gte=1)),
+        Parameter(
+            converter=whole, help="The neighbour that balls reach to.", metavar="N", validator=validators.Number(gte=1)
+        ),
     ] = 3,
     buckets: Annotated[
         int | None,
         Parameter(
+            converter=whole,
             help="The clusters of MAUVE; left out, one for 20 texts of a set.",
             metavar="N",
             validator=validators.Number(gte=2),
         ),
     ] = None,
     seed: Annotated[
-        int, Parameter(help="Decides the halves of the users.", metavar="N", validator=validators.Number(gte=0))
+        int,
+        Parameter(
+            converter=whole, help="Decides the halves of the users.", metavar="N", validator=validators.Number(gte=0)
+        ),
     ] = 0,
     output: Output = Output(),  # noqa: B008, a frozen value
 ) -> None:

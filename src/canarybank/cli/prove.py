@@ -7,6 +7,7 @@ from cyclopts import Parameter
 
 from canarybank.cli.output import Output, facts, paragraph
 from canarybank.cli.rounds import RoundNumber
+from canarybank.cli.whole import whole
 from canarybank.errors import ConfigError
 
 __all__ = ["command"]
@@ -20,7 +21,9 @@ def command(
     ] = None,
     /,
     *,
-    entry: Annotated[int | None, Parameter(help="Prove the entry at this position, from 0.", metavar="N")] = None,
+    entry: Annotated[
+        int | None, Parameter(converter=whole, help="Prove the entry at this position, from 0.", metavar="N")
+    ] = None,
     round_number: RoundNumber = None,
     check: Annotated[Path | None, Parameter(help="Check the proof in this file.", metavar="PROOF")] = None,
     root: Annotated[str | None, Parameter(help="The root to check it against.", metavar="SHA256")] = None,

@@ -4,11 +4,14 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
+from canarybank.cli.whole import whole
+
 __all__ = ["RoundNumber"]
 
 RoundNumber = Annotated[
     int | None,
     Parameter(
+        converter=whole,
         name="--round",
         help="Of an evolution: the round whose bank is meant, from 1; left out, the first.",
         metavar="N",

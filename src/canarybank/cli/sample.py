@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 from canarybank.cli.output import Output, facts, paragraph
+from canarybank.cli.whole import whole
 
 __all__ = ["command"]
 
@@ -14,17 +15,23 @@ def command(
     run: Annotated[Path, Parameter(help="The folder of an evolution.")],
     /,
     *,
-    size: Annotated[int, Parameter(help="How many texts to draw.", metavar="N", validator=validators.Number(gte=1))],
+    size: Annotated[
+        int, Parameter(converter=whole, help="How many texts to draw.", metavar="N", validator=validators.Number(gte=1))
+    ],
     rounds: Annotated[
         Literal["last", "all"], Parameter(help="Whose votes count: those of the last round, or of all rounds alike.")
     ] = "last",
     seed: Annotated[
-        int, Parameter(help="The public seed of the draw.", metavar="N", validator=validators.Number(gte=0))
+        int,
+        Parameter(
+            converter=whole, help="The public seed of the draw.", metavar="N", validator=validators.Number(gte=0)
+        ),
     ] = 0,
     distinct: Annotated[bool, Parameter(negative="", show_default=False, help="Draw no text twice.")] = False,
     neighbours: Annotated[
         int,
         Parameter(
+            converter=whole,
             help="Draw a text by the mean votes of so many nearest texts, so that noise averages out; 0 draws it by "
             "its own.",
             metavar="N",

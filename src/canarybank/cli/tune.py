@@ -6,6 +6,7 @@ from cyclopts import Parameter, validators
 
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, facts, paragraph, table
+from canarybank.cli.whole import whole_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,6 +93,7 @@ def command(
         tuple[int, ...],
         Parameter(
             name="--k",
+            converter=whole_numbers,
             consume_multiple=True,
             negative="",
             show_default=False,

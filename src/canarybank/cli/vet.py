@@ -7,6 +7,7 @@ from cyclopts import Parameter, validators
 
 from canarybank.cli.output import Output, facts, paragraph, table
 from canarybank.cli.rounds import RoundNumber
+from canarybank.cli.whole import whole
 
 __all__ = ["command"]
 
@@ -37,13 +38,20 @@ def command(
     k: Annotated[
         int | None,
         Parameter(
+            converter=whole,
             help="How many entries each record votes for; left out, as in the evolution, or 5.",
             metavar="N",
             validator=validators.Number(gte=2),
         ),
     ] = None,
     worst: Annotated[
-        int, Parameter(help="How many of the worst entries to show.", metavar="N", validator=validators.Number(gte=0))
+        int,
+        Parameter(
+            converter=whole,
+            help="How many of the worst entries to show.",
+            metavar="N",
+            validator=validators.Number(gte=0),
+        ),
     ] = 10,
     page: Annotated[Path | None, Parameter(help="Write a page with the worst entries.", metavar="PATH")] = None,
     show: Annotated[bool, Flag, Parameter(name="--open", help="With --page: open it.")] = False,

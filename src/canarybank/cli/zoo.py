@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 
 from canarybank.cli.output import Output, facts, paragraph, table
+from canarybank.cli.whole import whole
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,11 +32,17 @@ def command(
     repeats: Annotated[
         int,
         Parameter(
-            help="The audits of each system with each number of runs.", metavar="N", validator=validators.Number(gte=1)
+            converter=whole,
+            help="The audits of each system with each number of runs.",
+            metavar="N",
+            validator=validators.Number(gte=1),
         ),
     ] = 20,
     seed: Annotated[
-        int, Parameter(help="The root seed of all audits.", metavar="N", validator=validators.Number(gte=0))
+        int,
+        Parameter(
+            converter=whole, help="The root seed of all audits.", metavar="N", validator=validators.Number(gte=0)
+        ),
     ] = 0,
     record: Annotated[
         Path | None,
@@ -47,6 +54,7 @@ def command(
     workers: Annotated[
         int | None,
         Parameter(
+            converter=whole,
             help="The processes to use; left out, one for each core.",
             metavar="N",
             show_default=False,

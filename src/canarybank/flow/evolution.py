@@ -47,6 +47,7 @@ from canarybank.flow.inputs import (
     cached_encoder,
     evolved_attacks,
     gather,
+    joined,
     users_source,
 )
 from canarybank.flow.real_run import (
@@ -124,7 +125,7 @@ def run_evolution(
             refuse_unverified(run, rewritten=True)
             _require_same_account(run, config)
             return run
-        engine = engine or build_engine(config.run)
+        engine = joined(engine or build_engine(config.run))
         cache, generator = StageCache(), evolution_generator(config, engine)
         # What a real run sends follows from its releases; what it retried is nobody's business.
         with sending_recorded(run, config, generator, counted=not is_real(config)):

@@ -82,6 +82,7 @@ __all__ = [
     "evolved_attacks",
     "fitting_cap",
     "gather",
+    "joined",
     "named_columns",
     "outside_examples",
     "users_key",
@@ -307,6 +308,13 @@ def cached_encoder(config: EncoderConfig, progress: Progress = SILENT, *, isolat
         isolated=isolated,
     )
     return CachedEncoder(encoder, VectorCache(), progress=progress)
+
+
+def joined(engine: Engine) -> Engine:
+    """Return an engine that has joined its cluster, if it has one, so that a wrong address is said before any work."""
+    if callable(connect := getattr(engine, "connect", None)):
+        connect()
+    return engine
 
 
 def build_engine(config: RunConfig) -> Engine:

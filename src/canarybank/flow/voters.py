@@ -7,7 +7,7 @@ from canarybank.config.model import CohortsConfig, Config, UsersConfig
 from canarybank.encode import CachedEncoder, EncoderRecipe
 from canarybank.engine import Engine
 from canarybank.evolution import HeldUsers, StreamedUsers, VotingUsers
-from canarybank.flow.inputs import admission, named_columns, users_key, users_source
+from canarybank.flow.inputs import admission, joined, named_columns, users_key, users_source
 from canarybank.flow.real_run import HiddenEngine, HiddenVoters, encode_users, hidden
 from canarybank.flow.sharding import shards_for
 from canarybank.progress import SILENT, Progress
@@ -38,8 +38,8 @@ def admit_voters(
     if isinstance(encoding := getattr(given.format, "encoding", None), str):
         require_encoding(encoding)
     key, number = users_key(given, rule), shards_for(given, shards, cache)
-    if number is not None and callable(connect := getattr(engine, "connect", None)):
-        connect()
+    if number is not None and engine is not None:
+        joined(engine)
     with hidden("reading users", progress), named_columns():
         if number is not None:
             return shard_users(given, rule, number, cache.folder, key=key)

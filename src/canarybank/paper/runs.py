@@ -278,7 +278,7 @@ def kept_spreads(
     elsewhere in another calibration, so for these the calibration is part of what is repeated.
     """
     # The way counts how intervals have been computed so far: one kept from an earlier way is computed again.
-    facts = {"commitment": run.results.commitment, "level": LEVEL, "way": 3}
+    facts = {"commitment": run.results.commitment, "level": LEVEL, "way": 4}
     if kept.exists():
         with contextlib.suppress(StoreError, KeyError, TypeError):  # what is not as it was written is computed again
             document = read_checked(kept)

@@ -315,8 +315,8 @@ def _places(key: str, number: int) -> list[str]:
 
 def _lost() -> NoReturn:
     raise StoreError(
-        "A shard of the users is missing from the cache; run the command again, and it is made again. Shards need a "
-        "cache folder that can be written and that every worker sees: set CANARYBANK_CACHE."
+        "A shard of the users is missing from the cache or damaged; run the command again, and it is made anew. Shards "
+        "need a cache folder that can be written and that every worker sees: set CANARYBANK_CACHE."
     )
 
 
@@ -345,7 +345,16 @@ def _compact(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(folder: Path, content: str) -> Users:
-    return StageCache(folder).packed(_CONTENT, content, _lost, pack_users, unpack_users)
+    """Read a shard. Where it is missing or damaged, all damaged ones are removed, so that one more run makes them."""
+    cache = StageCache(folder)
+
+    def lost() -> NoReturn:
+        for path in (folder / _CONTENT).glob("*.packed"):
+            with contextlib.suppress(StoreError):
+                cache.packed(_CONTENT, path.stem, _lost, pack_users, unpack_users)
+        _lost()
+
+    return cache.packed(_CONTENT, content, lost, pack_users, unpack_users)
 
 
 def _admit_shard(
