@@ -4,16 +4,32 @@ import operator
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from canarybank.encode import HashingEncoder
+from canarybank.engine import Serial
 from canarybank.errors import DataError
 from canarybank.generate import Response
 
 UNPACKED = Counter()
+
+
+@dataclass(frozen=True)
+class Joining(Serial):
+    """An engine that has to join something before it works."""
+
+    address: str | None = None
+    joined: list[str] = field(default_factory=list)
+
+    def connect(self):
+        self.joined.append(self.address)
+
+    def run(self, function, tasks):
+        assert self.joined, "nothing is joined"
+        yield from super().run(function, tasks)
 
 
 def draw(task):

@@ -150,9 +150,13 @@ TRIED = {
         "csv",
         {"evolve.feedback": "paraphrase", "evolve.rounds": 1, "run.engine": "processes"},
     ),
-    "an engine that is joined once there is work for it": (
+    "a cluster that is started here": (
         "csv",
-        {"run.engine": "ray", "run.address": "auto", "evolve.rounds": 1},
+        {"run.engine": "ray", "run.workers": 2, "run.shards": 2, "evolve.rounds": 1},
+    ),
+    "a cluster that is joined": (
+        "csv",
+        {"run.engine": "engine_tasks:Joining", "run.address": "head:6379", "run.shards": 2, "evolve.rounds": 1},
     ),
     "the keeper votes, parents in turn, vary": (
         "csv",
