@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from canarybank.encode import EncoderRecipe, FastEncoder, Precision, SentenceEncoder, VectorCache
-from canarybank.encode.fixed_shapes import FixedShapes, plain_products
+from canarybank.encode.fixed_shapes import FixedShapes, has_mixed_products, plain_products
 from canarybank.encode.low_precision import answer_texts
 from canarybank.engine import Threads
 from canarybank.errors import InputError
@@ -223,6 +223,16 @@ def test_the_drift_of_split_products_is_bounded_without_a_look_at_the_texts(
     half = SentenceEncoder("minilm", device="cpu")
     half.shapes, half.precision = minilm.shapes, Precision.FLOAT16
     assert half.fast_encoder is None
+    made = SentenceEncoder("minilm", device="cpu")
+    made.shapes, made.device = minilm.shapes, "meta"  # a device that multiplies nothing
+    assert made.fast_encoder is None
+
+
+@pytest.mark.parametrize("precision", [Precision.FLOAT16, Precision.BFLOAT16])
+def test_a_device_that_does_not_multiply_in_half_precision_is_known(precision: Precision) -> None:
+    pytest.importorskip("torch")
+    assert has_mixed_products("cpu", precision)
+    assert not has_mixed_products("meta", precision)
 
 
 def test_products_stay_plain_until_the_last_thread_is_done() -> None:

@@ -38,6 +38,7 @@ def cluster():
     """Start a cluster that notices within seconds that a node is gone."""
     from ray.cluster_utils import Cluster
 
+    disconnect()  # from what another module started
     made = Cluster(
         initialize_head=True,
         head_node_args={
@@ -272,6 +273,14 @@ def test_a_node_that_dies_amid_an_audit_over_shards_costs_time_and_no_byte(
     assert losing.tasks >= 16  # two passes over eight shards
     assert 1 <= len(loaded_elsewhere(loads)) <= 2  # one may die before anybody asks it
     assert capfd.readouterr().out == ""  # results of a command stand there
+
+
+def test_clusters_of_ours_and_others_follow_one_another_in_a_process(engine):
+    for _ in range(2):
+        assert list(Ray(1).run(abs, [-3])) == [(0, 3)]
+        disconnect()
+        assert list(Ray(1).run(abs, [-4])) == [(0, 4)]  # whose token is another
+        assert list(engine.run(abs, [-5])) == [(0, 5)]
 
 
 # It takes the last node that is left.

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -27,7 +28,17 @@ from numpy.typing import NDArray
 
 from canarybank.encode.protocol import Precision, Vectors
 
-__all__ = ["TOLERANCE", "BertLayers", "FixedShapes", "SplitLayers", "TokenBatch", "Tokens", "plain_products"]
+__all__ = [
+    "TOLERANCE",
+    "BertLayers",
+    "FixedShapes",
+    "SplitLayers",
+    "TokenBatch",
+    "Tokens",
+    "has_mixed_products",
+    "mixed_product",
+    "plain_products",
+]
 
 _AGREEMENT = {Precision.FLOAT32: 1e-4, Precision.FLOAT16: 5e-3, Precision.BFLOAT16: 3e-2}
 """How far a coordinate may be from the library's, whose fused kernels round otherwise; other layers are far beyond."""
@@ -265,11 +276,28 @@ class SplitLayers(BertLayers):
         torch.sub(flat, high, out=left[:, :width])
         left[:, 3 * width : 3 * width + 2] = 1
         left[:, 3 * width + 2 :] = 0
-        if left.device.type == "cuda":
-            product = torch.mm(left, weight, out_dtype=torch.float32)
-        else:
-            product = left.float() @ weight.float()
-        return product.view(states.shape[0], states.shape[1], -1)
+        return mixed_product(left, weight).view(states.shape[0], states.shape[1], -1)
+
+
+def mixed_product(left: Any, right: Any) -> Any:
+    """Return the product of two matrices in half precision, summed and kept in float32."""
+    import torch
+
+    if left.device.type == "cuda":
+        return torch.mm(left, right, out_dtype=torch.float32)
+    return left.float() @ right.float()
+
+
+@cache
+def has_mixed_products(device: str, precision: Precision) -> bool:
+    """Say whether a device multiplies as ``mixed_product`` does: torch before 2.8 does not, nor do some cards."""
+    import torch
+
+    try:
+        ones = torch.ones((_ALIGNMENT, _ALIGNMENT), dtype=getattr(torch, precision.value), device=device)
+        return bool((mixed_product(ones, ones) == _ALIGNMENT).all())
+    except (TypeError, RuntimeError):
+        return False
 
 
 class FixedShapes:

@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from canarybank.encode.fixed_shapes import TOLERANCE, FixedShapes
+from canarybank.encode.fixed_shapes import TOLERANCE, FixedShapes, has_mixed_products
 from canarybank.encode.half_precision import check_half_precision
 from canarybank.encode.low_precision import SplitEncoder
 from canarybank.encode.models import find_model, model_hashes
@@ -137,6 +137,8 @@ class SentenceEncoder:
     def fast_encoder(self) -> SplitEncoder | None:
         """Return what encodes nearly to the same vectors by tensor cores; None but for float32 in fixed shapes."""
         if self.shapes is None or self.precision is not Precision.FLOAT32:
+            return None
+        if not has_mixed_products(self.device, Precision.FLOAT16):
             return None
         return SplitEncoder(self.shapes)
 

@@ -113,6 +113,7 @@ def disconnect() -> None:
         made = _connections.pop()
         ray = load_ray()
         ray.shutdown()
+        _forget_token(ray)
         _print_reports(ray, wanted=True)
         if made.folder is not None:
             _remove(made.folder, made.lock)
@@ -136,6 +137,7 @@ def _start(ray: Any, workers: int) -> _Connection:
             )
     except BaseException as error:
         ray.shutdown()
+        _forget_token(ray)
         _remove(folder, lock)
         if not isinstance(error, Exception):  # an interruption
             raise
@@ -207,6 +209,12 @@ def _join(ray: Any, address: str) -> _Connection:
             "cluster runs, or leave run.address out to start one on this machine."
         ) from error
     return _Connection(address, 0, None)
+
+
+def _forget_token(ray: Any) -> None:
+    """Have the next cluster asked for its own token: Ray keeps a process's first one, and that a token is needed."""
+    ray._raylet.Config.initialize("")  # noqa: SLF001, as Ray's own tests do
+    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()  # noqa: SLF001, as above
 
 
 def _print_reports(ray: Any, *, wanted: bool) -> None:

@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canarybank.encode.fixed_shapes import plain_products
+from canarybank.encode.fixed_shapes import has_mixed_products, mixed_product, plain_products
+from canarybank.encode.protocol import Precision
 from canarybank.encode.sentence import pick_double_device
 from canarybank.errors import InputError, MissingError
 from canarybank.mechanism.routing import equal_rows, first_copies, nearest_by_numpy, rank
@@ -94,9 +95,7 @@ class _Operand:
         last = high.new_zeros(len(high), self.matrix.shape[0] - 3 * high.shape[1])
         last[:, :3] = 1
         left = torch.cat((low, high, high, last), dim=1)
-        if left.device.type == "cuda":
-            return torch.mm(left, self.matrix, out_dtype=torch.float32)
-        return left.float() @ self.matrix.float()
+        return mixed_product(left, self.matrix)
 
     def margin(self, lengths: Any, largest: float, dimension: int) -> Any:
         """Bound how far any score is from the defined squared distance less |x|²; see the top of this module."""
@@ -135,7 +134,8 @@ class DeviceRouter:
         self._squares[len(kept) :] = OUT_OF_REACH
         beyond = len(groups) + np.arange(columns - len(kept))
         self._alike = torch.from_numpy(np.append(groups[kept], beyond)).to(self.device)
-        first = product or (Product.SPLIT if self.device.type == "cuda" else Product.SINGLE)
+        has_tensor_cores = self.device.type == "cuda" and has_mixed_products(device, Precision.BFLOAT16)
+        first = product or (Product.SPLIT if has_tensor_cores else Product.SINGLE)
         self._first, self._second = (
             _Operand.of(self._entries, self._squares, each) for each in (first, Product.DOUBLE)
         )
