@@ -25,7 +25,7 @@ from canarybank.attack import (
 )
 from canarybank.auditing import find_method
 from canarybank.config.model import NO_GENERATOR, CohortsConfig, Config, EncoderConfig, RunConfig
-from canarybank.encode import CachedEncoder, EncoderRecipe, VectorCache, load_encoder
+from canarybank.encode import CachedEncoder, Encoder, EncoderRecipe, VectorCache, load_encoder
 from canarybank.encode.load import is_vector_file
 from canarybank.engine import Engine
 from canarybank.errors import CohortError, ConfigError, InputError
@@ -85,6 +85,7 @@ __all__ = [
     "joined",
     "named_columns",
     "outside_examples",
+    "recipe_of",
     "users_key",
     "users_source",
 ]
@@ -177,18 +178,10 @@ class Inputs:
     @cached_property
     def recipe(self) -> EncoderRecipe:
         """Return how a worker loads the encoder."""
-        given, encoder = self.config.encoder, self.encoder.encoder
-        recipe = EncoderRecipe(
-            given.name,
-            encoder.fingerprint,
-            given.device,
-            given.batch_size,
-            str(given.precision),
-            # In an evolution users vote in many rounds; an audit of one release passes over each once.
-            keep=True if given.keep_vectors is None and self.evolving else given.keep_vectors,
-        )
-        recipe.provide(encoder)
-        return recipe
+        given = self.config.encoder
+        # In an evolution users vote in many rounds; an audit of one release passes over each once.
+        keep = True if given.keep_vectors is None and self.evolving else given.keep_vectors
+        return recipe_of(given, self.encoder.encoder, keep=keep)
 
     def voters(self, engine: Engine) -> Users | StreamedUsers:
         """Return the users of an evolution: the evaluation cohort where it is audited.
@@ -308,6 +301,21 @@ def cached_encoder(config: EncoderConfig, progress: Progress = SILENT, *, isolat
         isolated=isolated,
     )
     return CachedEncoder(encoder, VectorCache(), progress=progress)
+
+
+def recipe_of(config: EncoderConfig, encoder: Encoder, *, keep: bool | None, isolated: bool = False) -> EncoderRecipe:
+    """Return how a worker loads the configured encoder; this process uses the one that is loaded already."""
+    recipe = EncoderRecipe(
+        config.name,
+        encoder.fingerprint,
+        config.device,
+        config.batch_size,
+        str(config.precision),
+        isolated=isolated,
+        keep=keep,
+    )
+    recipe.provide(encoder)
+    return recipe
 
 
 def joined(engine: Engine) -> Engine:
