@@ -43,6 +43,12 @@ class Tempting(HashingEncoder):
     fast_encoder = _Never()
 
 
+class Costly(HashingEncoder):
+    """An encoder that takes its time, so that keeping vectors would pay."""
+
+    cheap = False
+
+
 class Mixing(HashingEncoder):
     """An encoder that does not promise that a vector depends on its own text alone."""
 

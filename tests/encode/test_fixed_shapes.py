@@ -123,7 +123,7 @@ def test_products_stay_plain_and_settings_come_back() -> None:
     torch.set_float32_matmul_precision("medium")
     try:
         with plain_products():
-            assert torch.get_float32_matmul_precision() == "highest"
+            assert torch.backends.cuda.matmul.fp32_precision == torch.backends.mkldnn.matmul.fp32_precision == "ieee"
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision("highest")

@@ -26,6 +26,7 @@ from canarybank.evolution import (
     evolve,
     snapped,
 )
+from canarybank.evolution.streamed import CountVotes, encode_all
 from canarybank.generate import Request, ScriptedGenerator
 from canarybank.mechanism import Bank, Grid, Mechanism, contributions, route
 from canarybank.store import StageCache
@@ -233,6 +234,22 @@ def test_what_was_counted_before_a_stop_is_not_counted_again(
         args = (given.get("bank", bank), given.get("mechanism", mechanism))
         one, other = (each.simulate(*args, np.random.default_rng(given.get("seed", 4))) for each in (voters, held))
         assert one.histogram.tobytes() == other.histogram.tobytes()
+
+
+@pytest.mark.parametrize("cheap", [True, False])
+def test_a_count_without_keeping_vectors_serves_no_run_that_keeps_them_unless_none_ever_does(
+    bank: Bank, cheap: bool
+) -> None:
+    class Own(HashingEncoder):
+        pass
+
+    Own.cheap = cheap
+    keys = set()
+    for keep in (False, True, None):
+        recipe = replace(RECIPE, name=f"own, cheap: {cheap}", keep=keep)
+        recipe.provide(Own())
+        keys.add(CountVotes(Ballot(bank, MECHANISMS["plain"], SystemEntropy().shares), recipe, encode_all).key)
+    assert len(keys) == (1 if cheap else 3)
 
 
 def test_shards_in_which_nobody_takes_part_are_not_read(lain: Lain, bank: Bank) -> None:

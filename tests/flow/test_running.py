@@ -244,3 +244,18 @@ def test_a_run_at_delta_0_is_audited_verified_and_gated(flags, tmp_path):
     outcome = gate(run, 100.0)
     assert [cause.kind for cause in outcome.causes] == ["mechanism"]
     assert "∞" in write_report(run)[0].read_text()
+
+
+@pytest.mark.usefixtures("fresh_cache")
+@pytest.mark.parametrize(("encoder", "shared"), [("odd_encoders:Costly", False), ("hashing", True)])
+def test_a_run_that_keeps_vectors_takes_nothing_of_one_that_did_not_unless_none_ever_does(
+    flags, tmp_path, encoder, shared
+):
+    told = {**flags, "run.shards": 2, "encoder.name": encoder}
+    first, second = (
+        run_audit(resolve(flags={**told, "encoder.keep_vectors": keep}), tmp_path / str(keep)) for keep in (False, True)
+    )
+    assert second.results.attacks == first.results.attacks
+    for stage in ("pass", "threshold"):
+        assert (stage in second.manifest.stages["found"]) is shared
+        assert (stage in second.manifest.stages["made"]) is not shared

@@ -17,6 +17,7 @@ from canarybank.encode import EncoderRecipe, HashingEncoder
 from canarybank.engine import Engine, Serial, Threads
 from canarybank.errors import InputError
 from canarybank.mechanism import Ask, Bank, Mechanism, Routed, StreamedCohort
+from canarybank.mechanism.streamed import ShardVotes
 from canarybank.store import StageCache
 from canarybank.users import Admission, AdmissionReport, Evaluation, Members, Names, Shards, admit, shard_users, source
 
@@ -125,6 +126,60 @@ def test_low_precision_first_gives_the_bytes_of_full_precision(
         alone.provide(fast)
         plain = replace(cohort, encoder=alone).restricted(asks, MECHANISM)
         assert any((one != other).nnz for one, other in zip(plain, expected, strict=True)), "the drift must matter"
+
+
+def unit(values: Any) -> NDArray[np.float32]:
+    return np.asarray(values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-30), np.float32)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_move_within_the_drift_changes_what_any_ask_settles(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dimension, size, k = (int(rng.integers(*each)) for each in ((2, 8), (8, 30), (1, 5)))
+    drift = float(10 ** rng.uniform(-4, -1))
+    entries, records = unit(rng.normal(size=(size, dimension))), unit(rng.normal(size=(60, dimension)))
+    entries[size // 2 : size // 2 + int(rng.integers(3))] = entries[0]  # copies, and ties with them
+    bank = Bank(entries).reserve(3, seed)
+    bank = bank.bar([int(bank.base[0])]) if seed % 2 else bank
+    # Probes beside records displace base entries from their routes.
+    probes = unit(records[:3] + 0.05 * rng.normal(size=(3, dimension)))
+    other = entries.copy()
+    other[bank.base[1]] = unit(rng.normal(size=(1, dimension)))
+    asks = [
+        Ask(bank, np.arange(3)),
+        Ask(bank.with_probes(probes), np.arange(3)),
+        Ask.beyond(bank, probes),
+        Ask(Bank(other, None, bank.reserved, bank.barred), np.arange(3)),
+    ]
+    votes = ShardVotes.of(asks, Mechanism(k=k), RECIPE)
+    expected, settled, moved_at_all = [np.sort(table, axis=1) for table, _ in votes.routes(records, 0.0)], 0, 0
+    targets = np.concatenate([entries, probes])
+    for sign in (-1, 1):  # straight towards an entry or a probe, or away from it
+        way = unit(targets[rng.integers(len(targets), size=len(records))] - records)
+        moved = np.asarray(records + sign * 0.9999 * drift * way, np.float32)
+        for (routes, sure), own in zip(votes.routes(moved, drift), expected, strict=True):
+            changed = (np.sort(routes, axis=1) != own).any(axis=1)
+            assert not (changed & sure).any()
+            settled, moved_at_all = settled + sure.sum(), moved_at_all + changed.sum()
+    assert settled
+    assert moved_at_all or drift < 0.03
+
+
+@pytest.mark.parametrize("cheap", [True, False])
+def test_what_a_pass_gave_without_keeping_vectors_serves_no_pass_that_keeps_them_unless_none_ever_does(
+    path: Path, members: NDArray[np.int64], asks: list[Ask], cheap: bool
+) -> None:
+    class Own(HashingEncoder):
+        pass
+
+    Own.cheap = cheap
+    cache, shards = StageCache(path.parent / "stages"), shards_of(path, 4)
+    for keep in (False, True, None):
+        recipe = replace(RECIPE, name=f"own, cheap: {cheap}", keep=keep)
+        recipe.provide(Own())
+        cohort = replace(streamed(shards, members, Serial(), cache=cache), encoder=recipe)
+        same(cohort.restricted(asks, MECHANISM), in_memory(path, members, asks))
+    assert cache.made["pass"] == 4 * (1 if cheap else 3)
 
 
 def test_what_a_pass_gave_is_kept_by_shard_and_by_what_was_asked(

@@ -24,7 +24,7 @@ def test_what_is_not_given_is_as_in_the_paper(bare, tmp_path):
     assert (config.audit.trials, config.audit.alpha, config.audit.method) == (1_000_000, 0.05, "paper")
     assert (config.audit.threshold, config.audit.accounted) == ("calibrated", 1.695)
     assert (config.users.minimum, config.users.cap, config.cohorts.canaries) == (64, 64, 5)
-    assert config.encoder.name == "minilm"
+    assert (config.encoder.name, config.encoder.keep_vectors) == ("minilm", True)  # every piece encodes the same users
     assert dataset_of(config) == "yelp"
     assert found.origins["audit.trials"] == "the paper"
 

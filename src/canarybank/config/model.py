@@ -156,10 +156,11 @@ class EncoderConfig(Section):
     )
     keep_vectors: bool | None = Field(
         default=None,
-        description="Whether a pass over users in shards keeps their vectors in the cache; those of hashing and "
-        "wordllama are made anew in any case. If not, MiniLM on a GPU encodes in low precision first, and in float32 "
-        "only what that leaves open (never in a real release); results are the same. Left out, an audit on a GPU keeps "
-        "none of a shard for which that pays, and all others are kept.",
+        description="Whether passes over users in shards keep vectors in the cache; those of hashing and wordllama "
+        "never do. A pass on a GPU that keeps none of MiniLM's encodes in low precision first, and in float32 what "
+        "that leaves open: the routes are float32's. On a CPU, a vector that was not kept may come back with another "
+        "last bit. Left out, vectors are kept, except by an audit on a GPU whose shards hold 16,384 texts or more. "
+        "Real releases never encode in low precision first.",
         json_schema_extra=FREE,
     )
 

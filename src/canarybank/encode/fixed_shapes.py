@@ -313,6 +313,7 @@ class FixedShapes:
         self.layers, self.tokens, self.device = layers, tokens, device
         self._graphs: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
         self._pool: Any = None
+        self._side: Any = None
 
     @classmethod
     def of(cls, model: Any, precision: Precision, device: str, *, rows: int | None = None) -> "FixedShapes | None":
@@ -380,16 +381,18 @@ class FixedShapes:
 
         ids, lengths = batch.ids.clone(), batch.lengths.clone()
         cuda: Any = torch.cuda
-        side = cuda.Stream(self.device)
-        side.wait_stream(cuda.current_stream(self.device))
-        with cuda.stream(side):  # libraries make their workspaces at a first call, outside of the graph
-            for _ in range(2):
-                self.layers(ids, lengths)
-        cuda.current_stream(self.device).wait_stream(side)
-        graph = cuda.CUDAGraph()
-        # Other threads may route on the device meanwhile, which is no part of the graph.
-        with cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            vectors = self.layers(ids, lengths)
+        # Of this device, and of a priority that nothing else here asks for: torch hands out the same few streams again.
+        side = self._side = self._side or cuda.Stream(self.device, priority=-1)
+        with cuda.device(self.device):
+            side.wait_stream(cuda.current_stream(self.device))
+            with cuda.stream(side):  # libraries make their workspaces at a first call, outside of the graph
+                for _ in range(2):
+                    self.layers(ids, lengths)
+            cuda.current_stream(self.device).wait_stream(side)
+            graph = cuda.CUDAGraph()
+            # Other threads may route on the device meanwhile, which is no part of the graph.
+            with cuda.graph(graph, pool=self._pool, stream=side, capture_error_mode="thread_local"):
+                vectors = self.layers(ids, lengths)
         self._pool = self._pool or graph.pool()
         self._graphs[batch.shape] = graph, ids, lengths, vectors
         return self._graphs[batch.shape]
@@ -446,16 +449,21 @@ def _landed(positions: Any, pinned: Any, copied: Any) -> tuple[Any, NDArray[np.f
     return positions, pinned.numpy()
 
 
+_REDUCED = ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction")
+
+Switch = tuple[Any, str, Any]
+"""An object, one of its attributes, and a value of that."""
+
+
 class _Plain:
     """How many threads keep products plain, and the settings from before the first of them."""
 
     def __init__(self) -> None:
         self.lock, self.threads = threading.Lock(), 0
-        self.before: tuple[Any, ...] = ()
+        self.before: list[Switch] = []
 
 
 _PLAIN = _Plain()
-_REDUCED = ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction")
 
 
 @contextmanager
@@ -466,28 +474,46 @@ def plain_products() -> Iterator[None]:
     what was there before.
     """
     with _PLAIN.lock:
+        if not _PLAIN.threads:
+            switches = _plain_switches()
+            _PLAIN.before = [(place, name, getattr(place, name)) for place, name, _ in switches]
+            _set(switches)
         _PLAIN.threads += 1
-        if _PLAIN.threads == 1:
-            _PLAIN.before = _product_settings()
-            _set_products("highest", *[False] * len(_REDUCED))
     try:
         yield
     finally:
         with _PLAIN.lock:
             _PLAIN.threads -= 1
             if not _PLAIN.threads:
-                _set_products(*_PLAIN.before)
+                _set(_PLAIN.before)
 
 
-def _product_settings() -> tuple[Any, ...]:
-    import torch
+def _set(switches: Iterable[Switch]) -> None:
+    for place, name, value in switches:
+        setattr(place, name, value)
 
-    return torch.get_float32_matmul_precision(), *(getattr(torch.backends.cuda.matmul, name) for name in _REDUCED)
+
+def _plain_switches() -> list[Switch]:
+    """Return what decides how products are computed, with the values that keep them plain."""
+    from torch import backends
+
+    reduced = [(backends.cuda.matmul, name, False) for name in _REDUCED]
+    if hasattr(backends.cuda.matmul, "fp32_precision"):
+        return [*reduced, *((each.matmul, "fp32_precision", "ieee") for each in (backends.cuda, backends.mkldnn))]
+    return [*reduced, (_OlderTorch(), "precision", "highest")]
 
 
-def _set_products(precision: str, *reduced: bool) -> None:
-    import torch
+class _OlderTorch:
+    """The one setting of torch before 2.9; where a program has used the later ones, it can be neither read nor set."""
 
-    torch.set_float32_matmul_precision(precision)
-    for name, value in zip(_REDUCED, reduced, strict=True):
-        setattr(torch.backends.cuda.matmul, name, value)
+    @property
+    def precision(self) -> str:
+        import torch
+
+        return torch.get_float32_matmul_precision()
+
+    @precision.setter
+    def precision(self, value: str) -> None:
+        import torch
+
+        torch.set_float32_matmul_precision(value)

@@ -42,6 +42,11 @@ class EncoderRecipe:
     host: Host | None = None
     """Where the encoder is loaded, if not in each process that uses it."""
 
+    @property
+    def key(self) -> list[Any]:
+        """Return what vectors depend on: the encoder, and whether they are kept, for that decides how they are made."""
+        return [self.fingerprint, None if is_cheap(self.load()) else self.keep]
+
     def hosted_on(self, engine: Engine) -> "EncoderRecipe":
         """Return the recipe for the workers of an engine: where that has GPUs, they ask an encoder on each GPU.
 

@@ -57,8 +57,7 @@ class CountVotes:
         mechanism, grid = self.ballot.mechanism, self.ballot.grid
         return stage_key(
             "votes",
-            encoder=self.encoder.fingerprint,
-            keep=self.encoder.keep,
+            encoder=self.encoder.key,
             bank=self.ballot.bank.hash,
             k=mechanism.k,
             clip=mechanism.clip,

@@ -361,7 +361,8 @@ class AuditWork:
     def cases(self) -> tuple[Case, ...]:
         """Return the frozen cases, over the banks of every round."""
         system = self.inputs.config.audit.system
-        key = hash_json([self.routes[0].calibration.hash, system, str(SYSTEMS.pin(system))])
+        encoded = [] if self.inputs.shards is None else self.inputs.recipe.key
+        key = hash_json([self.routes[0].calibration.hash, system, str(SYSTEMS.pin(system)), *encoded])
         return self.auditor.freeze(self._designed, self.calibration, calibration=key)
 
     @cached_property

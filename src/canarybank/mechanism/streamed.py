@@ -163,7 +163,7 @@ class ShardVotes:
     @property
     def key(self) -> str:
         """Return the content address of all that the answers depend on but the users."""
-        routing = [self.k, self.clip, self.entry_cap, self.encoder.fingerprint, self.encoder.keep]
+        routing = [self.k, self.clip, self.entry_cap, *self.encoder.key]
         return hash_json([[bank.hash for bank in self.bases], [ask.key for ask in self.asks], routing])
 
     def __call__(self, part: Part) -> dict[str, NDArray[Any]]:
