@@ -41,7 +41,8 @@ class Encoder(Protocol):
       accountant assumes. The fingerprint of such an encoder covers all that decides the bits;
     - ``cheap``, True where encoding a text takes less than keeping its vector: a pass over shards then encodes anew and
       keeps no vector. Read it with ``is_cheap``;
-    - ``fast_encoder``, a ``FastEncoder`` whose vectors are nearly these; None, or left out, where there is none.
+    - ``fast_encoder``, a ``FastEncoder`` whose vectors are nearly these; None, or left out, where there is none. Offer
+      one only where a vector depends on its own text alone: ``encode`` is then asked for some of the texts.
 
     And it may have a method ``vocabulary()`` that returns the tokens it knows, as texts: see ``vocabulary_of``.
     """
