@@ -3,7 +3,7 @@ import pytest
 
 from canarybank.auditing import Target, find_method
 from canarybank.auditing.forecast import bound_law, chance_at_most
-from canarybank.auditing.spread import Outcomes
+from canarybank.auditing.spread import Outcomes, count_branches
 
 RATES = [(0.06, 0.01), (3e-3, 1e-4), (0.9999, 0.99), (0.02, 0.02), (1.0, 0.0)]
 METHODS = ["paper", "clopper-pearson"]
@@ -60,3 +60,13 @@ def test_outcomes_of_many_cases_are_those_of_each_alone(name: str, trials: int) 
         plain = np.maximum(target.at_counts(found.first[0][:, None], found.second[0], trials), 0.0)
         np.testing.assert_allclose(found.values, plain, rtol=0, atol=NEAR)
         assert found.most == plain.max()
+
+
+@pytest.mark.parametrize("trials", [5_000, 20_000, 1_000_000])
+@pytest.mark.parametrize("name", METHODS)
+def test_both_branches_at_counts_are_the_methods_own(name: str, trials: int) -> None:
+    target, rng = Target(trials, 1e-5, 0.01, find_method(name)), np.random.default_rng(trials)
+    true, false = (np.sort(rng.integers(trials // 20, trials - trials // 20, size=200)) for _ in range(2))
+    found = count_branches(target, true, false, trials)
+    for branch, own in zip(found, target.branches(true / trials, false / trials), strict=True):
+        np.testing.assert_allclose(branch, own, rtol=0, atol=NEAR)

@@ -15,7 +15,7 @@ from canarybank.errors import InputError
 from canarybank.score import Interval
 from canarybank.seeds import stream
 
-__all__ = ["LEVEL", "Outcomes", "calibrated_spread", "drawn_thresholds", "frozen_spread"]
+__all__ = ["LEVEL", "Outcomes", "calibrated_spread", "count_branches", "drawn_thresholds", "frozen_spread"]
 
 Whole: TypeAlias = NDArray[np.int64]
 Ends: TypeAlias = Callable[[Any], Array]
@@ -135,7 +135,7 @@ def _best_drawn(
     best, promised = [], []
     for start in range(0, replicates, _AT_ONCE):
         false, true = (_positives(rate, number, min(_AT_ONCE, replicates - start), rng) for rate in (fpr, tpr))
-        branches = _branches(target, true, false, number)
+        branches = count_branches(target, true, false, number)
         bounds = np.stack([aimed(branches, aim) for aim in target.method.aims])
         best.append(points[np.argmax(bounds, axis=2)])
         promised.append(bounds.max(axis=2))
@@ -162,7 +162,7 @@ def _positives(rates: Array, number: int, replicates: int, rng: np.random.Genera
     return np.asarray(number - np.cumsum(rng.multinomial(number, cells / cells.sum(), replicates)[:, :-1], axis=1))
 
 
-def _branches(target: Target, true: Whole, false: Whole, number: int) -> tuple[Array, Array]:
+def count_branches(target: Target, true: Whole, false: Whole, number: int) -> tuple[Array, Array]:
     """Return what ``target.branches`` gives at these counts, by a table where the ends are those of one rate alone."""
     if not target.method.separate or target.trials != number:
         return target.branches(true / number, false / number)
