@@ -358,3 +358,22 @@ def test_stratified_is_zero_where_delta_covers_what_the_canary_adds():
 def test_stratified_needs_a_probability_of_taking_part(q):
     with pytest.raises(InputError, match="needs q"):
         stratified(5, 1, 10, 10, q=q, delta=1e-5, alpha=0.05)
+
+
+@pytest.mark.parametrize("trials", [10**8, 2 * 10**8, BIG, 10**11])
+@pytest.mark.parametrize("gamma", [0.0025, 0.0125, 0.05])
+def test_ends_are_right_where_the_inverse_of_scipy_is_not(trials, gamma):
+    """SciPy's inverse of the incomplete beta function is off at 1,000 of many trials, by twice the rate at 1e9."""
+    few = np.array([1, 2, 998, 999, 1000, 1001, 50_000])
+    # Near 1, float64 has too few digits for the rates of more trials.
+    counts = np.concatenate([few, trials - few]) if trials <= BIG else few
+    lower, upper = clopper_pearson(counts, trials, gamma)
+    assert binom.sf(counts - 1, trials, lower) == pytest.approx(gamma, rel=1e-4)
+    assert binom.cdf(counts, trials, upper) == pytest.approx(gamma, rel=1e-4)
+
+
+@pytest.mark.parametrize("method", list(SEPARATE))
+def test_one_true_positive_more_never_doubles_a_bound(method):
+    found = [epsilon_lower(tp, 200, BIG, BIG, delta=0.0, alpha=0.05, method=method).epsilon for tp in range(996, 1004)]
+    assert (np.diff(found) > 0).all()
+    assert np.diff(found).max() < 0.0015

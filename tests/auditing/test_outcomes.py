@@ -70,3 +70,11 @@ def test_both_branches_at_counts_are_the_methods_own(name: str, trials: int) -> 
     found = count_branches(target, true, false, trials)
     for branch, own in zip(found, target.branches(true / trials, false / trials), strict=True):
         np.testing.assert_allclose(branch, own, rtol=0, atol=NEAR)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_bounds_at_few_counts_are_exact(name: str) -> None:
+    trials = 1_000_000
+    target, counts = Target(trials, 1e-5, 0.01, find_method(name)), np.arange(60, 4_096)
+    found = count_branches(target, counts, counts[::-1].copy(), trials)[0]
+    np.testing.assert_allclose(found, target.branches(counts / trials, counts[::-1] / trials)[0], rtol=0, atol=1e-7)

@@ -1,7 +1,15 @@
 import numpy as np
 import pytest
 
-from canarybank.auditing import Projected, Target, calibrated, calibrated_spread, expected_bound, frozen_spread
+from canarybank.auditing import (
+    Projected,
+    Target,
+    calibrated,
+    calibrated_spread,
+    expected_bound,
+    find_method,
+    frozen_spread,
+)
 from canarybank.auditing.forecast import bound_law, chance_at_most
 from canarybank.auditing.spread import Outcomes, drawn_thresholds
 from canarybank.errors import InputError
@@ -130,3 +138,11 @@ def test_a_bound_above_the_largest_by_rounding_stands_in_the_last_cell():
     outcomes = Outcomes((np.array([1.0]), np.array([1.0])), (np.array([1.0, 2.0]), np.array([0.25, 0.75])), values, 1.0)
     np.testing.assert_array_equal(outcomes.at_most(np.linspace(0.0, 1.0, 5)), [0.0, 0.0, 0.25, 0.25, 1.0])
     np.testing.assert_array_equal(outcomes.at_most(np.zeros(5)), [0.0, 0.0, 0.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("trials", [10, 20, 1_000])
+@pytest.mark.parametrize("name", ["paper", "clopper-pearson", "stratified"])
+def test_a_canary_that_always_shows_has_thresholds(name, trials):
+    law = RoundLaw(np.zeros(0), noise=0.01, shift=1.0, offset=0.5, q=0.5)
+    found = calibrated_spread([law], [law], Target(trials, 1e-5, 0.05, find_method(name), q=0.5), number=trials, seed=1)
+    assert 0.0 <= found.lower <= found.upper

@@ -164,3 +164,13 @@ def test_a_share_that_is_none_is_refused(share):
 def test_weights_that_drown_the_noise_have_no_cut():
     with pytest.raises(InputError, match="draw all trials"):
         chernoff_cut(NoisySum.of([1e200], 0.1, 1.0), 0.5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4, 1e7, 1e9])
+def test_no_more_is_drawn_where_the_noise_is_small_against_the_weights(scale):
+    """The tilt is then many orders of magnitude below what the noise alone allows."""
+    weights = np.abs(np.random.default_rng(0).normal(size=200))
+    law = NoisySum.of(scale * weights, q=0.1, noise=1.0)
+    assert Exceedances.above(law, chernoff_cut(law, 1e-4)).survival == pytest.approx(1e-4, rel=1e-3)
+    far = Exceedances.above(law, scale * (0.1 * weights.sum() + 4 * np.sqrt(0.09 * np.square(weights).sum())))
+    assert 1e-3 < far.survival < 1e-2

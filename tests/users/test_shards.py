@@ -1,8 +1,10 @@
 """Users in shards are those of ``admit``, whatever the number of shards; a newcomer changes one file."""
 
 import csv
+import errno
 import gc
 import json
+import os
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -245,6 +247,48 @@ def test_one_run_more_mends_all_damaged_shards(tmp_path: Path) -> None:
         shards.everybody.load()
     assert sorted((folder / "shards").iterdir()) == files[:1]
     assert sharded(given, Admission(), 4, folder).everybody.load().hash == expected
+
+
+def test_damage_in_one_pass_is_cleared_at_once_and_other_users_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    shards = sharded(source(written(tmp_path, "csv")), Admission(), 4, folder)
+    mine = {folder / "shards" / f"{content}.packed" for content in shards.contents}
+    (tmp_path / "other").mkdir()
+    sharded(
+        source(written(tmp_path / "other", "csv", [(f"u{i}", "some text", "0") for i in range(9)])),
+        Admission(),
+        2,
+        folder,
+    )
+    others = set((folder / "shards").iterdir()) - mine
+    assert others
+    for path in (folder / "shards").iterdir():
+        path.write_bytes(path.read_bytes()[:100])
+        os.utime(path, (1.0, 1.0))
+    with pytest.raises(StoreError, match="missing from the cache or damaged"):
+        list(
+            run_pass(
+                "look", lambda part: {"n": np.zeros(len(part.users()))}, shards.everybody.parts(), Serial(), key="n"
+            )
+        )
+    assert set((folder / "shards").iterdir()) == others
+    assert {path.stat().st_mtime for path in others} == {1.0}
+
+
+def test_a_shard_that_cannot_be_read_now_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shards = sharded(source(written(tmp_path, "csv")), Admission(), 4, tmp_path / "cache")
+    files = set((tmp_path / "cache" / "shards").iterdir())
+    for error in (MemoryError(), OSError(errno.EMFILE, "too many open files")):
+
+        def fail(*_: Any, error: BaseException = error, **__: Any) -> None:
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "open", fail)
+            with pytest.raises((MemoryError, StoreError)):
+                shards.everybody.load()
+        assert set((tmp_path / "cache" / "shards").iterdir()) == files
+    assert len(shards.everybody.load()) == len(shards)
 
 
 @pytest.mark.parametrize("stage", ["sharding", "shards"])

@@ -18,14 +18,15 @@ from canarybank.seeds import stream
 __all__ = ["LEVEL", "Outcomes", "calibrated_spread", "count_branches", "drawn_thresholds", "frozen_spread"]
 
 Whole: TypeAlias = NDArray[np.int64]
-Ends: TypeAlias = Callable[[Any], Array]
-"""Counts to an end of the rate behind each."""
+Terms: TypeAlias = Callable[[Any], Array]
+"""Counts to the logarithm of what an end of each one's rate adds to a bound."""
 
 LEVEL = 0.999
 _CELLS = 512
 _AT_ONCE = 500
 _COUNTED, _PART, _RATIO = 4096, 1 / 4, 1.001
-_LISTED = 2**22  # trials up to which a figure of every count is kept, 32 MiB for each
+"""A table of ends holds counts up to the first in steps of the second, then each so many times the one before."""
+_LISTED = 2**22  # trials up to which a figure of every count is kept, 32 MiB for each end
 _VALUES = 4001
 
 
@@ -151,7 +152,7 @@ def _plausible(law: Law, target: Target, number: int) -> Array:
         target.bound(np.minimum(tpr + six[1], 1.0), np.maximum(fpr - six[0], 0.0)),
         target.bound(np.maximum(tpr - six[1], 0.0), np.minimum(fpr + six[0], 1.0)),
     )
-    chance = np.flatnonzero(lucky >= np.max(target.bound(tpr, fpr)))
+    chance = np.flatnonzero(lucky >= np.max(target.bound(tpr, fpr)) - 1e-12)  # what is the same but for rounding
     return np.linspace(points[max(chance[0] - 1, 0)], points[min(chance[-1] + 1, len(points) - 1)], _CELLS)
 
 
@@ -166,12 +167,12 @@ def count_branches(target: Target, true: Whole, false: Whole, number: int) -> tu
     """Return what ``target.branches`` gives at these counts, by a table where the ends are those of one rate alone."""
     if not target.method.separate or target.trials != number:
         return target.branches(true / number, false / number)
-    least, most = _listed_ends(number, target.alpha / target.method.tails, target.delta)
+    least, most = _listed_terms(number, target.alpha / target.method.tails, target.delta)
     return least(true) - most(false), least(number - false) - most(number - true)
 
 
 @lru_cache(maxsize=8)
-def _log_ends(number: int, gamma: float, delta: float) -> tuple[Ends, Ends]:
+def _log_terms(number: int, gamma: float, delta: float) -> tuple[Terms, Terms]:
     """Return the logarithms of a rate's lower end less delta, and of its upper end, as functions of a count.
 
     They are exact at whole counts up to 4,096. What lies between two counts of the table is off by less than 1e-5, at
@@ -190,9 +191,9 @@ def _between(counts: Array, values: Array, at: Any) -> Array:
 
 
 @lru_cache(maxsize=8)
-def _listed_ends(number: int, gamma: float, delta: float) -> tuple[Ends, Ends]:
+def _listed_terms(number: int, gamma: float, delta: float) -> tuple[Terms, Terms]:
     """Return the same as functions of whole counts, which take less time where every count can be listed."""
-    least, most = _log_ends(number, gamma, delta)
+    least, most = _log_terms(number, gamma, delta)
     if number > _LISTED:
         return least, most
     every = np.arange(number + 1)
@@ -203,7 +204,8 @@ def _listed_ends(number: int, gamma: float, delta: float) -> tuple[Ends, Ends]:
 class Outcomes:
     """The outcomes of one bound: counts of true and of false positives, the chance of each, the bound at each pair.
 
-    ``values`` may be off as ``_log_ends`` says: they are sorted into cells, and shown nowhere.
+    ``values`` may be off as ``_log_terms`` says, and more where an end is next to delta: they are sorted into cells,
+    and shown nowhere.
     """
 
     first: tuple[Array, Array]
@@ -214,14 +216,14 @@ class Outcomes:
 
     @classmethod
     def of_each(cls, target: Target, cases: Sequence[Sequence[tuple[float, float]]]) -> "list[Outcomes]":
-        """Return the outcomes of each case: of the counts of one canary, or of the summed counts of several."""
+        """Return the outcomes of each case: of a canary's counts, or of the sums of as many canaries' in every case."""
         n, total = int(target.trials), int(target.trials) * len(cases[0])
         firsts = [count_law(n, [float(target.first_rate(*pair)) for pair in pairs]) for pairs in cases]
         seconds = [count_law(n, [fpr for _, fpr in pairs]) for pairs in cases]
         if not target.method.separate:
             tables = [bound_values(target, *laws, total) for laws in zip(firsts, seconds, strict=True)]
             return [cls(*each, float(each[2].max())) for each in zip(firsts, seconds, tables, strict=True)]
-        least, most = _log_ends(total, target.alpha / target.method.tails, target.delta)
+        least, most = _log_terms(total, target.alpha / target.method.tails, target.delta)
         tables = []
         for (tp, _), (fp, _) in zip(firsts, seconds, strict=True):
             values = np.subtract.outer(least(tp), most(fp))

@@ -1,10 +1,11 @@
 """Bound a rate by counts, one-sided and exactly."""
 
+from collections.abc import Callable
 from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainccinv, betaincinv
+from scipy.special import betainc, betaincc, betainccinv, betaincinv
 
 from canarybank.errors import InputError
 from canarybank.score.epsilon import probability
@@ -12,6 +13,11 @@ from canarybank.score.epsilon import probability
 __all__ = ["clopper_pearson", "ends", "lower_end", "upper_end", "whole_counts"]
 
 Array: TypeAlias = NDArray[np.float64]
+
+_CLOSE = 1e-5
+"""How far the chance at an end may be from gamma, as a share of it."""
+_LEAST_LOG, _HALVINGS = -700.0, 64
+"""The logarithm of the least rate that is looked for, and how often the range above it is halved."""
 
 
 @overload
@@ -57,14 +63,39 @@ def ends(x: ArrayLike, n: ArrayLike, gamma: float) -> tuple[Array, Array]:
 
 def lower_end(x: ArrayLike, n: ArrayLike, gamma: ArrayLike) -> Array:
     """Return the lower one of the ends."""
-    x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
-    return np.where(x > 0, betaincinv(np.where(x > 0, x, 1.0), n - x + 1, np.asarray(gamma, np.float64)), 0.0)
+    x, n, gamma = _together(x, n, gamma)
+    a, b = np.where(x > 0, x, 1.0), n - x + 1
+    return np.where(x > 0, _solved(betainc, betaincinv(a, b, gamma), a, b, gamma, is_rising=True), 0.0)
 
 
 def upper_end(x: ArrayLike, n: ArrayLike, gamma: ArrayLike) -> Array:
     """Return the upper one of the ends."""
-    x, n = np.asarray(x, np.float64), np.asarray(n, np.float64)
-    return np.where(x < n, betainccinv(x + 1, np.where(x < n, n - x, 1.0), np.asarray(gamma, np.float64)), 1.0)
+    x, n, gamma = _together(x, n, gamma)
+    a, b = x + 1, np.where(x < n, n - x, 1.0)
+    return np.where(x < n, _solved(betaincc, betainccinv(a, b, gamma), a, b, gamma, is_rising=False), 1.0)
+
+
+def _together(*values: ArrayLike) -> list[Array]:
+    return list(np.broadcast_arrays(*(np.asarray(each, np.float64) for each in values)))
+
+
+def _solved(chance: Callable[..., Any], found: Any, a: Array, b: Array, gamma: Array, *, is_rising: bool) -> Array:
+    """Return the rates at which a chance is gamma: what was found where that is right, all others by bisection.
+
+    SciPy's inverses are far off for some counts, such as 1,000 of more than 1e8 trials. Bisection is of the logarithm
+    of the rate, and ends where the chance is at most gamma.
+    """
+    rates: Array = np.array(found)
+    wrong = ~(np.abs(chance(a, b, rates) - gamma) <= _CLOSE * gamma)
+    if wrong.any():
+        a, b, gamma = a[wrong], b[wrong], gamma[wrong]
+        low, high = np.full(len(a), _LEAST_LOG), np.zeros(len(a))
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            is_above = (chance(a, b, np.exp(middle)) > gamma) == is_rising
+            low, high = np.where(is_above, low, middle), np.where(is_above, middle, high)
+        rates[wrong] = np.exp(low if is_rising else high)
+    return rates
 
 
 def whole_counts(name: str, values: ArrayLike) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ K and the tilted coins are computed here, and not as the exact tails compute the
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,15 +70,14 @@ class Exceedances:
             return cls(law, place, 0.0)
         # K' grows by the noise's variance at least, so the root lies below; near it every h serves as well.
         highest = 1.01 * (place - _slope(law, 0.0)) / law.noise**2
-        h = float(brentq(lambda at: _slope(law, at) - place, 0.0, highest, xtol=1e-9 * highest, rtol=1e-6))
-        return cls(law, place, h)
+        return cls(law, place, _root(lambda at: _slope(law, at) - place, highest))
 
     @cached_property
     def survival(self) -> float:
         """Return Chernoff's bound on the chance of a score above the cut: the share of trials that are drawn."""
         if self.h == 0.0:
             return 0.0 if self.cut == math.inf else 1.0
-        return min(1.0, math.exp(_cumulant(self.law, self.h) - self.h * self.cut))
+        return math.exp(min(0.0, _cumulant(self.law, self.h) - self.h * self.cut))
 
     def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Return the scores above the cut of ``size`` independent trials, in no order.
@@ -138,8 +138,12 @@ def chernoff_cut(law: NoisySum, share: float) -> float:
     def lacking(h: float) -> float:
         return h * _slope(law, h) - _cumulant(law, h) - exponent
 
-    h = float(brentq(lacking, 0.0, highest, xtol=1e-9 * highest, rtol=1e-6))
-    return float(np.ldexp(_slope(law, h), law.exponent))
+    return float(np.ldexp(_slope(law, _root(lacking, highest)), law.exponent))
+
+
+def _root(function: Callable[[float], float], highest: float) -> float:
+    """Return where a function from 0 to ``highest`` crosses zero, to a millionth of itself, however near 0 that is."""
+    return float(brentq(function, 0.0, highest, xtol=1e-300, rtol=1e-6))
 
 
 def _tilted_coins(law: NoisySum, h: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

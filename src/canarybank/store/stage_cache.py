@@ -126,8 +126,12 @@ class StageCache:
         path, about = self.folder / stage / f"{key}.{suffix}", {"stage": stage, "key": key}
         try:
             value = read(path, about)
-        except Exception:  # noqa: BLE001, whatever is wrong with a kept piece, it is made again
-            discard(path)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001, whatever is wrong with a kept piece, it is made again
+            # What the system does not let us open may be whole, and others may read it.
+            if not isinstance(error.__cause__, OSError):
+                discard(path)
         else:
             self.found[stage] = self.found.get(stage, 0) + 1
             # A shared cache may be read-only; then its owner decides what is old.

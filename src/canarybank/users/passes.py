@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from canarybank.engine import Engine
 from canarybank.progress import SILENT, Progress
 from canarybank.store import StageCache, stage_key
-from canarybank.users.shards import Part
+from canarybank.users.shards import Part, clearing_damage
 
 __all__ = ["run_pass"]
 
@@ -60,7 +60,7 @@ def run_pass(
         else:
             yield part, found
     # What a run before made is no part of the stage, or it would count as the work of a moment in rate and time left.
-    with progress.stage(name, total=sum(map(len, lacking)), unit="users") as stage:
+    with clearing_damage(lacking), progress.stage(name, total=sum(map(len, lacking)), unit="users") as stage:
         for number, (index, made) in enumerate(engine.run(function, lacking), 1):
             part = lacking[index]
             kept = made if cache is None else cache.arrays("pass", _piece_key(part, key), partial(dict, made))

@@ -49,7 +49,17 @@ from canarybank.users.report import AdmissionReport, Drop
 from canarybank.users.rows import Fault, Row, Skip
 from canarybank.users.sources import Source
 
-__all__ = ["STREAM_BYTES", "Members", "Part", "Shards", "are_sharded", "shard_count", "shard_of", "shard_users"]
+__all__ = [
+    "STREAM_BYTES",
+    "Members",
+    "Part",
+    "Shards",
+    "are_sharded",
+    "clearing_damage",
+    "shard_count",
+    "shard_of",
+    "shard_users",
+]
 
 STREAM_BYTES = 256 * 10**6
 """A file of users that is larger than this is read in shards, unless the configuration says otherwise."""
@@ -161,9 +171,10 @@ class Shards:
         """Return the digest of each user: see ``Users.digests``."""
         if self._digests is not None:
             return self._digests
-        found = np.empty((len(self), 32), dtype=np.uint8)
-        for part in self.everybody.parts():
-            found[part.positions] = part.users().digests
+        found, parts = np.empty((len(self), 32), dtype=np.uint8), self.everybody.parts()
+        with clearing_damage(parts):
+            for part in parts:
+                found[part.positions] = part.users().digests
         return found
 
     def capped(self, cap: int) -> "Shards":
@@ -227,7 +238,8 @@ class Members:
         if not len(self):
             return Users((), np.zeros(0, dtype=np.int64), ())
         parts = self.parts()
-        read = [part.users() for part in parts]
+        with clearing_damage(parts):
+            read = [part.users() for part in parts]
         labelled = read[0].labels is not None
         together = Users(
             ids=tuple(chain.from_iterable(users.ids for users in read)),
@@ -313,8 +325,12 @@ def _places(key: str, number: int) -> list[str]:
     return [hash_json({"users": key, "shards": number, "shard": shard}) for shard in range(number)]
 
 
+class _LostError(StoreError):
+    """A shard is not there, or not as it was written."""
+
+
 def _lost() -> NoReturn:
-    raise StoreError(
+    raise _LostError(
         "A shard of the users is missing from the cache or damaged; run the command again, and it is made anew. Shards "
         "need a cache folder that can be written and that every worker sees: set CANARYBANK_CACHE."
     )
@@ -345,16 +361,30 @@ def _compact(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(folder: Path, content: str) -> Users:
-    """Read a shard. Where it is missing or damaged, all damaged ones are removed, so that one more run makes them."""
-    cache = StageCache(folder)
+    return StageCache(folder).packed(_CONTENT, content, _lost, pack_users, unpack_users)
 
-    def lost() -> NoReturn:
-        for path in (folder / _CONTENT).glob("*.packed"):
+
+@contextlib.contextmanager
+def clearing_damage(parts: Iterable[Part]) -> Iterator[None]:
+    """Where a shard turns out missing or damaged, remove all damaged ones of these, so that one more run makes them.
+
+    Args:
+        parts: Those whose shards are read within.
+
+    Example:
+        >>> from canarybank.users import Admission, shard_users, source
+        >>> parts = shard_users(source("my-users.csv"), Admission(), 2, "shards", key="my-users").everybody.parts()
+        >>> with clearing_damage(parts):
+        ...     print(sum(len(part.users()) for part in parts))
+        24
+    """
+    try:
+        yield
+    except _LostError:
+        for part in parts:
             with contextlib.suppress(StoreError):
-                cache.packed(_CONTENT, path.stem, _lost, pack_users, unpack_users)
-        _lost()
-
-    return cache.packed(_CONTENT, content, lost, pack_users, unpack_users)
+                part.users()
+        raise
 
 
 def _admit_shard(
