@@ -83,6 +83,31 @@ def test_wrong_usage_is_answered_in_one_sentence(cli, words, said):
     assert outcome.code == 2
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("sample", "run"), "--size"),
+        (("sample", "run", "--size", "9"), "--seed"),
+        (("sample", "run", "--size", "9"), "--neighbours"),
+        (("vet", "embedded"), "--round"),
+        (("vet", "embedded"), "--k"),
+        (("vet", "embedded"), "--worst"),
+        (("prove", "embedded"), "--entry"),
+        (("prove", "embedded"), "--round"),
+        (("zoo",), "--repeats"),
+        (("zoo",), "--seed"),
+        (("zoo",), "--workers"),
+        (("measure", "embedded"), "--neighbours"),
+        (("measure", "embedded"), "--buckets"),
+        (("measure", "embedded"), "--seed"),
+    ],
+)
+def test_no_whole_number_is_rounded_to_one(cli, command, option):
+    outcome = cli(*command, option, "2.5")
+    assert outcome.err == f"Error: The value '2.5' of {option} cannot be used; give a whole number.\n"
+    assert outcome.code == 2
+
+
 def test_an_unknown_command_far_from_all_lists_them(cli):
     assert "choose one of demo, audit, evolve, sweep, reproduce, bank" in cli("zzz").err
 

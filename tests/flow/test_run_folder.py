@@ -38,6 +38,18 @@ def test_a_file_that_cannot_be_read_because_the_folder_is_gone_says_that_the_fol
         read_after(Path.exists)
 
 
+def test_a_run_that_goes_on_says_that_its_folder_is_gone(copied):
+    def read_after(remove):
+        with Run.again(copied, Run.open(copied).kind) as run:
+            remove(run.folder)
+            read_json(run.folder / "lost.json")
+
+    with pytest.raises(StoreError, match=r"Cannot read '.*lost\.json': it is not there"):
+        read_after(Path.exists)
+    with pytest.raises(StoreError, match=r"was removed while its run went on.*start anew"):
+        read_after(shutil.rmtree)
+
+
 def test_a_path_under_a_file_cannot_be_written(resolved, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"is a file, not a folder.*Name another folder for the run by --folder\."):

@@ -119,7 +119,15 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     planted = bank.with_probes(rng.normal(size=(15, 7)))
     expected = table.swap(planted)
     monkeypatch.setattr(table_module, "MERGED_VALUES", 40)
+    honest, chunks = table_module.Scan.scores, []
+
+    def counted(self: Any, records: Any, out: Any = None) -> Any:
+        chunks.append(len(records))
+        return honest(self, records, out)
+
+    monkeypatch.setattr(table_module.Scan, "scores", counted)
     assert np.array_equal(table.swap(planted), expected)
+    assert chunks == [2] * 12 + [1]
 
 
 def test_any_rounding_within_the_margin_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,3 +184,21 @@ def test_refuses_entries_that_cannot_be_merged() -> None:
         table.merge(np.ones((1, 2)), [3])
     with pytest.raises(InputError, match="twice"):
         table.merge(np.ones((2, 2)), [8, 8])
+
+
+def test_what_a_search_of_the_base_depends_on_has_a_name_of_its_own() -> None:
+    rng = np.random.default_rng(2)
+    vectors = rng.normal(size=(20, 4))
+    bank = Bank(vectors).reserve(3, 1)
+    others = [
+        Bank(vectors),
+        Bank(vectors[:19]).reserve(3, 1),
+        Bank(vectors).reserve(3, 2),
+        bank.bar([int(bank.base[0])]),
+        bank.bar([int(bank.base[1])]),
+        bank.bar([bank.reserved[0]]),
+        Bank(vectors + (np.arange(20) == bank.base[2])[:, None], None, bank.reserved),
+    ]
+    names = [each.base_hash for each in (bank, *others)]
+    assert len(set(names)) == len(names)
+    assert bank.with_probes(rng.normal(size=(3, 4))).base_hash == bank.base_hash

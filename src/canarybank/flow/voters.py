@@ -7,7 +7,7 @@ from canarybank.config.model import CohortsConfig, Config, UsersConfig
 from canarybank.encode import CachedEncoder
 from canarybank.engine import Engine
 from canarybank.evolution import HeldUsers, StreamedUsers, VotingUsers
-from canarybank.flow.inputs import admission, joined, named_columns, recipe_of, users_key, users_source
+from canarybank.flow.inputs import admission, named_columns, recipe_of, users_key, users_source
 from canarybank.flow.real_run import HiddenEngine, HiddenVoters, encode_users, hidden
 from canarybank.flow.sharding import shards_for
 from canarybank.progress import SILENT, Progress
@@ -25,21 +25,17 @@ def admit_voters(
     cache: StageCache,
     progress: Progress = SILENT,
     shards: int | None = None,
-    engine: Engine | None = None,
 ) -> Users | Shards:
     """Read and admit the users of a real evolution, into memory or into shards (``shards_for``).
 
     Whether a user is admitted, and with which records, follows from that user's rows and the configuration alone. There
-    may be no users. Nothing is counted, and an error says nothing about rows. Where users lie in shards, the engine on
-    which they will vote is joined first, while it can still say what is wrong with it: later, errors are hidden.
+    may be no users. Nothing is counted, and an error says nothing about rows.
     """
     given, rule = users_source(config, isolated=True), admission(config, cohorts)
     require_label_column(given, rule)
     if isinstance(encoding := getattr(given.format, "encoding", None), str):
         require_encoding(encoding)
     key, number = users_key(given, rule), shards_for(given, shards, cache)
-    if number is not None and engine is not None:
-        joined(engine)
     with hidden("reading users", progress), named_columns():
         if number is not None:
             return shard_users(given, rule, number, cache.folder, key=key)
@@ -50,7 +46,7 @@ def real_voters(
     config: Config, encoder: CachedEncoder, cache: StageCache, progress: Progress, engine: Engine
 ) -> VotingUsers:
     """Return the users of a real run, who vote with the records that can be encoded; no count of votes is kept."""
-    people = admit_voters(config.users, config.cohorts, cache, progress, config.run.shards, engine)
+    people = admit_voters(config.users, config.cohorts, cache, progress, config.run.shards)
     with hidden("preparing users' records", progress):
         if isinstance(people, Users):
             return HiddenVoters(HeldUsers(encode_users(people, encoder)), progress)

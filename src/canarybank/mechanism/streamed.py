@@ -180,8 +180,12 @@ class ShardVotes:
 
     def routes(self, vectors: Vectors, drift: float) -> Iterator[tuple[NDArray[np.int32], NDArray[np.bool_]]]:
         """Yield the routes of records for each ask, and which of them name the same entries within the drift."""
-        depths = [self.k + (drift > 0 and len(bank.open_base) > self.k) for bank in self.bases]
-        tables = [RouteTable.build(vectors, *each) for each in zip(self.bases, depths, strict=True)]
+        # One entry more than a route has bounds how far the others are, where the base has one.
+        bounded = [drift > 0 and len(bank.open_base) > self.k for bank in self.bases]
+        tables = [
+            RouteTable.build(vectors, bank, self.k + 1 if more else self.k)
+            for bank, more in zip(self.bases, bounded, strict=True)
+        ]
         for ask in self.asks:
             table = tables[ask.base]
             positions, distances = table.positions, table.distances
@@ -189,8 +193,8 @@ class ShardVotes:
                 positions, distances = table.merge_distances(ask.entries, ask.places)
             if not drift:
                 sure = np.ones(len(positions), dtype=bool)
-            elif table.k > self.k:
+            elif bounded[ask.base]:
                 sure = settled(distances[:, self.k - 1 :], drift)
             else:
-                sure = np.zeros(len(positions), dtype=bool)  # all of the base is in the list, so nothing bounds it
+                sure = np.zeros(len(positions), dtype=bool)
             yield positions[:, : self.k].astype(np.int32), sure  # the tables of all asks may be held at once
