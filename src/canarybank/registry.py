@@ -317,7 +317,7 @@ ENGINES = _registry(
     "engine",
     {
         "threads": "engine.local:Threads",
-        "processes": "engine.local:Processes",
+        "processes": "engine.processes:Processes",
         "ray": "engine.ray:Ray",
         "serial": "engine.local:Serial",
     },

@@ -2,6 +2,7 @@
 
 import operator
 import os
+import signal
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -70,6 +71,26 @@ def be_stubborn(task):
 def end(_task):
     """End the worker."""
     os._exit(1)
+
+
+def die_at_first(folder, task):
+    """End the worker at every third task, when that comes for the first time."""
+    mark = folder / str(task)
+    if task % 3 == 0 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 10 * task
+
+
+def process_number(_task):
+    """Return the number of the worker's process."""
+    time.sleep(0.02)
+    return os.getpid()
+
+
+def interrupt(_task):
+    """Be interrupted."""
+    raise KeyboardInterrupt
 
 
 def interval(task):

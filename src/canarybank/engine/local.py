@@ -1,19 +1,18 @@
-"""Run tasks on this machine: one after another, on threads, or on processes.
+"""Run tasks in this process: one after another, or on threads.
 
 An engine maps a function over tasks and yields ``(index, result)`` as results arrive, in any order. Whoever
 collects them must not depend on that order: then the outcome is the same on every engine.
 """
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from canarybank.errors import InputError
 
-__all__ = ["Engine", "Host", "Processes", "Serial", "Threads", "count_cores", "host_on"]
+__all__ = ["Engine", "Host", "Pooled", "Result", "Serial", "Task", "Threads", "count_cores", "host_on"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -67,8 +66,8 @@ class Serial:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pooled:
-    """Run tasks on a pool of workers; none given means one for each core."""
+class Pooled:
+    """What engines with several workers have in common; no number of workers means one for each core."""
 
     workers: int | None = None
 
@@ -78,50 +77,24 @@ class _Pooled:
                 f"An engine needs at least one worker, not {self.workers}; leave workers out to use every core."
             )
 
+    @property
+    def number(self) -> int:
+        """Return the number of workers."""
+        return self.workers or count_cores()
+
+
+class Threads(Pooled):
+    """Run tasks on threads: for numpy work, which lets go of the interpreter lock."""
+
     def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """Yield results as they finish; an exception or an abandoned iteration cancels what has not begun."""
-        pool, call = self._pool(self.workers or count_cores(), function)
+        pool = ThreadPoolExecutor(self.number)
         try:
-            futures = {pool.submit(call, task): index for index, task in enumerate(tasks)}
+            futures = {pool.submit(function, task): index for index, task in enumerate(tasks)}
             for future in as_completed(futures):
                 yield futures.pop(future), future.result()  # what was handed on is not held here
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-    def _pool(self, workers: int, function: Callable[[Task], Result]) -> tuple[Executor, Callable[[Task], Result]]:
-        """Return a pool for a function, and what to call there for each task."""
-        raise NotImplementedError
-
-
-class Threads(_Pooled):
-    """Run tasks on threads: for numpy work, which lets go of the interpreter lock."""
-
-    def _pool(self, workers: int, function: Callable[[Task], Result]) -> tuple[Executor, Callable[[Task], Result]]:
-        return ThreadPoolExecutor(workers), function
-
-
-class Processes(_Pooled):
-    """Run tasks on processes: function and tasks must be picklable.
-
-    The function goes to each process once, with all that is bound to it; a task travels by itself.
-    """
-
-    def _pool(self, workers: int, function: Callable[[Task], Result]) -> tuple[Executor, Callable[[Task], Result]]:
-        context = multiprocessing.get_context("forkserver")
-        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_hold, initargs=(function,))
-        return pool, _run_held
-
-
-_held: list[Callable[[Any], Any]] = []
-"""The function of this process, where it is a worker of ``Processes``."""
-
-
-def _hold(function: Callable[[Any], Any]) -> None:
-    _held[:] = [function]
-
-
-def _run_held(task: Any) -> Any:
-    return _held[0](task)
 
 
 def count_cores() -> int:

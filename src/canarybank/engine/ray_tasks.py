@@ -13,7 +13,7 @@ from typing import Any
 
 from canarybank.errors import CanarybankError, ConfigError, IncompleteError
 
-__all__ = ["LOOK_AROUND", "Surroundings", "answer", "last_line", "spread"]
+__all__ = ["LOOK_AROUND", "Surroundings", "answer", "last_line", "portable", "spread"]
 
 LOOK_AROUND = 2.0
 """Seconds after which the size of the cluster is looked at again: nodes come and go."""
@@ -60,7 +60,7 @@ class Surroundings:
         sys.path.extend(place for place in self.modules if place not in sys.path)
 
 
-def answer(work: Callable[[], Any]) -> bytes:
+def answer(work: Callable[[], Any], where: str = "a worker of the Ray cluster") -> bytes:
     """Return what some work gave at a worker, or the error that it raised, in a form that travels.
 
     These are bytes, so that nothing of them stays in the cluster's memory once they are read.
@@ -68,7 +68,7 @@ def answer(work: Callable[[], Any]) -> bytes:
     try:
         return pickle.dumps((True, work()), pickle.HIGHEST_PROTOCOL)
     except Exception as error:  # noqa: BLE001, whatever a task raises is raised again where the results are asked for
-        return pickle.dumps((False, _portable(error)), pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps((False, portable(error, where)), pickle.HIGHEST_PROTOCOL)
 
 
 def spread(
@@ -128,16 +128,16 @@ class _Sent:
     times: int = 1
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: BaseException, where: str) -> BaseException:
     """Return an error that survives the journey, with the worker's traceback as a note."""
     trace = "".join(traceback.format_exception(error)).rstrip()
     try:
         copy = pickle.loads(pickle.dumps(error))  # noqa: S301, what was pickled a moment ago
     except Exception:  # noqa: BLE001, an error may refuse in any way to be copied
         copy = None
-    portable = copy if type(copy) is type(error) else RuntimeError(f"{type(error).__name__}: {error}")
-    portable.add_note(f"At a worker of the Ray cluster:\n{trace}")
-    return portable
+    travelling = copy if type(copy) is type(error) else RuntimeError(f"{type(error).__name__}: {error}")
+    travelling.add_note(f"At {where}:\n{trace}")
+    return travelling
 
 
 def _finished(ray: Any, under_way: list[Any]) -> list[Any]:
