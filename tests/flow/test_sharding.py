@@ -62,6 +62,19 @@ def test_without_a_cache_to_write_to_large_files_are_read_into_memory(sized, sha
         shards(large, 4, cache)
 
 
+def test_whoever_reads_many_users_into_memory_unasked_says_so(sized, tmp_path):
+    def notes(size, cache="cache", **flags):
+        config = resolve(flags={"users.source": sized(size), **flags}).config
+        return gather(config, StageCache(tmp_path / cache), None).memory_notes
+
+    assert notes(2 * STREAM_BYTES) == notes(10, **{"mechanism.share": 0.5}) == ()
+    assert notes(2 * STREAM_BYTES, **{"mechanism.share": 0.5, "run.shards": 0}) == ()
+    (shares,) = notes(2 * STREAM_BYTES, **{"mechanism.share": 0.5})
+    assert shares.startswith("All users are read into memory: mechanism.share is below 1")
+    (unwritable,) = notes(2 * STREAM_BYTES, "users.csv/a file is no folder")
+    assert unwritable.startswith("All users are read into memory: the cache in ")
+
+
 def test_more_shards_than_a_folder_should_hold_are_refused():
     assert resolve(flags={"run.shards": 2**16}).config.run.shards == 2**16
     with pytest.raises(ConfigError, match=r"run.shards .*less than or equal to 65536"):

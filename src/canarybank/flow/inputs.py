@@ -43,7 +43,7 @@ from canarybank.flow.admitting import (
 )
 from canarybank.flow.bank import Candidates, bank_labels, embedded_canaries, gather_candidates, make_pool
 from canarybank.flow.generators import EMBEDDED, may_send_records, refuse_sending, skipped_note
-from canarybank.flow.sharding import Roles, roles_of, shards_for
+from canarybank.flow.sharding import Roles, memory_notes, roles_of, shards_for
 from canarybank.generate import Generator
 from canarybank.mechanism import Bank
 from canarybank.progress import SILENT, Progress
@@ -116,10 +116,14 @@ class Inputs:
     @cached_property
     def shards(self) -> int | None:
         """Return the number of shards that users are read in; None where all are read into memory."""
-        config, obstacle = self.config, None
-        if config.mechanism.share < 1 and (self.attacks or not self.evolving):
-            obstacle = "mechanism.share is below 1, and secret shares are drawn from users in memory"
-        return shards_for(users_source(config.users), config.run.shards, self.cache, obstacle)
+        return shards_for(users_source(self.config.users), self.config.run.shards, self.cache, self._obstacle)
+
+    @property
+    def _obstacle(self) -> str | None:
+        """Return why this run needs all users in memory, if it does."""
+        if self.config.mechanism.share < 1 and (self.attacks or not self.evolving):
+            return "mechanism.share is below 1, and secret shares are drawn from users in memory"
+        return None
 
     @property
     def is_admitted(self) -> bool:
@@ -240,7 +244,13 @@ class Inputs:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Return what a reader should know of how all this was gathered."""
-        return (*self.people.notes, *self.candidates.notes, *self.left_out)
+        return (*self.people.notes, *self.memory_notes, *self.candidates.notes, *self.left_out)
+
+    @property
+    def memory_notes(self) -> tuple[str, ...]:
+        """Return a note where a large source is read into memory though nobody asked for it."""
+        config = self.config
+        return memory_notes(users_source(config.users), config.run.shards, self.cache, self._obstacle)
 
 
 def _in_shards() -> ConfigError:

@@ -73,6 +73,8 @@ CASE_SECONDS, SEARCH_SECONDS = 0.5, 3.0
 """What designing and judging one canary takes, about, and a search beside what it encodes."""
 _TRIALS = 1 << 14
 """The trials that a rate is measured on."""
+_MANY = 10_000
+"""Users among whom an attack may show so little that most trials exceed its threshold."""
 _SHARE_TRIALS, _SHARE_USERS = 1 << 10, 4
 """The trials and users that a rate is measured on where users vote within secret shares."""
 _DRAWN = (
@@ -274,13 +276,26 @@ def plan(
         shards=sum(work.passes),
         machines=machines,
         measured=_measured(work),
-        assumed=_assumed(work, gpu=gpu, nodes=nodes, price=price, searches=searches),
+        assumed=_assumed(
+            work,
+            gpu=gpu,
+            nodes=nodes,
+            price=price,
+            searches=searches,
+            far_out=settings.engine is TrialEngine.TAIL and eligible > _MANY and mechanism.share == 1,
+        ),
         epsilon=most.exact,
         ceiling=most.median,
         ceiling_range=(most.q05, most.q95),
         trials_for_goal=goal,
         one_run=one_run,
-        notes=(*people.notes, *bank.notes, *inputs.left_out, *((_DRAWN,) if mechanism.share < 1 else ())),
+        notes=(
+            *people.notes,
+            *inputs.memory_notes,
+            *bank.notes,
+            *inputs.left_out,
+            *((_DRAWN,) if mechanism.share < 1 else ()),
+        ),
     )
 
 
@@ -318,9 +333,16 @@ def _measured(work: Work) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _assumed(work: Work, *, gpu: bool, nodes: int | None, price: float | None, searches: int) -> tuple[str, ...]:
+def _assumed(
+    work: Work, *, gpu: bool, nodes: int | None, price: float | None, searches: int, far_out: bool
+) -> tuple[str, ...]:
     """Say what else a plan's times rest on."""
     found = [f"{CASE_SECONDS:g} s to design and judge a canary"]
+    if far_out:
+        found.append(
+            "thresholds are exceeded by few trials; an attack that shows next to nothing, as natural ones may among "
+            "many users, takes several times as long"
+        )
     if searches:
         found.append(f"{SEARCH_SECONDS:g} s for a search, beside what it encodes")
     if gpu:

@@ -10,7 +10,7 @@ from canarybank.errors import ConfigError
 from canarybank.store import StageCache
 from canarybank.users import STREAM_BYTES, DrawnIndices, Members, Source, Users, shard_count
 
-__all__ = ["Roles", "roles_of", "shards_for"]
+__all__ = ["Roles", "memory_notes", "roles_of", "shards_for"]
 
 
 def shards_for(given: Source, asked: int | None, cache: StageCache, obstacle: str | None = None) -> int | None:
@@ -22,15 +22,29 @@ def shards_for(given: Source, asked: int | None, cache: StageCache, obstacle: st
         cache: Where they would lie; one that cannot be written is an obstacle.
         obstacle: Why this run needs all users in memory, if it does; a number that is asked for is then refused.
     """
-    is_large = not given.built_in and given.path.is_file() and given.path.stat().st_size > STREAM_BYTES
-    number = shard_count(given.path) if asked is None and is_large else asked
+    number = shard_count(given.path) if asked is None and _is_large(given) else asked
     if not number:
         return None
-    if obstacle is None and not cache.is_writable:
-        obstacle = f"the cache in {str(cache.folder)!r}, where they lie, cannot be written"
+    obstacle = obstacle or _unwritable(cache)
     if obstacle is not None and asked is not None:
         raise ConfigError(f"run.shards is {asked}, but {obstacle}. Set run.shards to 0, or leave it out.")
     return number if obstacle is None else None
+
+
+def memory_notes(given: Source, asked: int | None, cache: StageCache, obstacle: str | None = None) -> tuple[str, ...]:
+    """Return a note where a large source is read into memory though nobody asked for it; see ``shards_for``."""
+    found = (obstacle or _unwritable(cache)) if asked is None and _is_large(given) else None
+    return () if found is None else (f"All users are read into memory: {found}.",)
+
+
+def _is_large(given: Source) -> bool:
+    return not given.built_in and given.path.is_file() and given.path.stat().st_size > STREAM_BYTES
+
+
+def _unwritable(cache: StageCache) -> str | None:
+    return (
+        None if cache.is_writable else f"the cache in {str(cache.folder)!r}, where shards would lie, cannot be written"
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
