@@ -329,6 +329,8 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path, monkeypatch
     (folder / "ray" / "spilled").write_text("what somebody wrote")
     (tmp_path / "canarybank-ray-1-new").mkdir()  # its maker has not locked it yet
     (tmp_path / "canarybank-ray-2-link").symlink_to(folder)
+    (tmp_path / "canarybank-ray-3-again" / "ray").mkdir(parents=True)  # a dying node made it anew
+    os.utime(tmp_path / "canarybank-ray-3-again", (1.0, 1.0))
     another, held = ray_cluster._locked_folder()
     assert (folder / "ray" / "spilled").exists()
     os.close(lock)  # as the end of its process does

@@ -17,6 +17,7 @@ import socket
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -38,6 +39,8 @@ _SYSTEM = {"enable_metrics_collection": False, "metrics_report_interval_ms": 0}
 """What a cluster of ours is told: nobody reads its metrics."""
 _STEM = "canarybank-ray"
 _LONGEST = 24
+_MAKING = 60.0
+"""Seconds within which whoever makes a folder has locked it."""
 """Letters of a temporary folder's path that leave room for the names of Ray's sockets, which the system cuts short."""
 _PATIENCE = 10.0
 """Seconds to wait for an answer from a cluster's address."""
@@ -168,11 +171,18 @@ def _locked_folder() -> tuple[Path, int]:
 
 
 def _sweep(place: Path) -> None:
-    """Remove our folders of clusters whose process was killed: nobody holds their locks."""
+    """Remove our folders of clusters whose process was killed: nobody holds their locks.
+
+    One without a lock is a folder that a dying node made anew after it was removed, or one that is being made.
+    """
     for folder in place.glob(f"{_STEM}-*"):
         with contextlib.suppress(OSError, StoreError):
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                continue
+            if not (folder / LOCK_NAME).exists():
+                if time.time() - found.st_mtime > _MAKING:
+                    shutil.rmtree(folder, ignore_errors=True)
                 continue
             lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_NOFOLLOW)
             if flocked(lock, folder, wait=False):
