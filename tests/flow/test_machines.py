@@ -69,6 +69,7 @@ def test_a_run_in_shards_passes_over_as_many_shards_as_were_planned(flags, tmp_p
     assert (after.state, after.shards, after.seconds, after.machines[1].cost) == ("finished", 0, 0.0, 0.0)
     assert found.texts_to_encode > after.texts_to_encode == 0
     assert [each.stages[0].cached for each in (found, after)] == [False, True]
+    assert not any("users are in memory" in each for each in after.assumed)
 
 
 @pytest.mark.usefixtures("fresh_cache")

@@ -38,9 +38,9 @@ _QUIET: Mapping[str, str | None] = {"RAY_USAGE_STATS_ENABLED": "0"}
 _SYSTEM = {"enable_metrics_collection": False, "metrics_report_interval_ms": 0}
 """What a cluster of ours is told: nobody reads its metrics."""
 _STEM = "canarybank-ray"
-_LONGEST = 24
 _MAKING = 60.0
 """Seconds within which whoever makes a folder has locked it."""
+_LONGEST = 24
 """Letters of a temporary folder's path that leave room for the names of Ray's sockets, which the system cuts short."""
 _PATIENCE = 10.0
 """Seconds to wait for an answer from a cluster's address."""

@@ -353,7 +353,7 @@ def _assumed(
             found.append("a node costs the same with an H200; give that node's price to see what it costs")
     if nodes is not None and nodes > 1:
         found.append("nodes are like this machine, read users from one folder, and have run.engine = ray")
-        if work.piece is None:
+        if work.piece is None and work.trials:
             found.append("only trials are spread over nodes, for users are in memory; run.shards spreads them too")
     return tuple(found)
 
