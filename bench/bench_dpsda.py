@@ -43,7 +43,7 @@ def run() -> list[Result]:
     literal, taken = map(min, zip(*pairs, strict=True))
     note = f"peak {memory[1]:.2f} GB above the inputs, DPSDA {memory[0]:.2f} GB"
     size = f"{RECORDS:,} records, bank {BANK:,}, {DIMENSION}-d"
-    return [ratio("votes, DPSDA's histogram", size, literal, taken, 1.5, note)]
+    return [ratio("votes, DPSDA's histogram", size, literal, taken, 1.5, note, strict=True)]
 
 
 class _Histogram:

@@ -130,7 +130,7 @@ def drifting():
 
     class Drifting:
         name, dimension, fingerprint, cheap = "drifting", HashingEncoder().dimension, "drifting", True
-        least = 1
+        least_texts = 1
 
         def __init__(self, drift):
             self.drift, self.asked = drift, 0

@@ -100,8 +100,13 @@ def test_no_base_exception_is_taken_for_a_failed_gate(broken):
     assert "boom" in outcome.err
 
 
-def test_too_little_memory_is_no_bug(broken):
-    outcome = broken(MemoryError())("audit")
+class OutOfMemoryError(RuntimeError):
+    """Stands for torch's error of that name."""
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OutOfMemoryError("CUDA out of memory")])
+def test_too_little_memory_is_no_bug(broken, error):
+    outcome = broken(error)("audit")
     assert outcome.code == 4
     assert "canarybank plan" in outcome.err
 

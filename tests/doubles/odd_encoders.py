@@ -12,12 +12,17 @@ class Panic(BaseException):
     """What a library in Rust raises, which is no ``Exception``."""
 
 
+class OutOfMemoryError(RuntimeError):
+    """Stands for torch's error of that name."""
+
+
 class Fussy(HashingEncoder):
-    """Refuse texts with the words refuse, panic or interrupt, and give one with the word nan no finite vector."""
+    """Fail on texts with the words refuse, panic, full card or interrupt; one with nan has no finite vector."""
 
     def encode(self, texts, /):
         """Return a vector for each text."""
-        for word, error in (("refuse", ValueError), ("panic", Panic), ("interrupt", KeyboardInterrupt)):
+        errors = {"refuse": ValueError, "panic": Panic, "full card": OutOfMemoryError, "interrupt": KeyboardInterrupt}
+        for word, error in errors.items():
             if any(word in text for text in texts):
                 raise error(texts)
         vectors = super().encode(texts).copy()
@@ -31,7 +36,7 @@ class Tempting(HashingEncoder):
     cheap = False
 
     class _Never:
-        least = 0
+        least_texts = 0
 
         @property
         def drift(self):

@@ -38,7 +38,7 @@ class Table:
     def __init__(self, vectors: NDArray[np.float32], drift: float = 0.0) -> None:
         self.vectors, self.drift, self.asked = vectors, drift, 0
         self.fast_encoder: FastEncoder | None = None
-        self.block, self.least = 1024, 1
+        self.block, self.least_texts = 1024, 1
 
     def encode(self, texts: Sequence[str], /) -> NDArray[np.float32]:
         self.asked += len(texts)
@@ -139,7 +139,7 @@ def test_an_isolated_encoder_encodes_in_full_precision_alone(
 
 def test_few_texts_are_encoded_in_full_precision_at_once() -> None:
     texts, exact, fast = scene(1e-3)
-    fast.least = COUNT
+    fast.least_texts = COUNT
     recipe = recipe_of(exact, keep=False)
     few = next(iter(recipe.answer(texts[1:], signs)))
     assert np.array_equal(few, exact.vectors[1:, :2] > 0)
@@ -195,7 +195,7 @@ class Elsewhere:
 def test_an_encoder_that_is_loaded_elsewhere_offers_what_it_has(has_fast: bool) -> None:
     texts, exact, fast = scene(1e-3)
     exact.fast_encoder = fast if has_fast else None
-    exact.block, fast.least = 100, 7
+    exact.block, fast.least_texts = 100, 7
     recipe = EncoderRecipe("table", exact.fingerprint, host=Elsewhere(exact), keep=False)
     assert (recipe.fast_for(7) is not None) is has_fast
     assert recipe.fast_for(6) is None
@@ -203,7 +203,7 @@ def test_an_encoder_that_is_loaded_elsewhere_offers_what_it_has(has_fast: bool) 
         assert np.array_equal(table, expected)
     assert fast.asked == COUNT * has_fast
     found = recipe.fast_for(7)
-    assert found is None or (found.drift, found.least) == (fast.drift, 7)
+    assert found is None or (found.drift, found.least_texts) == (fast.drift, 7)
 
 
 @pytest.fixture(scope="module")

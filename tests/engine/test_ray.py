@@ -23,7 +23,7 @@ from canarybank.encode import EncoderRecipe, HashingEncoder
 from canarybank.engine import Ray, Serial, Threads, ray_cluster
 from canarybank.engine import ray as ray_engine
 from canarybank.engine.ray_cluster import disconnect
-from canarybank.engine.ray_tasks import Surroundings
+from canarybank.engine.tasks import Surroundings
 from canarybank.errors import ConfigError, DataError, IncompleteError, InputError, MissingError
 from canarybank.flow import build_engine, build_generator, run_audit
 from canarybank.generate import HostedGenerator, Request
@@ -169,9 +169,15 @@ def test_workers_have_our_variables_and_our_folder(engine, tmp_path, monkeypatch
 def test_a_worker_of_another_version_is_refused():
     here = Surroundings.of_this_process()
     here.take_over()
-    versions = dict(here.software) | {"numpy": "1.0"}
-    with pytest.raises(ConfigError, match=r"has numpy .*, and this process 1.0; .* Install the same version"):
-        replace(here, software=tuple(versions.items())).take_over()
+    for package in ("numpy", "tokenizers"):
+        versions = dict(here.software) | {package: "1.0"}
+        with pytest.raises(ConfigError, match=rf"has {package} .*, and the process .* has 1.0; .* the same version"):
+            replace(here, software=tuple(versions.items())).take_over()
+
+
+def test_a_worker_may_lack_a_model_library_or_have_one_more():
+    here = Surroundings.of_this_process()
+    replace(here, software=tuple((dict(here.software) | {"tokenizers": None}).items())).take_over()
 
 
 def test_what_a_worker_cannot_import_is_named(engine, monkeypatch):
@@ -197,6 +203,7 @@ def test_an_encoder_is_loaded_once_on_each_gpu_and_workers_ask_it(engine, loads)
     plain = EncoderRecipe("engine_tasks:SlowToLoad", HashingEncoder().fingerprint)
     recipe = plain.hosted_on(engine)
     assert plain.hosted_on(engine) == recipe != plain.hosted_on(Serial()) == plain
+    assert replace(plain).hosted_on(engine) == recipe  # as the next point of a sweep asks
     found = [
         vectors for _, vectors in sorted(engine.run(recipe.encode, [texts[at : at + 5] for at in range(0, 40, 5)]))
     ]
@@ -216,6 +223,8 @@ def test_a_generator_is_loaded_once_on_each_gpu_beside_an_encoder(engine, loads)
     made = build_generator(config, engine)
     assert isinstance(made, HostedGenerator)
     assert dict(made.generate(requests)) == dict(build_generator(config, Serial()).generate(requests))
+    again = Config(generator={"kind": "engine_tasks:Writer"})
+    assert dict(build_generator(again, engine).generate(requests)) == dict(made.generate(requests))
     assert len(loaded_elsewhere(loads)) == 2
 
 

@@ -3,10 +3,11 @@
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from canarybank.config import resolve
-from canarybank.encode import VectorCache
+from canarybank.encode import HashingEncoder, VectorCache
 from canarybank.errors import InputError
 from canarybank.flow import machines, plan, planning, run_audit
 from canarybank.flow.machines import GPU_TEXTS, Machine, PassPiece, Work, plan_machines
@@ -117,3 +118,46 @@ def test_memory_counts_what_finds_vectors_once_in_each_process_whatever_the_reco
     one, three = (memory(engine) - nothing for engine in ("threads", "processes"))
     assert one == planning.INDEX_BYTES / 2**20
     assert three == pytest.approx(3 * one)
+
+
+def test_an_encoder_that_fills_batches_is_timed_on_enough_texts(monkeypatch):
+    seconds, asked = [0.0], []
+    monkeypatch.setattr(machines.time, "perf_counter", lambda: seconds[0])
+
+    def encode(texts):  # a batch of 1,000 takes a tenth of a second, however few texts it holds
+        asked.append(len(texts))
+        seconds[0] += 0.1 * -(-len(texts) // 1000)
+
+    assert machines.encode_rate(encode, ["text"] * 100_000) == pytest.approx(4_096 / 0.5)
+    assert asked == [8, 256, 1024, 4096]
+    assert machines.encode_rate(encode, ["text"] * 300) == pytest.approx(300 / 0.1)
+
+
+def test_what_an_encoder_does_once_is_not_taken_for_its_rate(monkeypatch):
+    seconds, recorded = [0.0], set()
+    monkeypatch.setattr(machines.time, "perf_counter", lambda: seconds[0])
+
+    def encode(texts):  # a size that comes for the first time takes two seconds more
+        seconds[0] += 0.001 * len(texts) + 2.0 * (len(texts) not in recorded)
+        recorded.add(len(texts))
+
+    assert machines.encode_rate(encode, ["text"] * 100_000) == pytest.approx(1000)
+
+
+@pytest.mark.usefixtures("fresh_cache")
+def test_a_plan_counts_on_texts_that_overflow_in_low_precision(flags, tmp_path, monkeypatch):
+    monkeypatch.setattr(Overflowing, "fast_encoder", Overflowing(), raising=False)
+    told = flags | {"encoder.name": f"{__name__}:Overflowing", "run.shards": 4}
+    assert plan(resolve(flags=told), tmp_path / "run").shards > 4
+
+
+class Overflowing(HashingEncoder):
+    """A fast encoder for which every other text is too large."""
+
+    cheap, least_texts, drift = False, 0, 1e-4
+
+    def encode(self, texts, /):
+        vectors = super().encode(texts).copy()
+        if self is getattr(type(self), "fast_encoder", None):
+            vectors[::2] = np.nan
+        return vectors

@@ -88,6 +88,11 @@ def test_a_record_that_cannot_be_encoded_takes_no_other_with_it(word, released):
     assert not np.array_equal(found, released("the dog", "soup and bread", "the old road", users="acc"))
 
 
+def test_a_gpu_without_memory_takes_nobodys_vote_in_silence(released):
+    with pytest.raises(DataError, match="A real run does not say why"):
+        released("the cat", "a full card")
+
+
 @pytest.mark.usefixtures("fresh_cache")
 def test_a_real_run_never_encodes_in_low_precision(released):
     texts, kept = ["the cat", "a dog", "the sun", "rain"], []

@@ -75,7 +75,12 @@ def tiny(rng: np.random.Generator, n: int, p: int, d: int) -> Pair:
     return records * np.float32(1e-40), entries * np.float32(1e-40)
 
 
-CASES = [ordinary, units, lattice, copies, tied_copies, nearly_equal, all_equal, zeros, one_giant, large, tiny]
+def faint(rng: np.random.Generator, n: int, p: int, d: int) -> Pair:
+    records, entries = ordinary(rng, n, p, d)
+    return records * np.float32(1e-24), entries * np.float32(1e-44)  # the squares of both are zero in float32
+
+
+CASES = [ordinary, units, lattice, copies, tied_copies, nearly_equal, all_equal, zeros, one_giant, large, tiny, faint]
 SIZES = [(1, 1, 1, 1), (30, 7, 3, 7), (40, 300, 24, 5), (25, 2100, 48, 3)]
 
 
@@ -174,6 +179,13 @@ def test_route_and_the_table_take_a_device() -> None:
     here, there = RouteTable.build(records, bank, 4), RouteTable.build(records, bank, 4, device="cpu")
     assert np.array_equal(here.positions, there.positions)
     assert np.array_equal(here.distances, there.distances)
+
+
+def test_vectors_that_cannot_be_written_are_routed_without_a_warning() -> None:
+    records, entries = copies(np.random.default_rng(9), 60, 300, 16)
+    expected = route(records, entries, 4)
+    records.flags.writeable = False
+    assert np.array_equal(route(records, entries, 4, device="cpu"), expected)
 
 
 def test_much_work_is_done_where_the_encoder_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,38 @@ class Nameless(Letters):
     fingerprint = "letters"
 
 
-@pytest.mark.parametrize("factory", [Letters, HashingEncoder, ENCODERS.find("wordllama")])
+class Near:
+    """Give the vectors of letters with a small error in the first coordinate."""
+
+    least_texts = 1
+
+    def __init__(self, drift, error=1e-4):
+        self.drift, self._error = drift, np.float32(error)
+
+    def encode(self, texts):
+        vectors = Letters().encode(texts).copy()
+        vectors[:, 0] += self._error
+        return vectors
+
+
+class WithFast(Letters):
+    fast_encoder = Near(drift=2e-4)
+
+
+class Drifting(Letters):
+    fast_encoder = Near(drift=5e-5)
+
+
+class Boundless(Letters):
+    fast_encoder = Near(drift=math.inf)
+
+
+class MixedFast(Mixed):
+    isolated = False
+    fast_encoder = Near(drift=2e-4)
+
+
+@pytest.mark.parametrize("factory", [Letters, WithFast, HashingEncoder, ENCODERS.find("wordllama")])
 def test_good_encoders_pass(factory):
     check_encoder(factory)
 
@@ -139,6 +170,9 @@ def test_the_model_that_needs_no_download_passes():
         (Long, "must have length 1"),
         (Double, "vectors are float32"),
         (Mixed, "says that it is isolated"),
+        (MixedFast, "offers a fast encoder, but a vector changes"),
+        (Drifting, "is off by 1.0e-04 for a text, more than its drift of 5.0e-05"),
+        (Boundless, "must be a positive number, not inf"),
         (Random, "different fingerprints"),
         (Nameless, "not a sha256"),
     ],

@@ -22,7 +22,7 @@ from cyclopts import exceptions as usage
 
 from canarybank.cli.commands import COMMANDS
 from canarybank.config.guesses import guessed_keys
-from canarybank.errors import CanarybankError
+from canarybank.errors import CanarybankError, is_gpu_memory_error
 from canarybank.registry import nearest
 
 __all__ = ["exit_code", "sentence"]
@@ -40,7 +40,7 @@ def exit_code(error: BaseException) -> int:
         return USAGE
     if _missing_package(error):
         return MISSING
-    return INCOMPLETE if isinstance(error, OSError | MemoryError) else BUG
+    return INCOMPLETE if isinstance(error, OSError) or _is_out_of_memory(error) else BUG
 
 
 def sentence(error: BaseException) -> str:
@@ -54,7 +54,7 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, OSError):
         at = f" at {error.filename!r}" if error.filename else ""
         return f"The operating system refused{at}: {error.strerror or error}."
-    if isinstance(error, MemoryError):
+    if _is_out_of_memory(error):
         return (
             "There is not enough memory on this machine; what was done is kept. `canarybank plan` says how much a run "
             "takes: use fewer users, records or trials, or a machine with more memory."
@@ -63,6 +63,10 @@ def sentence(error: BaseException) -> str:
         f"This is a bug of canarybank: {type(error).__name__}: {error}. Run the command again with --traceback, and "
         "report what it prints."
     )
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or is_gpu_memory_error(type(error))
 
 
 def _missing_package(error: BaseException | None) -> str | None:

@@ -22,13 +22,15 @@ class RunConfig(Section):
         default=None,
         ge=0,
         le=2**16,
-        description="Into how many shards users are laid out, so that memory holds one at a time and not all users; 0 "
-        "for none. Left out, files above 256 MB are. Results do not depend on it where a text's vector depends on that "
-        "text alone, as all do but those of models on a CPU.",
+        description="Into how many shards users are laid out, so that memory holds one shard for each worker and not "
+        "all users; 0 for none. Left out, files above 256 MB are. Results do not depend on it where a text's vector "
+        "depends on that text alone: with hashing, wordllama, and BERT models such as MiniLM on a GPU.",
         json_schema_extra=FREE,
     )
     engine: Annotated[str, Registered("engine")] = Field(
-        default="threads", description="Where the work runs. Results do not depend on it.", json_schema_extra=FREE
+        default="threads",
+        description="Where the work runs. Results depend on it no more than on run.shards.",
+        json_schema_extra=FREE,
     )
     address: str | None = Field(
         default=None,

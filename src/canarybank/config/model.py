@@ -156,11 +156,11 @@ class EncoderConfig(Section):
     )
     keep_vectors: bool | None = Field(
         default=None,
-        description="Whether passes over users in shards keep vectors in the cache; those of hashing and wordllama "
-        "never do. A pass on a GPU that keeps none of MiniLM's encodes in low precision first, and in float32 what "
-        "that leaves open: the routes are float32's. On a CPU, a vector that was not kept may come back with another "
-        "last bit. Left out, vectors are kept, except by an audit on a GPU whose shards hold 16,384 texts or more. "
-        "Real releases never encode in low precision first.",
+        description="Whether passes over users in shards keep vectors in the cache. Left out, they do, except where an "
+        "audit on a GPU finds 16,384 or more texts of a cohort in a shard. Where no vector is kept, MiniLM on a GPU "
+        "encodes in low precision first, and in float32 the texts whose routes that leaves open: the routes are "
+        "float32's. On a CPU, a vector that was not kept may come back with another last bit. Vectors of hashing and "
+        "wordllama are never kept. Real releases always encode in the configured precision.",
         json_schema_extra=FREE,
     )
 
@@ -350,9 +350,9 @@ class AuditConfig(Section):
     )
     engine: Literal["tail", "projected", "literal", "literal-torch"] = Field(
         default="tail",
-        description="How trials are played: those above the threshold alone, all of them on projected users, or "
-        "literally, by numpy or by torch on the best device; the law is the same. Several rounds are always projected "
-        "or literal.",
+        description="How trials are played. tail draws only the trials above the threshold, projected draws all of "
+        "them from projected users; literal (numpy) and literal-torch (the best torch device) simulate whole releases. "
+        "The law is the same. With several rounds, tail draws what projected does.",
     )
     accounted: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, description="The epsilon that the operator's accountant claims; left out, the exact one."

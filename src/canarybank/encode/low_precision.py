@@ -20,20 +20,19 @@ from canarybank.encode.fixed_shapes import TOLERANCE, FixedShapes, SplitLayers, 
 from canarybank.encode.protocol import FastEncoder, Precision, Vectors, check_texts, readable
 from canarybank.errors import InputError
 
-__all__ = ["Answer", "SplitEncoder", "answer_texts"]
+__all__ = ["Question", "SplitEncoder", "answer_texts"]
 
-Answer = Callable[[Vectors, float], Iterable[tuple[NDArray[Any], NDArray[np.bool_]]]]
-"""Vectors and a drift to tables with a row for each vector, each with the rows that no move within the drift changes.
-
-A row must depend on its own vector alone.
+Question = Callable[[Vectors, float], Iterable[tuple[NDArray[Any], NDArray[np.bool_]]]]
+"""A function of vectors and a drift. It yields tables with a row for each vector, and for each row whether it stays the
+same when its vector moves by at most the drift. A row must depend on its own vector alone.
 """
 
 SAFETY = 8.0
 SAMPLE_ROWS = 64
 CHECKED = 256
-"""Of so many settled texts one is encoded again, to check the bound on the drift."""
+"""One settled text in this many is encoded again, to check the bound on the drift."""
 LEAST_TEXTS = 1 << 14
-"""With fewer texts, the batches that are filled up with dummies, one of each length, cost more than is saved."""
+"""With fewer texts, the dummies that fill up the last batch of each length cost more than is saved."""
 
 
 class SplitEncoder:
@@ -43,7 +42,7 @@ class SplitEncoder:
         exact: The encoder in float32; the other one shares its tokens and buckets.
     """
 
-    least = LEAST_TEXTS
+    least_texts = LEAST_TEXTS
 
     def __init__(self, exact: FixedShapes) -> None:
         self._exact = exact
@@ -78,15 +77,15 @@ class SplitEncoder:
 
 
 def answer_texts(
-    texts: Sequence[str], fast: FastEncoder, exact: Callable[[Sequence[str]], Vectors], answer: Answer
+    texts: Sequence[str], fast: FastEncoder, exact: Callable[[Sequence[str]], Vectors], question: Question
 ) -> list[NDArray[Any]]:
-    """Return the tables of ``answer(exact(texts), 0.0)``, most rows of them by the fast encoder's vectors.
+    """Return the tables of ``question(exact(texts), 0.0)``, most rows of them by the fast encoder's vectors.
 
     Args:
         texts: The texts to ask about.
         fast: Encodes all of them.
         exact: Encodes those whose answers its drift leaves open.
-        answer: What is asked of the vectors.
+        question: What is asked of the vectors.
 
     Raises:
         InputError: A text with both vectors has them farther apart than the fast encoder's bound.
@@ -95,7 +94,7 @@ def answer_texts(
     usable = np.asarray(np.isfinite(vectors).all(axis=1))
     vectors = np.where(usable[:, None], vectors, np.float32(1.0))
     tables, sure = [], usable.copy()
-    for table, settled in answer(vectors, fast.drift):
+    for table, settled in question(vectors, fast.drift):
         tables.append(np.array(table))
         sure &= settled
     sure[::CHECKED] = False
@@ -103,7 +102,7 @@ def answer_texts(
     if len(again):
         own = exact([texts[place] for place in again.tolist()])
         _check_drift(vectors[again], own, usable[again], fast.drift)
-        for table, (rows, _) in zip(tables, answer(own, 0.0), strict=True):
+        for table, (rows, _) in zip(tables, question(own, 0.0), strict=True):
             table[again] = rows
     return tables
 

@@ -15,7 +15,7 @@ __all__ = [
     "Precision",
     "Vectors",
     "check_texts",
-    "fast_of",
+    "fast_encoder_of",
     "is_cheap",
     "is_isolated",
     "plain_tokens",
@@ -64,15 +64,15 @@ class Encoder(Protocol):
 
 
 class FastEncoder(Protocol):
-    """Anything that encodes sooner than an encoder does, and nearly to the same vectors."""
+    """A faster encoder whose vectors are nearly those of a slower one."""
 
     @property
     def drift(self) -> float:
-        """Return a positive bound on the distance between a text's vector here and its own vector."""
+        """Return a positive bound on the distance between a text's vector here and the slower encoder's."""
 
     @property
-    def least(self) -> int:
-        """Return how many texts it takes to gain anything; fewer are better encoded in full precision at once."""
+    def least_texts(self) -> int:
+        """Return from how many texts on this encoder saves time; fewer are better encoded in full precision."""
 
     def encode(self, texts: Sequence[str], /) -> Vectors:
         """Return one float32 vector a text, in order; NaN or infinity where there is none to be had."""
@@ -106,8 +106,8 @@ def is_cheap(encoder: Encoder) -> bool:
     return bool(getattr(encoder, "cheap", False))
 
 
-def fast_of(encoder: Encoder) -> FastEncoder | None:
-    """Return what encodes nearly as an encoder does, and sooner; None where it offers nothing of the kind."""
+def fast_encoder_of(encoder: Encoder) -> FastEncoder | None:
+    """Return the fast encoder that an encoder offers, or None."""
     fast: FastEncoder | None = getattr(encoder, "fast_encoder", None)
     return fast
 

@@ -13,8 +13,16 @@ from numpy.typing import NDArray
 from canarybank.encode.cache import VectorCache
 from canarybank.encode.cached import BLOCK_TEXTS, CachedEncoder, encode_blocks
 from canarybank.encode.load import load_encoder
-from canarybank.encode.low_precision import Answer, answer_texts
-from canarybank.encode.protocol import Encoder, FastEncoder, Vectors, check_texts, fast_of, is_cheap, is_isolated
+from canarybank.encode.low_precision import Question, answer_texts
+from canarybank.encode.protocol import (
+    Encoder,
+    FastEncoder,
+    Vectors,
+    check_texts,
+    fast_encoder_of,
+    is_cheap,
+    is_isolated,
+)
 from canarybank.engine import Engine, Host, host_on
 from canarybank.errors import InputError
 from canarybank.store import cache_root
@@ -37,8 +45,8 @@ class EncoderRecipe:
     precision: str = "float32"
     isolated: bool = False
     keep: bool | None = None
-    """Whether vectors go through the vector cache, as those of a cheap encoder never do; left out, they do where no
-    fast encoder takes its place."""
+    """True: vectors go through the vector cache. False: never. None: they do unless a fast encoder is used. Those of a
+    cheap encoder never do."""
     host: Host | None = None
     """Where the encoder is loaded, if not in each process that uses it."""
 
@@ -57,7 +65,9 @@ class EncoderRecipe:
         device = getattr(own, "device", None) if self.isolated else self.device
         if is_cheap(own) or not (device or "cuda").startswith("cuda"):
             return self
-        return replace(self, host=host_on(engine, self.load))
+        # A worker that holds an encoder on a GPU sees that one alone, whatever number it has here.
+        there = self if self.device is None else replace(self, device="cuda")
+        return replace(self, host=host_on(engine, _Load(there)))
 
     @property
     def dimension(self) -> int:
@@ -107,31 +117,42 @@ class EncoderRecipe:
                 _CACHED[place] = CachedEncoder(encoder, VectorCache())
             return _CACHED[place].encode(texts)
 
-    def answer(self, texts: Sequence[str], answer: Answer) -> Iterable[NDArray[Any]]:
-        """Return the tables that ``answer`` gives for the texts' vectors.
+    def answer(self, texts: Sequence[str], question: Question) -> Iterable[NDArray[Any]]:
+        """Return the tables that a question gives for the texts' vectors.
 
-        They are encoded in low precision first, and none is kept, where ``fast_for`` says so.
+        Where ``fast_for`` returns an encoder, texts are encoded in low precision first and no vector is kept.
         """
         fast = self.fast_for(len(texts))
         if fast is None:
-            return (table for table, _ in answer(self.encode(texts), 0.0))
-        return answer_texts(texts, fast, self._encode_in_turn, answer)
+            return (table for table, _ in question(self.encode(texts), 0.0))
+        return answer_texts(texts, fast, self._encode_in_turn, question)
 
     def fast_for(self, texts: int) -> FastEncoder | None:
-        """Return what encodes so many texts in low precision first; None where vectors are kept, or it does not pay.
+        """Return what encodes so many texts in low precision first; None where vectors are kept, or texts are too few.
 
-        An isolated encoder has none: a text that breaks the bound on the drift ends the work, and that nobody may see.
+        An isolated encoder has none: it serves real releases, and a text that breaks the bound on the drift would end
+        the run for everybody to see.
         """
         if self.keep or self.isolated:
             return None
         with _LOCK:
-            fast = fast_of(self.load())
-        return None if fast is None or texts < max(1, fast.least) else _OneAtATime(fast)
+            fast = fast_encoder_of(self.load())
+        return None if fast is None or texts < max(1, fast.least_texts) else _OneAtATime(fast)
 
     def _encode_in_turn(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, of which none is kept."""
         with _LOCK:
             return _encode_anew(self.load(), texts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """Load what a recipe says. Equal recipes give equal ones, and so share a host; their bound methods are unequal."""
+
+    recipe: EncoderRecipe
+
+    def __call__(self) -> Encoder:
+        return self.recipe.load()
 
 
 class HostedEncoder:
@@ -167,7 +188,7 @@ class _HostedFast:
     """The fast encoder of an encoder that is loaded elsewhere."""
 
     hosted: HostedEncoder
-    least: int
+    least_texts: int
 
     @property
     def drift(self) -> float:
@@ -184,8 +205,8 @@ class _OneAtATime:
     fast: FastEncoder
 
     @property
-    def least(self) -> int:
-        return self.fast.least
+    def least_texts(self) -> int:
+        return self.fast.least_texts
 
     @property
     def drift(self) -> float:
@@ -206,8 +227,8 @@ def _encode_anew(encoder: Encoder, texts: Sequence[str]) -> Vectors:
 
 def _facts(encoder: Encoder, _: None) -> tuple[str, int, str, bool, int, int | None]:
     block: int = getattr(encoder, "block", BLOCK_TEXTS)
-    fast = fast_of(encoder)
-    least = None if fast is None else fast.least
+    fast = fast_encoder_of(encoder)
+    least = None if fast is None else fast.least_texts
     return encoder.name, encoder.dimension, encoder.fingerprint, is_isolated(encoder), block, least
 
 

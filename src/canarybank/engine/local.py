@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from canarybank.errors import InputError
 
-__all__ = ["Engine", "Host", "Pooled", "Result", "Serial", "Task", "Threads", "count_cores", "host_on"]
+__all__ = ["Engine", "Host", "Pooled", "Result", "Serial", "Task", "Threads", "check_workers", "count_cores", "host_on"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -72,10 +72,7 @@ class Pooled:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        if self.workers is not None and self.workers < 1:
-            raise InputError(
-                f"An engine needs at least one worker, not {self.workers}; leave workers out to use every core."
-            )
+        check_workers(self.workers)
 
     @property
     def number(self) -> int:
@@ -95,6 +92,12 @@ class Threads(Pooled):
                 yield futures.pop(future), future.result()  # what was handed on is not held here
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def check_workers(workers: int | None) -> None:
+    """Refuse a number of workers below one; None means one for each core."""
+    if workers is not None and workers < 1:
+        raise InputError(f"An engine needs at least one worker, not {workers}; leave workers out to use every core.")
 
 
 def count_cores() -> int:

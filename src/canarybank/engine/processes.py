@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, cast
 
 from canarybank.engine.local import Pooled, Result, Task
-from canarybank.engine.ray_tasks import Surroundings, answer, portable
+from canarybank.engine.tasks import Surroundings, answer, portable
 from canarybank.errors import IncompleteError
 
 __all__ = ["Processes"]

@@ -18,9 +18,10 @@ from functools import lru_cache, partial
 from itertools import count
 from typing import Any, TypeVar
 
-from canarybank.engine.local import count_cores
+from canarybank.engine.local import check_workers, count_cores
 from canarybank.engine.ray_cluster import connect, load_ray, require_ray
-from canarybank.engine.ray_tasks import LOOK_AROUND, Surroundings, answer, last_line, spread
+from canarybank.engine.ray_tasks import LOOK_AROUND, WHERE, last_line, spread
+from canarybank.engine.tasks import Surroundings, answer
 from canarybank.errors import ConfigError, IncompleteError, InputError
 
 __all__ = ["Ray", "RayHost"]
@@ -59,10 +60,7 @@ class Ray:
     retries: int = 20
 
     def __post_init__(self) -> None:
-        if self.workers is not None and self.workers < 1:
-            raise InputError(
-                f"An engine needs at least one worker, not {self.workers}; leave workers out to use every core."
-            )
+        check_workers(self.workers)
         require_ray()
 
     def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
@@ -211,7 +209,7 @@ class _Holder:
             here.take_over()
             return pickle.loads(function)(self._made(), pickle.loads(task))  # noqa: S301, as for a task
 
-        return answer(work)
+        return answer(work, WHERE)
 
 
 class _Room:
@@ -267,7 +265,7 @@ def _attempt(here: Surroundings, shared: list[Any], packed: bytes) -> bytes:
         function, task = _unpacked(shared[0], packed)
         return function(task)
 
-    return answer(work)
+    return answer(work, WHERE)
 
 
 def _unpacked(shared: Any, packed: bytes) -> tuple[Callable[[Any], Any], Any]:

@@ -8,7 +8,7 @@ model must be here.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def build_generator(config: Config, engine: Engine | None = None) -> Generator |
     if kind == NO_GENERATOR:
         return None
     recipe = GeneratorRecipe(config.generator, config.attack.send_records)
-    made = recipe.load()
+    made = recipe()
     if not isinstance(made, Generator):
         raise ConfigError(
             f"The generator {kind!r} made a {type(made).__name__}, which is no generator; it needs name, fingerprint, "
@@ -89,18 +89,24 @@ def build_generator(config: Config, engine: Engine | None = None) -> Generator |
             "correct one of the two."
         )
     on_gpu = getattr(GENERATORS.find(kind), "on_gpu", False)
-    host = host_on(engine, recipe.load) if engine is not None and on_gpu else None
+    host = host_on(engine, recipe.on_one_gpu()) if engine is not None and on_gpu else None
     return made if host is None else HostedGenerator(made, host)
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorRecipe:
-    """How a generator is built: small enough to be sent to a worker."""
+    """How a generator is built: small enough to be sent to a worker. Equal recipes share a host."""
 
     section: GeneratorConfig
     send_records: bool = False
 
-    def load(self) -> Any:
+    def on_one_gpu(self) -> "GeneratorRecipe":
+        """Return the recipe for a worker that sees one GPU alone, whatever number that has elsewhere."""
+        if not (self.section.device or "").startswith("cuda:"):
+            return self
+        return replace(self, section=self.section.model_copy(update={"device": "cuda"}))
+
+    def __call__(self) -> Any:
         """Return the generator, or whatever a plug-in makes in its place."""
         return call_with(GENERATORS.find(self.section.kind), self.section, send_records=self.send_records)
 

@@ -30,6 +30,7 @@ __all__ = [
     "PassPiece",
     "Work",
     "check_machines",
+    "encode_rate",
     "measure_pass",
     "plan_machines",
     "route_rate",
@@ -40,6 +41,8 @@ GPU_TEXTS = 32_000
 HOUR = 3600.0
 _SAMPLE = 512
 """The records that a rate is measured on."""
+_FIRST_TEXTS, _LONG_ENOUGH = 256, 0.5
+"""The texts that an encoder is first timed on, and the seconds after which no larger sample is tried."""
 
 
 class MachinePlan(Record):
@@ -190,6 +193,27 @@ def route_rate(mechanism: Mechanism, entries: int, dimension: int) -> float:
     return _SAMPLE / max(time.perf_counter() - began, 1e-9)
 
 
+def encode_rate(encode: Callable[[Sequence[str]], object], texts: Sequence[str]) -> float:
+    """Return the texts a second that a function encodes, on as many of these texts as take half a second.
+
+    A GPU fills up a batch of each length with dummies, so a few texts would seem to take as long as thousands. And it
+    records each shape once, so a sample that takes long at first is timed a second time.
+    """
+
+    def seconds_for(sample: Sequence[str]) -> float:
+        began = time.perf_counter()
+        encode(sample)
+        return time.perf_counter() - began
+
+    encode(texts[:8])
+    size = _FIRST_TEXTS
+    while (seconds := seconds_for(texts[:size])) < _LONG_ENOUGH and size < len(texts):
+        size *= 4
+    if size == _FIRST_TEXTS and seconds >= _LONG_ENOUGH:
+        seconds = min(seconds, seconds_for(texts[:size]))
+    return len(texts[:size]) / max(seconds, 1e-9)
+
+
 def measure_pass(
     members: Members,
     encoder: EncoderRecipe,
@@ -219,20 +243,22 @@ def measure_pass(
     asked = [Ask(bank, np.array(bank.reserved, dtype=np.int64)) for bank in banks]
     fast = encoder.fast_for(int(users.counts.sum()))
     encode = encoder.load().encode if fast is None else fast.encode
-    vectors = encode(texts)
+    vectors = encode(texts)  # on a GPU, the shapes that occur are recorded here
+    if fast is not None:  # a run encodes what overflows again
+        vectors = np.where(np.isfinite(vectors).all(axis=1)[:, None], vectors, np.float32(1.0))
     recipe = encoder if cheap else _knowing(texts, vectors)
     function = ShardVotes.of(asked, mechanism, recipe)
     at_once = workers if threads else 1
     engine = Threads(at_once) if threads else Serial()
 
-    def timed(call: Callable[[Part], object], times: int = at_once) -> float:
+    def timed(call: Callable[[Part], object]) -> float:
         start = time.perf_counter()
-        for _ in engine.run(call, [piece] * times):
+        for _ in engine.run(call, [piece] * at_once):
             pass
         return (time.perf_counter() - start) / len(texts)
 
     # Threads of one process take turns at an encoder that is not cheap. It is told apart: what is known takes no time.
-    encoding = timed(lambda _: encode(texts), at_once if cheap else 1)
+    encoding = timed(lambda _: encode(texts)) if cheap else 1 / encode_rate(encode, users.require_texts())
     # On a busy machine reading a few users may seem to take longer than the whole, which encodes them too.
     rest = max(timed(function) - timed(Part.users), encoding if cheap else 0.0)
     return PassPiece(per_shard, rest if cheap else rest + at_once * encoding, encoding if cheap else at_once * encoding)

@@ -32,7 +32,7 @@ from canarybank.auditing.trials import SHARD
 from canarybank.config import Config, Resolved
 from canarybank.defend import ShareVotes
 from canarybank.defend.votes import CHUNK_VALUES
-from canarybank.encode import Encoder, EncoderRecipe, is_cheap
+from canarybank.encode import EncoderRecipe, is_cheap
 from canarybank.encode.index import INDEX_BYTES
 from canarybank.errors import InputError
 from canarybank.flow.audit import mechanism_of, settings_of
@@ -45,6 +45,7 @@ from canarybank.flow.machines import (
     MachinePlan,
     Work,
     check_machines,
+    encode_rate,
     measure_pass,
     plan_machines,
     route_rate,
@@ -65,7 +66,7 @@ from canarybank.store import StageCache
 from canarybank.systems import BankSystem, ShareSystem, TorchSystem
 from canarybank.users import Cohorts, Users
 
-__all__ = ["GeneratorPlan", "Plan", "StagePlan", "encode_rate", "plan", "share_trial_rate", "trial_rate"]
+__all__ = ["GeneratorPlan", "Plan", "StagePlan", "plan", "share_trial_rate", "trial_rate"]
 
 ANSWER_YIELD = 0.75
 """The share of a generator's answers that typically pass."""
@@ -228,7 +229,7 @@ def plan(
     left = 0 if finished else passes * 2 * settings.trials * cases - done
     routing = 0.0 if finished else len(held) / route_rate(mechanism, entries, encoder.dimension)
     once = routing + (0.0 if finished else CASE_SECONDS * cases) + SEARCH_SECONDS * searches
-    encoding = encode_rate(encoder.encoder, known) if missing else 1.0
+    encoding = encode_rate(encoder.encoder.encode, known) if missing else 1.0
     work = Work(once=once, texts=missing - streamed, encode_rate=encoding, trials=left, trial_rate=rate / workers)
     in_memory = _memory(config, len(held), entries, encoder.dimension, cases)
     if isinstance(cohorts, Roles):
@@ -511,15 +512,6 @@ def _share_memory(mechanism: Mechanism, texts: int, entries: int, workers: int) 
     depth = min(entries, ranks_needed(mechanism.k, mechanism.share))
     # A rank takes 8 bytes and up to twice 12 in the tables that add up; a draw in flight has about 32 bytes a value.
     return (32 * depth * texts + 32 * CHUNK_VALUES * workers) / 2**20
-
-
-def encode_rate(encoder: Encoder, texts: Sequence[str]) -> float:
-    """Return the texts a second of an encoder, on the first few of these texts."""
-    sample = list(texts[:256])
-    encoder.encode(sample[:8])
-    began = time.perf_counter()
-    encoder.encode(sample)
-    return len(sample) / max(time.perf_counter() - began, 1e-9)
 
 
 def _sample(mechanism: Mechanism, eligible: int, coordinates: int, engine: TrialEngine) -> Trials:

@@ -25,7 +25,7 @@ from canarybank.config.model import Config
 from canarybank.encode import CachedEncoder, Encoder, EncoderRecipe, is_isolated
 from canarybank.encode.load import is_vector_file
 from canarybank.engine import Engine, Host, host_on
-from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
+from canarybank.errors import ColumnError, ConfigError, DataError, MissingError, is_gpu_memory_error
 from canarybank.evolution import Ballot, VotingUsers
 from canarybank.mechanism import Bank, Mechanism
 from canarybank.progress import SILENT, Progress
@@ -151,7 +151,8 @@ class _FailingSilently:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        return kind is not None and not issubclass(kind, _STOPS)
+        # A GPU without memory says nothing about a text: what it would cost is the vote of whoever came last.
+        return kind is not None and not issubclass(kind, _STOPS) and not is_gpu_memory_error(kind)
 
 
 @contextmanager

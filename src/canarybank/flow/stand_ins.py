@@ -32,7 +32,8 @@ from canarybank.flow.bank import GENERATED_SIZE, Candidates, bank_labels, bank_p
 from canarybank.flow.evolution import plan_of, spending_mechanism
 from canarybank.flow.generators import build_generator
 from canarybank.flow.inputs import admit_users, cached_encoder
-from canarybank.flow.planning import ANSWER_YIELD, encode_rate
+from canarybank.flow.machines import encode_rate
+from canarybank.flow.planning import ANSWER_YIELD
 from canarybank.generate import Request, bank_plan
 from canarybank.mechanism import Mechanism, epsilon
 from canarybank.progress import Progress
@@ -218,7 +219,7 @@ class PublicScene:
             texts=texts,
             bank=bank,
             bank_vectors=encoder.encode(bank.texts),
-            encode_rate=encode_rate(encoder.encoder, texts),
+            encode_rate=encode_rate(encoder.encoder.encode, texts),
             sources=(stand_ins, said),
             notes=tuple(notes),
         )

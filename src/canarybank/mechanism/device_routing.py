@@ -179,7 +179,7 @@ class DeviceRouter:
         torch = _torch()
         starts = range(0, len(records), self._chunk)
         if self.device.type != "cuda":
-            yield from (torch.from_numpy(records[start : start + self._chunk]).to(self.device) for start in starts)
+            yield from (torch.tensor(records[start : start + self._chunk], device=self.device) for start in starts)
             return
         aside, shape = torch.cuda.Stream(self.device), (min(self._chunk, len(records)), records.shape[1])
         pinned = [torch.empty(shape, dtype=torch.float32, pin_memory=True) for _ in range(2)]
@@ -187,7 +187,7 @@ class DeviceRouter:
         def send(number: int, start: int) -> tuple[Any, Any]:
             part = records[start : start + self._chunk]
             buffer = pinned[number % 2][: len(part)]
-            buffer.copy_(torch.from_numpy(part))
+            buffer.numpy()[:] = part  # which may be read-only: torch warns of that
             with torch.cuda.stream(aside):
                 return buffer.to(self.device, non_blocking=True), aside.record_event()
 
@@ -217,7 +217,9 @@ class DeviceRouter:
         """Return routes, and the rows whose list of so many candidates is too short."""
         torch = _torch()
         columns, values = _candidates(operand.scores(records), min(width, len(self._squares)))
-        lengths = torch.linalg.vector_norm(records, dim=1).double() * (1 + self._dimension * 2.0**-22)
+        lengths = torch.linalg.vector_norm(records, dim=1, dtype=torch.float64) * (
+            1 + 1e-9
+        )  # squares underflow float32
         margin = operand.margin(lengths, self._largest, self._dimension)
         values = values[:, [*range(self.k + 1), -1]].double()
         apart = values.diff(dim=1) > 2 * margin[:, None]

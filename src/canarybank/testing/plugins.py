@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from canarybank.attack import (
@@ -34,7 +35,8 @@ from canarybank.attack import (
     simulated_paraphrases,
 )
 from canarybank.attack.selection import checked_indices
-from canarybank.encode import Encoder, is_isolated
+from canarybank.encode import Encoder, FastEncoder, is_isolated
+from canarybank.encode.protocol import fast_encoder_of
 from canarybank.engine import Engine
 from canarybank.errors import CanarybankError, InputError
 from canarybank.generate import Generator, Request, Response, server_of
@@ -166,13 +168,32 @@ def check_encoder(factory: Callable[..., Encoder], texts: Sequence[str] = TEXTS)
     _require(empty.shape == (0, made.dimension), f"No texts must give shape {(0, made.dimension)}, not {empty.shape}.")
     again = np.asarray(made.encode(list(texts)[::-1]))[::-1]
     _require(bool((abs(again - vectors) <= _TOLERANCE).all()), "The vector of a text depends on the order of texts.")
-    if is_isolated(made):
+    fast = fast_encoder_of(made)
+    if is_isolated(made) or fast is not None:
         alone = np.concatenate([made.encode([text]) for text in texts])
         _require(
             bool((alone == vectors).all() and (again == vectors).all()),
-            "The encoder says that it is isolated, but a vector changes with the texts that are encoded with it; set "
-            "isolated to False, or encode each text by itself.",
+            "The encoder says that it is isolated, or offers a fast encoder, but a vector changes with the texts that "
+            "are encoded with it; say neither, or encode each text by itself.",
         )
+    if fast is not None:
+        _check_fast_encoder(fast, texts, vectors)
+
+
+def _check_fast_encoder(fast: FastEncoder, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
+    """Check that a fast encoder's vectors are within its drift of the encoder's own."""
+    near = np.asarray(fast.encode(list(texts)))
+    _require(
+        near.shape == vectors.shape and near.dtype == np.float32,
+        f"The fast encoder gave {near.dtype} of shape {near.shape}; it must be float32 of shape {vectors.shape}.",
+    )
+    _require(0 < fast.drift < math.inf, f"The fast encoder's drift must be a positive number, not {fast.drift:g}.")
+    finite = np.isfinite(near).all(axis=1)
+    moved = np.linalg.norm(near[finite].astype(np.float64) - vectors[finite], axis=1).max(initial=0.0)
+    _require(
+        bool(moved <= fast.drift),
+        f"The fast encoder is off by {moved:.1e} for a text, more than its drift of {fast.drift:.1e}.",
+    )
 
 
 def check_generator(factory: Callable[..., Generator], section: Any) -> None:
