@@ -35,21 +35,7 @@ __all__ = [
     "InputError",
     "MissingError",
     "StoreError",
-    "is_gpu_memory_error",
 ]
-
-
-def is_gpu_memory_error(kind: type[BaseException]) -> bool:
-    """Return whether an error is torch's own for a GPU without memory, which is no ``MemoryError``.
-
-    Args:
-        kind: The error's type.
-
-    Example:
-        >>> is_gpu_memory_error(MemoryError)
-        False
-    """
-    return kind.__name__ == "OutOfMemoryError"
 
 
 class CanarybankError(Exception):

@@ -104,6 +104,12 @@ class OutOfMemoryError(RuntimeError):
     """Stands for torch's error of that name."""
 
 
+def test_a_part_that_exits_does_not_end_the_command_as_done(broken):
+    outcome = broken(SystemExit(0))("audit")
+    assert outcome.code == 4
+    assert "called sys.exit(0) before the command was done" in outcome.err
+
+
 @pytest.mark.parametrize("error", [MemoryError(), OutOfMemoryError("CUDA out of memory")])
 def test_too_little_memory_is_no_bug(broken, error):
     outcome = broken(error)("audit")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from canarybank.encode import HashingEncoder
-from canarybank.engine import Serial
+from canarybank.engine import Processes, Serial
 from canarybank.errors import DataError
 from canarybank.generate import Response
 
@@ -86,6 +86,33 @@ def process_number(_task):
     """Return the number of the worker's process."""
     time.sleep(0.02)
     return os.getpid()
+
+
+def added(much, task):
+    """Return the sum, after a moment."""
+    time.sleep(0.001)
+    return much + task
+
+
+def nested(count):
+    """Return what as many tasks give on processes of this process."""
+    return [task for _, task in sorted(Processes(1).run(operator.index, range(count)))]
+
+
+class Unreadable:
+    """A result that cannot be unpacked where it was asked for."""
+
+    def __reduce__(self):
+        return refuse_to_open, ()
+
+
+def refuse_to_open():
+    raise OSError("This cannot be read here.")
+
+
+def unreadable(_task):
+    """Return a result that cannot be unpacked."""
+    return Unreadable()
 
 
 def interrupt(_task):

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import engine_tasks
 import pytest
 
 from canarybank.engine import Processes, Serial, Threads
-from canarybank.errors import CanarybankError, DataError, IncompleteError
+from canarybank.errors import CanarybankError, DataError, IncompleteError, InputError
 
 
 @pytest.mark.parametrize("engine", [Serial(), Threads(1), Threads(3), Processes(2)], ids=repr)
@@ -65,11 +66,12 @@ def test_a_process_that_died_while_it_had_nothing_to_do_is_replaced():
 
 
 def test_a_task_that_kills_every_process_is_given_up():
-    with pytest.raises(IncompleteError, match=r"each of 3 worker processes ended.*fewer workers or more shards"):
+    with pytest.raises(IncompleteError, match=r"it ended 3 worker processes.*fewer workers or more shards"):
         list(Processes(2).run(engine_tasks.end, range(4)))
 
 
 def test_processes_serve_again_and_know_where_they_are_asked_from(tmp_path, monkeypatch):
+    list(Processes(3).run(engine_tasks.process_number, range(6)))  # more processes than the next run needs
     engine = Processes(1)
     ((_, first),) = engine.run(engine_tasks.process_number, [0])
     monkeypatch.setenv("CANARYBANK_CACHE", "elsewhere")
@@ -103,19 +105,16 @@ def test_an_abandoned_run_ends_the_processes_at_work(tmp_path):
             os.kill(int(path.name), 0)
 
 
-def test_processes_end_with_the_one_that_asks_however_it_ends(tmp_path):
-    program = (
-        "import engine_tasks; from pathlib import Path; from canarybank.engine import Processes\n"
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("seconds", [0.5, 600.0])
+def test_processes_end_with_the_one_that_asks_however_it_ends(tmp_path, by, seconds):
+    asking = started(
         f"work = engine_tasks.Signed(Path({str(tmp_path)!r}))\n"
         "print(len(list(Processes(2).run(work, [(0, 0.1), (1, 0.1)]))), flush=True)\n"
-        "list(Processes(2).run(work, [(0, 0.5)] * 1_000))\n"
-    )
-    doubles = str(Path(engine_tasks.__file__).parent)
-    asking = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": doubles}
+        f"list(Processes(2).run(work, [(0, {seconds})] * 1_000))\n"
     )
     assert asking.stdout.readline() == b"2\n"
-    asking.kill()
+    asking.send_signal(by)
     asking.wait()
     asking.stdout.close()
     workers = {int(path.name) for path in tmp_path.iterdir()}
@@ -124,6 +123,48 @@ def test_processes_end_with_the_one_that_asks_however_it_ends(tmp_path):
     while any(map(is_running, workers)) and time.monotonic() < limit:
         time.sleep(0.05)
     assert not any(map(is_running, workers))
+
+
+def test_a_forked_process_leaves_the_workers_to_its_parent():
+    asking = started(
+        "import os; from functools import partial\n"
+        "list(Processes(2).run(engine_tasks.process_number, range(4)))\n"
+        "child = os.fork()\n"
+        "work = partial(engine_tasks.added, 1_000 if child else 2_000)\n"
+        "found = []\n"
+        "for _ in range(30):\n"
+        "    try: found += [result for _, result in sorted(Processes(2).run(work, range(10)))]\n"
+        "    except ChildProcessError: os._exit(0)  # Python's fork server serves its own parent alone\n"
+        "print(found == [*range(1_000, 1_010)] * 30 if child else found == [*range(2_000, 2_010)] * 30, flush=True)\n"
+        "if child: os.waitpid(child, 0)\n"
+    )
+    said, _ = asking.communicate(timeout=120)
+    assert set(said.split()) == {b"True"}
+    assert asking.returncode == 0
+
+
+def test_a_task_may_start_processes_of_its_own():
+    assert list(Processes(1).run(engine_tasks.nested, [3])) == [(0, [0, 1, 2])]
+
+
+def test_a_result_that_cannot_be_read_is_no_death():
+    with pytest.raises(OSError, match="cannot be read here"):
+        list(Processes(1).run(engine_tasks.unreadable, [0]))
+
+
+@pytest.mark.parametrize(("function", "task"), [(partial(print, threading.Lock()), 0), (print, threading.Lock())])
+def test_what_cannot_be_sent_to_a_process_is_refused(function, task):
+    with pytest.raises(InputError, match="cannot be sent to workers"):
+        list(Processes(1).run(function, [task]))
+
+
+def started(program):
+    """Start a Python that knows the tasks of tests and the engine, and return its process."""
+    before = "import engine_tasks; from pathlib import Path; from canarybank.engine import Processes\n"
+    paths = os.pathsep.join([str(Path(engine_tasks.__file__).parent), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-c", before + program], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": paths}
+    )
 
 
 def is_running(number):

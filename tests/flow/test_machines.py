@@ -112,12 +112,27 @@ def test_memory_counts_what_finds_vectors_once_in_each_process_whatever_the_reco
         told = {**flags, "run.shards": 2, "run.engine": engine, "run.workers": 3}
         return plan(resolve(flags=told), tmp_path / "run").memory_mib
 
-    nothing = memory("threads")  # the encoder is cheap, so that nothing is kept
-    assert memory("processes") == nothing
+    engines = ("threads", "processes")
+    nothing = [memory(engine) for engine in engines]  # the encoder is cheap, so that nothing is kept
     monkeypatch.setattr(planning, "is_cheap", lambda _: False)
-    one, three = (memory(engine) - nothing for engine in ("threads", "processes"))
+    one, three = (memory(engine) - less for engine, less in zip(engines, nothing, strict=True))
     assert one == planning.INDEX_BYTES / 2**20
     assert three == pytest.approx(3 * one)
+
+
+def test_worker_processes_take_memory_each_and_ray_beside_them(flags, tmp_path):
+
+    def memory(engine, workers, nodes=None):
+        found = plan(
+            resolve(flags={**flags, "run.engine": engine, "run.workers": workers}), tmp_path / "run", nodes=nodes
+        )
+        return [each.memory_mib for each in found.machines]
+
+    (threads,) = memory("threads", 3)
+    assert memory("processes", 3) == [pytest.approx(threads + 3 * planning.WORKER_MIB)]
+    ray = threads + 3 * planning.WORKER_MIB + planning.RAY_MIB
+    assert memory("ray", 3) == [pytest.approx(ray)]
+    assert memory("threads", 3, nodes=4) == [threads, pytest.approx(ray)]  # a cluster needs Ray
 
 
 def test_an_encoder_that_fills_batches_is_timed_on_enough_texts(monkeypatch):

@@ -305,9 +305,8 @@ class Auditor:
         ]
         numbers = {case: number for number, case in enumerate(unfinished)}
         tasks = [(numbers[case], shard) for case, shard in left]
-        total = 2 * settings.trials * len(cases)
-        with self.progress.stage("trials", total=total, unit="trials") as stage:
-            stage.advance(total - sum(shard.size for _, shard in left))
+        # What an earlier run played is no part of the stage: it would count as the work of a moment in rate and time.
+        with self.progress.stage("trials", total=sum(shard.size for _, shard in left), unit="trials") as stage:
             for index, positives in self.engine.run(partial(_count_with, counters), tasks):
                 case, shard = left[index]
                 tally.put(case.place, shard, positives)

@@ -22,7 +22,7 @@ from cyclopts import exceptions as usage
 
 from canarybank.cli.commands import COMMANDS
 from canarybank.config.guesses import guessed_keys
-from canarybank.errors import CanarybankError, is_gpu_memory_error
+from canarybank.errors import CanarybankError
 from canarybank.registry import nearest
 
 __all__ = ["exit_code", "sentence"]
@@ -40,7 +40,7 @@ def exit_code(error: BaseException) -> int:
         return USAGE
     if _missing_package(error):
         return MISSING
-    return INCOMPLETE if isinstance(error, OSError) or _is_out_of_memory(error) else BUG
+    return INCOMPLETE if isinstance(error, OSError | SystemExit) or _is_out_of_memory(error) else BUG
 
 
 def sentence(error: BaseException) -> str:
@@ -59,14 +59,21 @@ def sentence(error: BaseException) -> str:
             "There is not enough memory on this machine; what was done is kept. `canarybank plan` says how much a run "
             "takes: use fewer users, records or trials, or a machine with more memory."
         )
-    return (
-        f"This is a bug of canarybank: {type(error).__name__}: {error}. Run the command again with --traceback, and "
-        "report what it prints."
+    ended = isinstance(error, SystemExit)
+    what, then = (
+        (
+            f"A plug-in or a library called sys.exit({error}) before the command was done; what was done is kept",
+            "have it raise an error instead",
+        )
+        if ended
+        else (f"This is a bug of canarybank: {type(error).__name__}: {error}", "report what it prints")
     )
+    return f"{what}. Run the command again with --traceback, and {then}."
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or is_gpu_memory_error(type(error))
+    # Of a GPU it is torch's own error, which is no MemoryError; torch is not loaded here.
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
 def _missing_package(error: BaseException | None) -> str | None:

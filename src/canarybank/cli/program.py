@@ -34,8 +34,6 @@ def run(arguments: Sequence[str], commands: Callable[[str], Callable[..., Any]] 
         sys.stdout.flush()
     except KeyboardInterrupt as error:
         return _stopped(error if isinstance(error, Stopped) else Stopped(), arguments)
-    except SystemExit:
-        raise
     except BrokenPipeError:
         # Whoever read our output has gone; the interpreter must not try to write the rest when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,10 +1,11 @@
-"""Run tasks on processes of this machine, each at a pipe of its own: one that dies holds up no other.
+"""Run tasks on processes of this machine. Each has a pipe of its own, so one that dies holds up no other.
 
-Processes are kept for the next run, and end when this process does, however that ends: their pipe is closed then.
+Processes are kept for the next run. They end when the process that asks does, however that ends and whatever they do.
 """
 
 import contextlib
 import multiprocessing
+import os
 import pickle
 import signal
 import threading
@@ -16,14 +17,14 @@ from typing import Any, cast
 
 from canarybank.engine.local import Pooled, Result, Task
 from canarybank.engine.tasks import Surroundings, answer, portable
-from canarybank.errors import IncompleteError
+from canarybank.errors import IncompleteError, InputError
 
 __all__ = ["Processes"]
 
-_TIMES = 3
-"""How often a task is given to a process, where each of them ends in the midst of it."""
-_WORK, _TASK = b"work", b"task"
-_HERE = "a worker process"
+_MOST_DEATHS = 3
+"""How often a task may end its process before it is given up."""
+_FUNCTION, _TASK = b"function", b"task"
+_WHERE = "a worker process"
 
 
 class Processes(Pooled):
@@ -35,18 +36,18 @@ class Processes(Pooled):
 
     def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
         """Yield results as they finish; an exception or an abandoned iteration ends what has begun."""
-        work = pickle.dumps((Surroundings.of_this_process(), pickle.dumps(function)))
+        packed = _pack("function", (Surroundings.of_this_process(), _pack("function", function)))
         waiting, deaths = deque(range(len(tasks))), Counter[int]()
-        idle = _lent(min(self.number, len(tasks)))
+        idle = _borrow_workers(min(self.number, len(tasks)))
         busy: dict[Connection, tuple[_Worker, int]] = {}
 
         def keep_busy() -> None:
             while waiting and idle:
+                task = _pack("task", tasks[waiting[0]])
                 index, worker = waiting.popleft(), idle.pop()
-                task = pickle.dumps(tasks[index])
                 busy[worker.pipe] = worker, index
                 with contextlib.suppress(OSError):  # of one that has died, which is seen below
-                    worker.give(work, task)
+                    worker.give(packed, task)
 
         try:
             keep_busy()
@@ -54,17 +55,18 @@ class Processes(Pooled):
                 for pipe in cast("list[Connection]", wait(list(busy))):
                     worker, index = busy.pop(pipe)
                     try:
-                        is_done, found = pickle.loads(pipe.recv_bytes())  # noqa: S301, of a process of ours
+                        answered = pipe.recv_bytes()
                     except (EOFError, OSError):
                         worker.end()
                         deaths[index] += 1
-                        if deaths[index] == _TIMES:
-                            raise _given_up() from None
+                        if deaths[index] == _MOST_DEATHS:
+                            raise _gave_up() from None
                         waiting.append(index)
                         idle.append(_Worker())
                         keep_busy()
                         continue
                     idle.append(worker)
+                    is_done, found = pickle.loads(answered)  # noqa: S301, of a process of ours
                     if not is_done:
                         raise found
                     keep_busy()  # before whoever takes the result goes on with it
@@ -72,31 +74,31 @@ class Processes(Pooled):
         finally:
             for worker, _ in busy.values():
                 worker.end()
-            _take_back(idle)
+            _return_workers(idle)
 
 
 class _Worker:
-    """A process that serves one pipe; ``work`` is what it was given last."""
+    """A process that serves one pipe, and remembers the function that it was given last."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("forkserver")
         self.pipe, its_own = context.Pipe()
-        self._process = context.Process(target=_serve, args=(its_own,), daemon=True)
+        self._process = context.Process(target=_serve_tasks, args=(its_own,), daemon=True)
         self._process.start()
         its_own.close()
-        self._work = b""
+        self._function = b""
 
-    def give(self, work: bytes, task: bytes) -> None:
+    def give(self, function: bytes, task: bytes) -> None:
         """Send a task, and the function where that is another than before."""
-        if self._work is not work:
-            self._send(_WORK, work)
-            self._work = work
+        if self._function is not function:
+            self._send(_FUNCTION, function)
+            self._function = function
         self._send(_TASK, task)
 
     def forget(self) -> None:
         """Let go of the function, with all that is bound to it."""
-        self._work = b""
-        self._send(_WORK, b"")
+        self._function = b""
+        self._send(_FUNCTION, b"")
 
     def _send(self, kind: bytes, content: bytes) -> None:
         self.pipe.send_bytes(kind)
@@ -105,7 +107,8 @@ class _Worker:
     def end(self) -> None:
         """End the process, whatever it is doing."""
         self.pipe.close()
-        self._process.kill()
+        if self._process.is_alive():  # the number of one that has died may be another process's by now
+            self._process.kill()
         self._process.join()
 
 
@@ -113,15 +116,16 @@ _idle: list[_Worker] = []
 _lock = threading.Lock()
 
 
-def _lent(number: int) -> list[_Worker]:
-    """Return so many processes that do nothing, those of an earlier run first."""
+def _borrow_workers(number: int) -> list[_Worker]:
+    """Return so many processes: those that worked last, which may still hold an encoder, and new ones."""
     with _lock:
-        taken = _idle[:number]
-        del _idle[:number]
-    return [*taken, *(_Worker() for _ in range(number - len(taken)))]
+        start = max(0, len(_idle) - number)
+        borrowed = _idle[start:]
+        del _idle[start:]
+    return [*borrowed, *(_Worker() for _ in range(number - len(borrowed)))]
 
 
-def _take_back(workers: list[_Worker]) -> None:
+def _return_workers(workers: list[_Worker]) -> None:
     for worker in workers:
         try:
             worker.forget()
@@ -132,39 +136,68 @@ def _take_back(workers: list[_Worker]) -> None:
             _idle.append(worker)
 
 
-def _given_up() -> IncompleteError:
+def _leave_workers_to_parent() -> None:
+    """Start without workers in a forked process: it and its parent would read each other's answers."""
+    global _lock  # noqa: PLW0603, another thread may have held it
+    _lock = threading.Lock()
+    _idle.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_workers_to_parent)
+
+
+def _pack(what: str, value: object) -> bytes:
+    try:
+        return pickle.dumps(value)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise InputError(f"The {what} cannot be sent to workers: {error}.") from error
+
+
+def _gave_up() -> IncompleteError:
     return IncompleteError(
-        f"A task was given up, for each of {_TIMES} worker processes ended in the midst of it. If memory ran out, use "
-        "fewer workers or more shards: set run.workers or run.shards. What was done is kept, and the same command goes "
-        "on from there."
+        f"A task was given up: it ended {_MOST_DEATHS} worker processes. If memory ran out, use fewer workers or more "
+        "shards: set run.workers or run.shards. In a script of your own, put the call below "
+        "`if __name__ == '__main__':`. What was done is kept, and the same command goes on from there."
     )
 
 
-def _serve(pipe: Connection) -> None:
+def _serve_tasks(pipe: Connection) -> None:
     """Run what comes through a pipe until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks says what an interruption means
-    held = _Held(b"")
+    # A task may start processes of its own; the process that asks still ends this one as a daemon.
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # noqa: SLF001
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    function = _ReceivedFunction(b"")
     with contextlib.suppress(EOFError, OSError):
         while True:
             kind, content = pipe.recv_bytes(), pipe.recv_bytes()
-            if kind == _WORK:
-                held = _Held(content)
+            if kind == _FUNCTION:
+                function = _ReceivedFunction(content)
             else:
-                pipe.send_bytes(_answered(partial(held, content)))
+                pipe.send_bytes(_answered(partial(function, content)))
 
 
-class _Held:
+def _end_with_parent() -> None:
+    """End this process when the one that asks has ended, though a task is under way."""
+    asking = multiprocessing.parent_process()
+    if asking is not None:
+        asking.join()
+        os._exit(1)
+
+
+class _ReceivedFunction:
     """The function of this process, which is unpacked when the first task comes."""
 
-    def __init__(self, work: bytes) -> None:
-        self._work = work
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
 
     def __call__(self, task: bytes) -> Any:
         return self._function(pickle.loads(task))  # noqa: S301, of the process that asks
 
     @cached_property
     def _function(self) -> Callable[[Any], Any]:
-        surroundings, function = pickle.loads(self._work)  # noqa: S301, as above
+        surroundings, function = pickle.loads(self._packed)  # noqa: S301, as above
         surroundings.take_over()
         found: Callable[[Any], Any] = pickle.loads(function)  # noqa: S301, as above
         return found
@@ -172,6 +205,6 @@ class _Held:
 
 def _answered(work: Callable[[], Any]) -> bytes:
     try:
-        return answer(work, _HERE)
+        return answer(work, _WHERE)
     except BaseException as error:  # noqa: BLE001, whatever a task raises is raised again where it was asked for
-        return pickle.dumps((False, portable(error, _HERE)))
+        return pickle.dumps((False, portable(error, _WHERE)))

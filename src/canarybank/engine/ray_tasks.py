@@ -100,8 +100,8 @@ def _lost(ray: Any, error: Exception) -> CanarybankError:
     """Return what to say of a task that never came to its end."""
     if isinstance(error, ray.exceptions.RayTaskError | ray.exceptions.RaySystemError):  # before it began
         return ConfigError(
-            f"A worker of the Ray cluster could not begin its task: {last_line(error)}. Install the same version of "
-            "canarybank on every node."
+            f"A worker of the Ray cluster could not run its task: {last_line(error)}. Install the same version of "
+            "canarybank on every node, unless the task itself asked to be ended."
         )
     return IncompleteError(
         f"A task was given up, for its worker or node ended each time ({type(error).__name__}). If memory "

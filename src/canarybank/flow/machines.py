@@ -146,6 +146,7 @@ def plan_machines(
     here: Machine,
     memory_mib: float,
     *,
+    node_mib: float | None = None,
     nodes: int | None = None,
     price: float | None = None,
     gpu: bool = False,
@@ -155,18 +156,22 @@ def plan_machines(
     Args:
         work: What is left.
         here: This machine.
-        memory_mib: The peak of one node, which has as many workers as this machine.
+        memory_mib: The peak of this machine.
+        node_mib: The peak of one node of a cluster, which has as many workers; left out, the same.
         nodes: How many nodes a cluster would have; None for no cluster.
         price: What a node costs an hour.
         gpu: Whether a GPU would do the encoding.
     """
-    machines = [here]
+    machines, alone = [here], 1 + gpu
     if gpu:
         machines.append(replace(here, name="with one H200", texts_per_second=GPU_TEXTS))
     if nodes is not None:
         machines += [
             replace(
-                each, name=f"{nodes} nodes {'with one H200 each' if each.texts_per_second else 'like it'}", nodes=nodes
+                each,
+                name=f"{nodes} node{'' if nodes == 1 else 's'} "
+                + ("with one H200 each" if each.texts_per_second else "like it"),
+                nodes=nodes,
             )
             for each in tuple(machines)
         ]
@@ -176,10 +181,10 @@ def plan_machines(
             nodes=each.nodes,
             workers=each.nodes * each.workers,
             seconds=(seconds := work.seconds(each)),
-            memory_mib=memory_mib,
+            memory_mib=memory_mib if number < alone or node_mib is None else node_mib,
             cost=None if price is None else price * each.nodes * seconds / HOUR,
         )
-        for each in machines
+        for number, each in enumerate(machines)
     )
 
 

@@ -72,6 +72,8 @@ ANSWER_YIELD = 0.75
 """The share of a generator's answers that typically pass."""
 CASE_SECONDS, SEARCH_SECONDS = 0.5, 3.0
 """What designing and judging one canary takes, about, and a search beside what it encodes."""
+WORKER_MIB, RAY_MIB = 110.0, 300.0
+"""What a worker process takes that encodes nothing yet, and what Ray takes beside its workers, about."""
 _TRIALS = 1 << 14
 """The trials that a rate is measured on."""
 _MANY = 10_000
@@ -238,7 +240,15 @@ def plan(
     else:
         in_memory += _share_memory(mechanism, len(held), entries, workers)
     gpu = missing > 0 and getattr(encoder.encoder, "device", "") == "cpu"
-    machines = plan_machines(work, Machine("this machine", 1, workers), in_memory, nodes=nodes, price=price, gpu=gpu)
+    machines = plan_machines(
+        work,
+        Machine("this machine", 1, workers),
+        in_memory + _process_memory(config, config.run.engine, workers),
+        node_mib=in_memory + _process_memory(config, "ray", workers),
+        nodes=nodes,
+        price=price,
+        gpu=gpu,
+    )
     # The verdict is about all attacks at once: each has its share of alpha, and of that each canary its share.
     aim: dict[str, Any] = {
         "method": settings.method,
@@ -447,8 +457,20 @@ def _memory(config: Config, texts: int, bank: int, dimension: int, cases: int) -
     records = texts * (4 * vectors + 16 * config.mechanism.k + 600)
     banks = bank * vectors * (1 + cases)
     calibration = 3 * 8 * config.audit.trials if config.audit.threshold == "calibrated" else 0
-    # Python and its packages take 210 MiB; wordllama is the encoder whose own memory was measured.
-    return 210 + (80 if config.encoder.name == "wordllama" else 0) + (records + banks + calibration) / 2**20
+    # Python and its packages take 210 MiB.
+    return 210 + _encoder_memory(config) + (records + banks + calibration) / 2**20
+
+
+def _encoder_memory(config: Config) -> float:
+    """Return what an encoder's weights take in MiB, of the encoder for which that was measured."""
+    return 80.0 if config.encoder.name == "wordllama" else 0.0
+
+
+def _process_memory(config: Config, engine: str, workers: int) -> float:
+    """Return what worker processes add in MiB: Python, packages and an encoder in each, and what Ray takes itself."""
+    if engine == "threads":
+        return 0.0
+    return workers * (WORKER_MIB + _encoder_memory(config)) + (RAY_MIB if engine == "ray" else 0.0)
 
 
 def _pass_memory(config: Config, roles: Roles, recipe: EncoderRecipe, cases: int, workers: int) -> float:

@@ -25,7 +25,7 @@ from canarybank.config.model import Config
 from canarybank.encode import CachedEncoder, Encoder, EncoderRecipe, is_isolated
 from canarybank.encode.load import is_vector_file
 from canarybank.engine import Engine, Host, host_on
-from canarybank.errors import ColumnError, ConfigError, DataError, MissingError, is_gpu_memory_error
+from canarybank.errors import ColumnError, ConfigError, DataError, MissingError
 from canarybank.evolution import Ballot, VotingUsers
 from canarybank.mechanism import Bank, Mechanism
 from canarybank.progress import SILENT, Progress
@@ -46,6 +46,8 @@ Result = TypeVar("Result")
 
 _STOPS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 """What ends the process, or a generator, and says nothing about users; signals raise a ``KeyboardInterrupt``."""
+_NO_GPU_MEMORY = "OutOfMemoryError"
+"""What torch calls its error, which is no ``MemoryError``."""
 _VOTE = "counting votes"
 _PROCESS = secrets.token_hex(8)
 """Tells this process from others: those on other machines may have its number."""
@@ -152,7 +154,7 @@ class _FailingSilently:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         # A GPU without memory says nothing about a text: what it would cost is the vote of whoever came last.
-        return kind is not None and not issubclass(kind, _STOPS) and not is_gpu_memory_error(kind)
+        return kind is not None and not issubclass(kind, _STOPS) and kind.__name__ != _NO_GPU_MEMORY
 
 
 @contextmanager
