@@ -1,3 +1,4 @@
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from canarybank.config import CohortsConfig, Config, UsersConfig
 from canarybank.errors import ColumnError, ConfigError, DataError
 from canarybank.flow import gather
+from canarybank.progress import Silent
 from canarybank.store import StageCache
 from canarybank.users import ADMISSIONS, Admission, admit, source
 
@@ -30,6 +32,34 @@ def uneven(tmp_path):
     path = tmp_path / "uneven.csv"
     path.write_text("\n".join(["user,text", *rows]) + "\n")
     return path
+
+
+class Growing(Silent):
+    """Let a file grow between its hash and its reading."""
+
+    def __init__(self, path):
+        self.path = path
+
+    @contextmanager
+    def stage(self, name, total=None, unit=""):
+        if name.startswith(("count users of", "read users of")):
+            with self.path.open("a") as file:
+                file.write("".join(f"newcomer,some words {i}\n" for i in range(40)))
+        with super().stage(name, total, unit) as stage:
+            yield stage
+
+
+@pytest.mark.parametrize("shards", [0, 2])
+def test_a_file_that_grows_after_it_was_hashed_is_not_kept_under_that_hash(uneven, tmp_path, shards):
+    config, content = (
+        Config(users=UsersConfig(source=str(uneven)), cohorts=COHORTS, run={"shards": shards}),
+        uneven.read_bytes(),
+    )
+    cache = StageCache(tmp_path / "cache")
+    with pytest.raises(DataError, match="changed while it was read"):
+        _ = gather(config, cache, None, Growing(uneven)).people
+    uneven.write_bytes(content)
+    assert "newcomer" not in set(gather(config, cache, None).people.users.ids)
 
 
 def test_a_second_admission_of_the_same_file_reads_nothing(world, tmp_path):

@@ -3,6 +3,7 @@
 import csv
 import errno
 import gc
+import io
 import json
 import os
 import threading
@@ -20,7 +21,7 @@ import pytest
 import canarybank.users.shards as shards_module
 from canarybank.engine import Serial, Threads
 from canarybank.errors import DataError, StoreError
-from canarybank.progress import Silent, Stage
+from canarybank.progress import Lines, Silent, Stage
 from canarybank.store import StageCache, hash_json
 from canarybank.users import (
     Admission,
@@ -58,8 +59,8 @@ def written(folder: Path, suffix: str, rows: list[tuple[Any, ...]] = ROWS) -> Pa
     return path
 
 
-def sharded(given: Source, rule: Admission, number: int, folder: Path, key: str = "a key") -> Shards:
-    return shard_users(given, rule, number, folder, key=hash_json([key, str(given.path)]))
+def sharded(given: Source, rule: Admission, number: int, folder: Path, key: str = "a key", **told: Any) -> Shards:
+    return shard_users(given, rule, number, folder, key=hash_json([key, str(given.path)]), **told)
 
 
 def same_as_admit(given: Source, rule: Admission, number: int, folder: Path) -> Shards:
@@ -226,6 +227,34 @@ def test_memory_does_not_grow_with_the_records_of_one_user(tmp_path: Path, monke
     assert peak(20_000) < 1.5 * peak(2_000)
 
 
+def test_memory_does_not_grow_with_the_length_of_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards_module, "SPILLED_CHARACTERS", 2**16)
+
+    def peak(users: int) -> int:
+        folder = tmp_path / str(users)
+        folder.mkdir()
+        rows = [(f"user {i:04d}", "x" * 4_000, "0") for i in range(users)]
+        given = source(written(folder, "jsonl", rows))
+        tracemalloc.start()
+        assert len(sharded(given, Admission(), 64, folder / "cache")) == users
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    assert peak(1_600) < 2 * peak(200)
+
+
+def test_a_file_that_changed_after_its_key_was_made_is_not_kept_under_that_key(tmp_path: Path) -> None:
+    given = source(written(tmp_path, "csv"))
+    content, state = given.path.read_bytes(), given.state
+    with given.path.open("a") as file:
+        file.write("newcomer,some words,0\n")
+    with pytest.raises(DataError, match="changed while it was read"):
+        sharded(given, Admission(), 4, tmp_path / "cache", state=state)
+    given.path.write_bytes(content)
+    assert "newcomer" not in sharded(given, Admission(), 4, tmp_path / "cache").ids
+
+
 def test_a_lost_shard_says_what_to_do(tmp_path: Path) -> None:
     shards = sharded(source(written(tmp_path, "csv")), Admission(), 4, tmp_path / "cache")
     for path in (tmp_path / "cache" / "shards").iterdir():
@@ -323,6 +352,7 @@ class Meeting(Silent):
 
 def test_two_runs_at_once_lay_out_the_same_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given, folder, waiting = source(written(tmp_path, "csv")), tmp_path / "cache", threading.Event()
+    said = io.StringIO()
     locked = shards_module.flocked
 
     def announced(descriptor: int, path: Path, *, wait: bool) -> bool:
@@ -335,7 +365,7 @@ def test_two_runs_at_once_lay_out_the_same_users(tmp_path: Path, monkeypatch: py
         seconds: list[Future[Shards]] = []
 
         def begin() -> None:
-            seconds.append(other.submit(sharded, given, Admission(), 4, folder))
+            seconds.append(other.submit(sharded, given, Admission(), 4, folder, progress=Lines(said)))
             assert waiting.wait(30)
 
         first = shard_users(
@@ -343,6 +373,7 @@ def test_two_runs_at_once_lay_out_the_same_users(tmp_path: Path, monkeypatch: py
         )
         (second,) = seconds
         assert second.result(30).everybody.load().hash == first.everybody.load().hash
+    assert "waiting for another process that lays out these users: started" in said.getvalue()
     assert not list((folder / "spill").glob("*"))
 
 

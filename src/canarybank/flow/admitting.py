@@ -70,11 +70,13 @@ class ShardedPeople:
 def admit_users(config: UsersConfig, cohorts: CohortsConfig, cache: StageCache, progress: Progress = SILENT) -> People:
     """Read and admit the users, or take them from the cache where the same file was admitted in the same way before."""
     given, rule = users_source(config), admission(config, cohorts)
-    key = users_key(given, rule)
+    state, key = given.state, users_key(given, rule)
 
     @lru_cache(1)
     def admitted() -> Admitted:
-        return _admit(given, rule, progress)
+        found = _admit(given, rule, progress)
+        given.require_state(state)
+        return found
 
     users = cache.packed("users", key, lambda: admitted().users, pack_users, unpack_users)
     report = cache.document("users", key, lambda: admitted().report.as_dict())  # noqa: PLW0108, only if it lacks
@@ -88,9 +90,9 @@ def admit_shards(
 ) -> ShardedPeople:
     """Read and admit the users into shards: the same users, report and notes as ``admit_users`` gives."""
     given, rule = users_source(config), admission(config, cohorts)
-    key = users_key(given, rule)
+    state, key = given.state, users_key(given, rule)
     with named_columns():
-        shards = shard_users(given, rule, number, cache.folder, key=key, progress=progress)
+        shards = shard_users(given, rule, number, cache.folder, key=key, state=state, progress=progress)
     cap, notes = _lowered_cap(config, cohorts, given, rule, shards.counts)
     return ShardedPeople(shards.capped(cap) if cap else shards, shards.report.as_dict(), notes)
 

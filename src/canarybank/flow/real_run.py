@@ -174,7 +174,9 @@ def hidden(name: str, progress: Progress) -> Iterator[None]:
         except BaseException:  # noqa: BLE001, whatever it says may be about a record
             raise DataError(
                 f"The step '{name}' failed. A real run does not say why, because the reason may tell what a record "
-                "holds. Run the same command with --insecure-seed 0 to see it; keep what that prints to yourself."
+                "holds. Run the same command again: it goes on, and makes again what the cache has lost. If it fails "
+                "again, run it with --insecure-seed 0 and another --folder to see why; keep what that prints to "
+                "yourself."
             ) from None
 
 

@@ -35,11 +35,18 @@ def admit_voters(
     require_label_column(given, rule)
     if isinstance(encoding := getattr(given.format, "encoding", None), str):
         require_encoding(encoding)
+    state = given.state
     key, number = users_key(given, rule), shards_for(given, shards, cache)
+
+    def admitted() -> Users:
+        found = admit(given, rule).users
+        given.require_state(state)
+        return found
+
     with hidden("reading users", progress), named_columns():
         if number is not None:
-            return shard_users(given, rule, number, cache.folder, key=key)
-        return cache.packed("users", key, lambda: admit(given, rule).users, pack_users, unpack_users)
+            return shard_users(given, rule, number, cache.folder, key=key, state=state)
+        return cache.packed("users", key, admitted, pack_users, unpack_users)
 
 
 def real_voters(

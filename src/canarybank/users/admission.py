@@ -267,8 +267,10 @@ def nobody_admitted(
     skipped: Mapping[Fault, int],
 ) -> DataError:
     """Return the error that nobody is admitted, of so many users in so many rows, the largest with ``most`` records."""
-    reasons = [f"{count:,} had {drop}" for drop, count in dropped.items()]
-    skips = [f"{count:,} rows with {fault}" for fault, count in Counter(skipped).most_common()]
+    reasons = [f"{dropped[drop]:,} had {drop}" for drop in sorted(dropped, key=lambda each: (-dropped[each], each))]
+    skips = [
+        f"{skipped[fault]:,} rows with {fault}" for fault in sorted(skipped, key=lambda each: (-skipped[each], each))
+    ]
     found = (
         f"No user of {given.path} is admitted: of {users:,} users in {rows:,} rows, "
         f"{', '.join(reasons) or 'none had a usable record'}"

@@ -67,8 +67,8 @@ SHARD_BYTES, PACKED_SHARD_BYTES = 4 * 2**20, 2**20
 """About how much of a file falls to one shard, plain or packed: some 2,000 users of 32 short records."""
 _PACKED = (".parquet", ".pq", ".gz", ".tgz", ".zip", ".tar")
 MOST_SHARDS = 4096
-SPILLED_ROWS = 2**17
-"""How many rows are held before they are written to the spills."""
+SPILLED_ROWS, SPILLED_CHARACTERS = 2**17, 2**24
+"""How many rows, with how many characters of text, are held at most before they are written to the spills."""
 _READ_BYTES = 2**16
 _CONTENT, _SUMMARY, _SPILL = "shards", "sharding", "spill"
 
@@ -257,6 +257,7 @@ def shard_users(
     folder: Path | str,
     *,
     key: str,
+    state: tuple[int, int] | None = None,
     progress: Progress = SILENT,
 ) -> Shards:
     """Admit the users of a source into so many shards: the same users with the same records as ``admit`` gives.
@@ -267,6 +268,7 @@ def shard_users(
         number: The number of shards.
         folder: The folder of a stage cache; it must be one that can be written.
         key: The content address of the source and of the admission: what was made under it is taken.
+        state: The state of the source's file when the key was made; left out, the present one.
         progress: Where progress is shown.
 
     Example:
@@ -280,18 +282,18 @@ def shard_users(
     """
     if number < 1:
         raise InputError(f"Users are laid out in at least one shard, not {number}.")
-    rule, cache = rule_for(given, admission), StageCache(folder)
+    rule, cache, state = rule_for(given, admission), StageCache(folder), state or given.state
     places = _places(key, number)
     spill = _Spill(cache.folder / _SPILL / hash_json({"users": key, "shards": number})[:32], number)
     nobodys = hash_json({"users": key, "shards": number, "shard": "nobody's"})
     summaries, stray = [_kept_summary(cache, place) for place in places], _kept(cache, nobodys)
     if stray is None or None in summaries:
-        with spill.held():
+        with spill.held(progress):
             summaries = [_kept_summary(cache, place) for place in places]
             lacking = [shard for shard, summary in enumerate(summaries) if summary is None]
             stray = None if lacking else _kept(cache, nobodys)
             if stray is None:
-                stray = spill.ensure(given, progress, lacking)
+                stray = spill.ensure(given, state, progress, lacking)
                 _keep(cache, nobodys, stray)
             with progress.stage("admit users", total=len(lacking), unit="shards") as stage:
                 for shard in lacking:
@@ -402,7 +404,10 @@ def _admit_shard(
     content = hash_json({"users": users.hash})
     cache.packed(_CONTENT, content, lambda: users, pack_users, unpack_users)
     if not cache.has(_CONTENT, content):
-        _lost()
+        raise StoreError(
+            f"The cache in {str(cache.folder)!r} can no longer be written, and shards are stored there. Free some "
+            "space, change its permissions or set CANARYBANK_CACHE, and run the command again; or set run.shards to 0."
+        )
     summary = {
         "content": content,
         "rows": census.rows,
@@ -489,7 +494,7 @@ class _Spill:
     number: int
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, progress: Progress) -> Iterator[None]:
         """Hold the spill for this process alone; wait while another one lays out the same users."""
         path, is_held = self.folder / LOCK_NAME, False
         while not is_held:
@@ -497,7 +502,9 @@ class _Spill:
             with file_errors(path, "lock"):
                 descriptor = open_private(path, os.O_RDWR)
             try:
-                flocked(descriptor, path, wait=True)
+                if not flocked(descriptor, path, wait=False):
+                    with progress.step("waiting for another process that lays out these users"):
+                        flocked(descriptor, path, wait=True)
                 # Who held it before us may have removed the spill, and with it the file that we locked.
                 is_held = path.exists() and os.path.samestat(os.fstat(descriptor), path.stat())
                 if is_held:
@@ -512,25 +519,17 @@ class _Spill:
     def _file(self, shard: int) -> Path:
         return self.folder / f"{shard:05d}.rows"
 
-    def ensure(self, given: Source, progress: Progress, shards: Iterable[int]) -> dict[str, Any]:
+    def ensure(
+        self, given: Source, state: tuple[int, int] | None, progress: Progress, shards: Iterable[int]
+    ) -> dict[str, Any]:
         """Spill the source, unless that was done before, and return the count of rows that are nobody's."""
         with contextlib.suppress(StoreError, DataError):
             kept: dict[str, Any] = read_checked(self._whole)["value"]
             if all(self._file(shard).exists() or not kept["sums"][shard] for shard in shards):
                 return dict(kept["stray"])
         self.clear()
-        stat = given.path.stat() if not given.built_in else None
         sums, stray = self._spilled(given, progress)
-        if (
-            stat is not None
-            and (now := given.path.stat())
-            and (now.st_size, now.st_mtime_ns)
-            != (
-                stat.st_size,
-                stat.st_mtime_ns,
-            )
-        ):
-            raise DataError(f"{given.path} changed while it was read; read it again when nothing writes to it.")
+        given.require_state(state)
         summary = {
             "rows": stray.rows,
             "skipped": {fault.name: count for fault, count in stray.skipped.items()},
@@ -542,7 +541,7 @@ class _Spill:
     def _spilled(self, given: Source, progress: Progress) -> tuple[list[int], Census]:
         sums, stray = [0] * self.number, Census()
         waiting: list[list[tuple[Any, ...]]] = [[] for _ in range(self.number)]
-        held, last, own = 0, None, waiting[0]
+        held, characters, last, own = 0, 0, None, waiting[0]
         for row in given.rows(progress, "read users of"):
             if row.user is None:
                 stray.rows += 1
@@ -553,9 +552,10 @@ class _Spill:
                 own = waiting[shard_of(last, self.number)]
             own.append(tuple(row) if type(row) is Row else (row.line, row.fault.name, row.user))  # type: ignore[union-attr]
             held += 1
-            if held == SPILLED_ROWS:
+            characters += len(row.text) if type(row) is Row else 0
+            if held >= SPILLED_ROWS or characters >= SPILLED_CHARACTERS:
                 self._write(waiting, sums)
-                held = 0
+                held = characters = 0
         self._write(waiting, sums)
         return sums, stray
 

@@ -102,6 +102,19 @@ class Source:
         """Say whether rows carry labels."""
         return self.format.columns.label is not None
 
+    @property
+    def state(self) -> tuple[int, int] | None:
+        """Return the file's size and time of change, which tell one state of it from another; None without a file."""
+        if self.built_in or not self.path.is_file():
+            return None
+        found = self.path.stat()
+        return found.st_size, found.st_mtime_ns
+
+    def require_state(self, state: tuple[int, int] | None) -> None:
+        """Refuse a file that is no longer in the state that it was in."""
+        if self.state != state:
+            raise DataError(f"{self.path} changed while it was read; read it again when nothing writes to it.")
+
     def rows(self, progress: Progress = SILENT, work: str = "read") -> Iterator[Row | Skip]:
         """Yield every row; a file without any is an error unless isolated."""
         strict, isolated = self.strict and not self.isolated, self.isolated
