@@ -250,7 +250,7 @@ def measure_pass(
     encode = encoder.load().encode if fast is None else fast.encode
     vectors = encode(texts)  # on a GPU, the shapes that occur are recorded here
     if fast is not None:  # a run encodes what overflows again
-        vectors = np.where(np.isfinite(vectors).all(axis=1)[:, None], vectors, np.float32(1.0))
+        vectors = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, np.float32(1.0))
     recipe = encoder if cheap else _knowing(texts, vectors)
     function = ShardVotes.of(asked, mechanism, recipe)
     at_once = workers if threads else 1
