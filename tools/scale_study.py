@@ -1,12 +1,12 @@
 """Audit users in shards at several sizes, each in a fresh process, and print what it cost.
 
-    python tools/scale_study.py [--users 20000,200000,1000000] [--folder FOLDER] [--engine threads] [--workers 2]
+    python tools/scale_study.py [--users 20000,200000,1000000] [--folder FOLDER] [--workers 2]
 
 Users have 32 records of six words, drawn by a seed and written as Parquet; the bank has 8,192 entries; the encoder is
 ``hashing``, so that encoding does not hide the rest. The audit is of ``nonce-norm`` on five canaries, exact and by a
-million trials, with 500 auxiliary and 500 calibration users; all others are eligible. What is counted is the audit from
-the file to ``results.json`` with empty caches, the processor time of all its processes and the largest memory of any,
-and not the writing of the file. The table is Markdown. Where several sizes were measured, what was promised stands
+million trials, with 500 auxiliary and 500 calibration users; all others are eligible. It works on threads. What is
+counted is the audit from the file to ``results.json`` with empty caches: the processor time and the largest memory of
+its process, and not the writing of the file. The table is Markdown. Where several sizes were measured, what was promised stands
 below it, and a promise that is not kept ends the program with status 1.
 """
 
@@ -85,7 +85,7 @@ _MIDDLE = [a + b for a in "dklmnrst" for b in "aeiou"]
 _RIGHT = ["", "n", "s", "r", "l", "ta", "ko", "mi", "du", "re"]
 
 
-def audit_users(folder: Path, users: int, engine: str = "threads", workers: int | None = None) -> Cost:
+def audit_users(folder: Path, users: int, workers: int | None = None) -> Cost:
     """Audit the users in ``folder/users.parquet`` in this process, and return what it took."""
     began, before = time.perf_counter(), _processor_seconds()
     from canarybank.config import resolve
@@ -105,7 +105,6 @@ def audit_users(folder: Path, users: int, engine: str = "threads", workers: int 
         "cohorts.evaluation": users - 2 * ASIDE,
         "audit.trials": 1_000_000,
         "run.shards": shards,
-        "run.engine": engine,
     }
     if workers is not None:
         flags["run.workers"] = workers
@@ -127,10 +126,10 @@ def _processor_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def measure(users: int, folder: Path | None = None, engine: str = "threads", workers: int | None = None) -> Cost:
+def measure(users: int, folder: Path | None = None, workers: int | None = None) -> Cost:
     """Write so many users and audit them, each in a fresh process, so that memory is that of the audit alone."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        words = [sys.executable, __file__, "--users", str(users), "--within", place, "--engine", engine]
+        words = [sys.executable, __file__, "--users", str(users), "--within", place]
         words += [] if workers is None else ["--workers", str(workers)]
         alone = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a worker has a core to itself
         subprocess.run([*words, "--step", "write"], check=True)  # noqa: S603, this file itself
@@ -195,7 +194,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--users", default=",".join(map(str, SIZES)))
     parser.add_argument("--folder", type=Path, help="where users and caches are written; by default with temporaries")
-    parser.add_argument("--engine", default="threads")
     parser.add_argument("--workers", type=int)
     parser.add_argument("--within", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--step", choices=("write", "audit"), help=argparse.SUPPRESS)
@@ -205,11 +203,11 @@ def main() -> int:
         write_users(given.within / "users.parquet", sizes[0])
         write_bank(given.within / "bank.txt")
     elif given.step == "audit":
-        print(json.dumps(asdict(audit_users(given.within, sizes[0], given.engine, given.workers))))
+        print(json.dumps(asdict(audit_users(given.within, sizes[0], given.workers))))
     else:
         costs = []
         for size in sizes:
-            costs.append(measure(size, given.folder, given.engine, given.workers))
+            costs.append(measure(size, given.folder, given.workers))
             print(table(costs[-1:]), flush=True)
         print(table(costs))
         found = promises(costs)
