@@ -6,8 +6,8 @@ Users have 32 records of six words, drawn by a seed and written as Parquet; the 
 ``hashing``, so that encoding does not hide the rest. The audit is of ``nonce-norm`` on five canaries, exact and by a
 million trials, with 500 auxiliary and 500 calibration users; all others are eligible. It works on threads. What is
 counted is the audit from the file to ``results.json`` with empty caches: the processor time and the largest memory of
-its process, and not the writing of the file. The table is Markdown. Where several sizes were measured, what was promised stands
-below it, and a promise that is not kept ends the program with status 1.
+its process, and not the writing of the file. The table is Markdown. Where several sizes were measured, what was
+promised stands below it, and a promise that is not kept ends the program with status 1.
 """
 
 import argparse

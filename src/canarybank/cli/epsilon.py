@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, facts, paragraph
-from canarybank.cli.whole import whole
+from canarybank.cli.whole_numbers import whole_number
 from canarybank.errors import MissingError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ OPACUS = "Opacus PRVAccountant, eps_error 0.01: the upper end of its band"
 def command(
     given: Given,
     *,
-    rounds: Annotated[int, Parameter(converter=whole, help="The releases that are composed.", metavar="N")] = 1,
+    rounds: Annotated[int, Parameter(converter=whole_number, help="The releases that are composed.", metavar="N")] = 1,
     opacus: Annotated[
         bool | None, Parameter(help="Whether to ask Opacus too; left out, where it is installed.")
     ] = None,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 from canarybank.cli.output import Output, facts, paragraph, table
-from canarybank.cli.whole import whole
+from canarybank.cli.whole_numbers import whole_number
 
 __all__ = ["command"]
 
@@ -41,13 +41,16 @@ def command(
     neighbours: Annotated[
         int,
         Parameter(
-            converter=whole, help="The neighbour that balls reach to.", metavar="N", validator=validators.Number(gte=1)
+            converter=whole_number,
+            help="The neighbour that balls reach to.",
+            metavar="N",
+            validator=validators.Number(gte=1),
         ),
     ] = 3,
     buckets: Annotated[
         int | None,
         Parameter(
-            converter=whole,
+            converter=whole_number,
             help="The clusters of MAUVE; left out, one for 20 texts of a set.",
             metavar="N",
             validator=validators.Number(gte=2),
@@ -56,7 +59,10 @@ def command(
     seed: Annotated[
         int,
         Parameter(
-            converter=whole, help="Decides the halves of the users.", metavar="N", validator=validators.Number(gte=0)
+            converter=whole_number,
+            help="Decides the halves of the users.",
+            metavar="N",
+            validator=validators.Number(gte=0),
         ),
     ] = 0,
     output: Output = Output(),  # noqa: B008, a frozen value

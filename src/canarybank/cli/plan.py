@@ -17,7 +17,7 @@ from canarybank.cli.tune import (
     rounds_text,
     survival_text,
 )
-from canarybank.cli.whole import whole
+from canarybank.cli.whole_numbers import whole_number
 from canarybank.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def command(
     ] = False,
     nodes: Annotated[
         int | None,
-        Parameter(converter=whole, help="Plan a cluster of so many nodes like this machine, too.", metavar="N"),
+        Parameter(converter=whole_number, help="Plan a cluster of so many nodes like this machine, too.", metavar="N"),
     ] = None,
     price: Annotated[
         float | None, Parameter(help="What one node costs an hour, in your currency.", metavar="X")

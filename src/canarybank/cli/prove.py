@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from canarybank.cli.output import Output, facts, paragraph
 from canarybank.cli.rounds import RoundNumber
-from canarybank.cli.whole import whole
+from canarybank.cli.whole_numbers import whole_number
 from canarybank.errors import ConfigError
 
 __all__ = ["command"]
@@ -22,7 +22,7 @@ def command(
     /,
     *,
     entry: Annotated[
-        int | None, Parameter(converter=whole, help="Prove the entry at this position, from 0.", metavar="N")
+        int | None, Parameter(converter=whole_number, help="Prove the entry at this position, from 0.", metavar="N")
     ] = None,
     round_number: RoundNumber = None,
     check: Annotated[Path | None, Parameter(help="Check the proof in this file.", metavar="PROOF")] = None,

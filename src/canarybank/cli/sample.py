@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 from canarybank.cli.output import Output, facts, paragraph
-from canarybank.cli.whole import whole
+from canarybank.cli.whole_numbers import whole_number
 
 __all__ = ["command"]
 
@@ -16,7 +16,10 @@ def command(
     /,
     *,
     size: Annotated[
-        int, Parameter(converter=whole, help="How many texts to draw.", metavar="N", validator=validators.Number(gte=1))
+        int,
+        Parameter(
+            converter=whole_number, help="How many texts to draw.", metavar="N", validator=validators.Number(gte=1)
+        ),
     ],
     rounds: Annotated[
         Literal["last", "all"], Parameter(help="Whose votes count: those of the last round, or of all rounds alike.")
@@ -24,14 +27,14 @@ def command(
     seed: Annotated[
         int,
         Parameter(
-            converter=whole, help="The public seed of the draw.", metavar="N", validator=validators.Number(gte=0)
+            converter=whole_number, help="The public seed of the draw.", metavar="N", validator=validators.Number(gte=0)
         ),
     ] = 0,
     distinct: Annotated[bool, Parameter(negative="", show_default=False, help="Draw no text twice.")] = False,
     neighbours: Annotated[
         int,
         Parameter(
-            converter=whole,
+            converter=whole_number,
             help="Draw a text by the mean votes of so many nearest texts, so that noise averages out; 0 draws it by "
             "its own.",
             metavar="N",

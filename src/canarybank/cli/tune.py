@@ -6,7 +6,7 @@ from cyclopts import Parameter, validators
 
 from canarybank.cli.flags import Given, configured
 from canarybank.cli.output import Output, facts, paragraph, table
-from canarybank.cli.whole import whole_numbers
+from canarybank.cli.whole_numbers import whole_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

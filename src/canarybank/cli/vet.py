@@ -7,7 +7,7 @@ from cyclopts import Parameter, validators
 
 from canarybank.cli.output import Output, facts, paragraph, table
 from canarybank.cli.rounds import RoundNumber
-from canarybank.cli.whole import whole
+from canarybank.cli.whole_numbers import whole_number
 
 __all__ = ["command"]
 
@@ -38,7 +38,7 @@ def command(
     k: Annotated[
         int | None,
         Parameter(
-            converter=whole,
+            converter=whole_number,
             help="How many entries each record votes for; left out, as in the evolution, or 5.",
             metavar="N",
             validator=validators.Number(gte=2),
@@ -47,7 +47,7 @@ def command(
     worst: Annotated[
         int,
         Parameter(
-            converter=whole,
+            converter=whole_number,
             help="How many of the worst entries to show.",
             metavar="N",
             validator=validators.Number(gte=0),

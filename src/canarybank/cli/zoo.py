@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 
 from canarybank.cli.output import Output, facts, paragraph, table
-from canarybank.cli.whole import whole
+from canarybank.cli.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,7 +32,7 @@ def command(
     repeats: Annotated[
         int,
         Parameter(
-            converter=whole,
+            converter=whole_number,
             help="The audits of each system with each number of runs.",
             metavar="N",
             validator=validators.Number(gte=1),
@@ -41,7 +41,7 @@ def command(
     seed: Annotated[
         int,
         Parameter(
-            converter=whole, help="The root seed of all audits.", metavar="N", validator=validators.Number(gte=0)
+            converter=whole_number, help="The root seed of all audits.", metavar="N", validator=validators.Number(gte=0)
         ),
     ] = 0,
     record: Annotated[
@@ -54,7 +54,7 @@ def command(
     workers: Annotated[
         int | None,
         Parameter(
-            converter=whole,
+            converter=whole_number,
             help="The processes to use; left out, one for each core.",
             metavar="N",
             show_default=False,

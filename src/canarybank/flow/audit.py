@@ -30,7 +30,7 @@ from canarybank.engine import Engine
 from canarybank.errors import ConfigError, InputError, MissingError, StoreError
 from canarybank.evolution import Evolution, EvolutionPlan, Keep
 from canarybank.flow.generators import build_generator, cached_generator, sending_recorded
-from canarybank.flow.inputs import Inputs, build_engine, chosen_attacks, gather, joined
+from canarybank.flow.inputs import Inputs, build_engine, chosen_attacks, connect_engine, gather
 from canarybank.flow.sharding import Roles
 from canarybank.mechanism import Bank, Mechanism, StreamedCohort, epsilon, prv_epsilon
 from canarybank.progress import SILENT, Progress
@@ -137,7 +137,7 @@ def _refuse_search_at_delta_0(config: Config) -> None:
 
 def one_release(config: Config, engine: Engine | None = None, progress: Progress = SILENT) -> "AuditWork":
     """Return the audit of one release; each part of it is made when it is first asked for."""
-    engine = joined(engine or build_engine(config.run))
+    engine = connect_engine(engine or build_engine(config.run))
     made = build_generator(config, engine)
     inputs = gather(config, StageCache(), None if made is None else cached_generator(made), progress)
     return AuditWork(Designs(inputs, mechanism_of(config), engine))

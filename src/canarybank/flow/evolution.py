@@ -45,9 +45,9 @@ from canarybank.flow.generators import evolution_generator, sending_recorded
 from canarybank.flow.inputs import (
     build_engine,
     cached_encoder,
+    connect_engine,
     evolved_attacks,
     gather,
-    joined,
     users_source,
 )
 from canarybank.flow.real_run import (
@@ -125,7 +125,7 @@ def run_evolution(
             refuse_unverified(run, rewritten=True)
             _require_same_account(run, config)
             return run
-        engine = joined(engine or build_engine(config.run))
+        engine = connect_engine(engine or build_engine(config.run))
         cache, generator = StageCache(), evolution_generator(config, engine)
         # What a real run sends follows from its releases; what it retried is nobody's business.
         with sending_recorded(run, config, generator, counted=not is_real(config)):

@@ -77,15 +77,15 @@ __all__ = [
     "canaries_of",
     "chosen_attacks",
     "cohort_sizes",
+    "connect_engine",
     "draw_members",
     "draw_roles",
+    "encoder_recipe",
     "evolved_attacks",
     "fitting_cap",
     "gather",
-    "joined",
     "named_columns",
     "outside_examples",
-    "recipe_of",
     "users_key",
     "users_source",
 ]
@@ -185,7 +185,7 @@ class Inputs:
         given = self.config.encoder
         # In an evolution users vote in many rounds; an audit of one release passes over each once.
         keep = True if given.keep_vectors is None and self.evolving else given.keep_vectors
-        return recipe_of(given, self.encoder.encoder, keep=keep)
+        return encoder_recipe(given, self.encoder.encoder, keep=keep)
 
     def voters(self, engine: Engine) -> Users | StreamedUsers:
         """Return the users of an evolution: the evaluation cohort where it is audited.
@@ -313,7 +313,9 @@ def cached_encoder(config: EncoderConfig, progress: Progress = SILENT, *, isolat
     return CachedEncoder(encoder, VectorCache(), progress=progress)
 
 
-def recipe_of(config: EncoderConfig, encoder: Encoder, *, keep: bool | None, isolated: bool = False) -> EncoderRecipe:
+def encoder_recipe(
+    config: EncoderConfig, encoder: Encoder, *, keep: bool | None, isolated: bool = False
+) -> EncoderRecipe:
     """Return how a worker loads the configured encoder; this process uses the one that is loaded already."""
     recipe = EncoderRecipe(
         config.name,
@@ -328,7 +330,7 @@ def recipe_of(config: EncoderConfig, encoder: Encoder, *, keep: bool | None, iso
     return recipe
 
 
-def joined(engine: Engine) -> Engine:
+def connect_engine(engine: Engine) -> Engine:
     """Return an engine that has joined its cluster, if it has one, so that a wrong address is said before any work."""
     if callable(connect := getattr(engine, "connect", None)):
         connect()

@@ -251,7 +251,7 @@ def measure_pass(
     vectors = encode(texts)  # on a GPU, the shapes that occur are recorded here
     if fast is not None:  # a run encodes what overflows again
         vectors = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, np.float32(1.0))
-    recipe = encoder if cheap else _knowing(texts, vectors)
+    recipe = encoder if cheap else _fixed_recipe(texts, vectors)
     function = ShardVotes.of(asked, mechanism, recipe)
     at_once = workers if threads else 1
     engine = Threads(at_once) if threads else Serial()
@@ -269,10 +269,10 @@ def measure_pass(
     return PassPiece(per_shard, rest if cheap else rest + at_once * encoding, encoding if cheap else at_once * encoding)
 
 
-class _Knowing:
+class _FixedVectors:
     """An encoder that knows the vectors of some texts beforehand, so that they take no time and are kept nowhere."""
 
-    name, fingerprint, cheap = "knowing", "plan", True
+    name, fingerprint, cheap = "fixed vectors", "plan", True
 
     def __init__(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
         self.dimension, self._known = vectors.shape[1], dict(zip(texts, vectors, strict=True))
@@ -281,9 +281,9 @@ class _Knowing:
         return np.array([self._known[text] for text in texts], dtype=np.float32)
 
 
-def _knowing(texts: Sequence[str], vectors: NDArray[np.float32]) -> EncoderRecipe:
-    recipe = EncoderRecipe(_Knowing.name, _Knowing.fingerprint)
-    recipe.provide(_Knowing(texts, vectors))
+def _fixed_recipe(texts: Sequence[str], vectors: NDArray[np.float32]) -> EncoderRecipe:
+    recipe = EncoderRecipe(_FixedVectors.name, _FixedVectors.fingerprint)
+    recipe.provide(_FixedVectors(texts, vectors))
     return recipe
 
 

@@ -7,7 +7,7 @@ from canarybank.config.model import CohortsConfig, Config, UsersConfig
 from canarybank.encode import CachedEncoder
 from canarybank.engine import Engine
 from canarybank.evolution import HeldUsers, StreamedUsers, VotingUsers
-from canarybank.flow.inputs import admission, named_columns, recipe_of, users_key, users_source
+from canarybank.flow.inputs import admission, encoder_recipe, named_columns, users_key, users_source
 from canarybank.flow.real_run import HiddenEngine, HiddenVoters, encode_users, hidden
 from canarybank.flow.sharding import shards_for
 from canarybank.progress import SILENT, Progress
@@ -58,6 +58,6 @@ def real_voters(
         if isinstance(people, Users):
             return HiddenVoters(HeldUsers(encode_users(people, encoder)), progress)
         given = config.encoder
-        recipe = recipe_of(given, encoder.encoder, keep=given.keep_vectors, isolated=True)
+        recipe = encoder_recipe(given, encoder.encoder, keep=given.keep_vectors, isolated=True)
         streamed = StreamedUsers(people.everybody, recipe, HiddenEngine(engine), encode=encode_users)
         return HiddenVoters(streamed, progress)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["whole", "whole_numbers"]
+__all__ = ["whole_number", "whole_numbers"]
 
 
-def whole(_: Any, tokens: Sequence[Any]) -> int:
+def whole_number(_: Any, tokens: Sequence[Any]) -> int:
     """Return the number of an option that takes one.
 
     Args:
@@ -14,9 +14,9 @@ def whole(_: Any, tokens: Sequence[Any]) -> int:
 
     Example:
         >>> from types import SimpleNamespace
-        >>> whole(int, [SimpleNamespace(value="12")])
+        >>> whole_number(int, [SimpleNamespace(value="12")])
         12
-        >>> whole(int, [SimpleNamespace(value="4.5")])
+        >>> whole_number(int, [SimpleNamespace(value="4.5")])
         Traceback (most recent call last):
             ...
         ValueError: '4.5' is no whole number
@@ -39,4 +39,4 @@ def whole_numbers(_: Any, tokens: Sequence[Any]) -> tuple[int, ...]:
         >>> whole_numbers(int, [SimpleNamespace(value="1"), SimpleNamespace(value="8")])
         (1, 8)
     """
-    return tuple(whole(int, [token]) for token in tokens)
+    return tuple(whole_number(int, [token]) for token in tokens)
