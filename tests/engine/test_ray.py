@@ -268,7 +268,8 @@ def test_a_node_that_dies_amid_an_audit_over_shards_costs_time_and_no_byte(
     cluster, engine, world, tmp_path, monkeypatch, capfd, loads
 ):
     flags = {"users.source": str(world / "users.csv"), "bank.source": str(world / "bank.csv")}
-    flags |= {"encoder.name": "engine_tasks:SlowToLoad"}  # on the GPU of each node, and so on the one that dies
+    # On the GPU of each node, and so on the one that dies; no other test's recipe has this batch size.
+    flags |= {"encoder.name": "engine_tasks:SlowToLoad", "encoder.batch_size": 7}
     flags |= {"attack.names": "ordinary,nonce-mueff", "attack.probes": 12, "attack.pool": 40, "audit.trials": 3_000}
     flags |= {"cohorts.canaries": 2, "mechanism.k": 3}
     results = []

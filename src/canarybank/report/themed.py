@@ -3,7 +3,7 @@
 The drawing keeps its shapes. Each colour that it was drawn with is a placeholder for a colour of the theme; styles
 become attributes, which the page's policy allows; the page's own font takes the place of matplotlib's; ids get the
 figure's name in front, so that several figures fit on one page; and what nobody sees is dropped: ids that nothing
-points at, blanks, and digits of places below a hundredth of a pixel.
+points at, groups without attributes, blanks, and digits of places below a hundredth of a pixel.
 """
 
 import re
@@ -57,6 +57,7 @@ def themed_svg(drawn: bytes, key: str, title: str, alternative: str) -> str:
     for each in root.iter():
         _theme(each, key, pointed_at)
     _remove(root, lambda each: each.tag in {"g", "defs"} and not len(each))
+    _unwrap(root)
     box = root.attrib["viewBox"]
     root.attrib.clear()
     words = {"title": title, "desc": alternative}
@@ -81,6 +82,15 @@ def _remove(root: ET.Element, is_dropped: Callable[[ET.Element], bool]) -> None:
     for parent in reversed(list(root.iter())):
         for part in [each for each in parent if is_dropped(each)]:
             parent.remove(part)
+
+
+def _unwrap(parent: ET.Element) -> None:
+    """Put what stands in groups without attributes in their place."""
+    for part in list(parent):
+        _unwrap(part)
+        if part.tag == "g" and not part.attrib:
+            place = list(parent).index(part)
+            parent[place : place + 1] = list(part)
 
 
 def _theme(each: ET.Element, key: str, pointed_at: set[str]) -> None:
