@@ -360,6 +360,12 @@ def test_stratified_needs_a_probability_of_taking_part(q):
         stratified(5, 1, 10, 10, q=q, delta=1e-5, alpha=0.05)
 
 
+def test_a_level_at_which_no_end_can_be_checked_is_refused():
+    assert clopper_pearson(9_453, 9_470, 1e-250)[0] < 0.99
+    with pytest.raises(InputError, match="cannot be computed at a level of 1e-280"):
+        clopper_pearson(9_453, 9_470, 1e-280)
+
+
 @pytest.mark.parametrize("trials", [10**8, 2 * 10**8, BIG, 10**11])
 @pytest.mark.parametrize("gamma", [0.0025, 0.0125, 0.05])
 def test_ends_are_right_where_the_inverse_of_scipy_is_not(trials, gamma):

@@ -244,3 +244,18 @@ def test_a_method_of_ones_own_cannot_go_by_a_name_of_ours():
     with pytest.raises(ConfigError, match="called 'paper', and so is one of ours"):
         find_method(Method("paper", "a looser rule under the same name", tails=1))
     assert find_method(Method("thirds", "two ends at a third of alpha each", tails=3)).name == "thirds"
+
+
+class Searched(Method):
+    """A bound that is a search, of which the two ends alone are a forecast."""
+
+    def claim(self, *counts, **declared):
+        return tuple(float(each) - 0.3 for each in self.branches(*counts, **declared))
+
+
+def test_a_search_that_is_forecast_by_ends_has_the_spread_of_its_own_bounds():
+    law, target = RoundLaw.perfect(Mechanism(q=0.5)), Target(20_000, 1e-5, 0.01, Searched("searched", "none"))
+    found = calibrated_spread([law], [law], target, number=20_000, seed=0, replicates=200, level=0.9)
+    ends = replace(target, method=Method("ends", "none"))
+    plain = calibrated_spread([law], [law], ends, number=20_000, seed=0, replicates=200, level=0.9)
+    assert (found.lower, found.upper) == pytest.approx((plain.lower - 0.3, plain.upper - 0.3), abs=0.01)

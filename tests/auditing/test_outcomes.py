@@ -41,6 +41,18 @@ def test_pooled_outcomes_are_those_of_summed_counts() -> None:
     np.testing.assert_allclose(found.at_most(grid), chance_at_most(values, mass, grid), rtol=0, atol=1e-9)
 
 
+def test_rates_next_to_a_large_delta_have_their_own_quantiles() -> None:
+    # The lower end crosses delta between two counts of the table.
+    target = Target(10**9, 1e-3, 0.01, find_method("paper"))
+    found = Outcomes.of_each(target, [[(1e-3, 1e-9)]])[0]
+    plain = np.maximum(target.at_counts(found.first[0][:, None], found.second[0], 10**9), 0.0)
+    order, mass = np.argsort(plain, axis=None), np.outer(found.first[1], found.second[1]).ravel()
+    highest = plain.ravel()[order][np.searchsorted(np.cumsum(mass[order]), 0.9995)]
+    assert highest > 4
+    grid = np.linspace(0.0, found.most, 4001)
+    assert grid[np.searchsorted(found.at_most(grid), 0.9995)] == pytest.approx(highest, abs=0.01)
+
+
 def test_a_value_on_the_grid_counts_at_its_own_place() -> None:
     grid = np.linspace(0.0, 0.7, 8)
     even = (np.arange(8.0), np.full(8, 1 / 8))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, kstest, norm
 
 from canarybank.errors import InputError
-from canarybank.score import tail
+from canarybank.score import exceedances, tail
 from canarybank.score.cumulants import NoisySum
 from canarybank.score.exceedances import Exceedances, chernoff_cut
 
@@ -86,12 +86,14 @@ def test_users_of_one_weight_are_drawn_together_by_the_same_law():
     assert binomtest(len(found), 200_000, float(tail(weights, 0.1, 1.0, cut)[0])).pvalue > CHANCE
 
 
-def test_tilted_coins_are_those_of_a_plain_loop_to_the_bit():
+@pytest.mark.parametrize("coins", [1, 120, 2_000, 1 << 18])
+def test_tilted_coins_are_those_of_a_plain_loop_to_the_bit_in_any_blocks(coins, monkeypatch):
+    monkeypatch.setattr(exceedances, "_COINS", coins)
     weights, law = law_of(3)
     drawn = replace(Exceedances.above(law, 2.0), h=0.7)
-    coins = np.random.default_rng(5).random((200, len(law.weights)))
+    tossed = np.random.default_rng(5).random((200, len(law.weights)))
     heads = law.q * np.exp(0.7 * law.weights) / (1 - law.q + law.q * np.exp(0.7 * law.weights))
-    plain = np.array([np.where(row < heads, law.weights, 0.0).sum() for row in coins])
+    plain = np.array([np.where(row < heads, law.weights, 0.0).sum() for row in tossed])
     assert len(law.weights) == len(weights)
     assert np.array_equal(drawn._tilted_sums(200, np.random.default_rng(5)), plain)
 

@@ -28,13 +28,15 @@ _COUNTED, _PART, _RATIO = 4096, 1 / 4, 1.001
 """A table of ends holds counts up to the first in steps of the second, then each so many times the one before."""
 _LISTED = 2**22  # trials up to which a figure of every count is kept, 32 MiB for each end
 _VALUES = 4001
+_LEAST = 1e-300
+"""Stands for zero where a logarithm is taken."""
 
 
 def frozen_spread(pairs: Sequence[tuple[float, float]], target: Target, *, level: float = LEVEL) -> Interval:
     """Return where the bound falls with probability ``level``, given each canary's true rates (TPR, FPR).
 
     The bound is the maximum over the canaries, or the pooled one. It falls below the interval, and above it, with
-    probability at most (1 - level) / 2 each: the law is that of the binomial counts.
+    probability at most about (1 - level) / 2 each: the law is that of the binomial counts, gathered into blocks.
 
     Args:
         pairs: Each canary's true rates, TPR and FPR.
@@ -175,18 +177,23 @@ def count_branches(target: Target, true: Whole, false: Whole, number: int) -> tu
 def _log_terms(number: int, gamma: float, delta: float) -> tuple[Terms, Terms]:
     """Return the logarithms of a rate's lower end less delta, and of its upper end, as functions of a count.
 
-    They are exact at whole counts up to 4,096. What lies between two counts of the table is off by less than 1e-5, at
-    counts from 100 on and at half of delta above it.
+    They are exact at whole counts up to 4,096. Between two counts of the table they are off by less than 4e-5, at
+    counts from 100 on and at half of delta above it. The table holds the logarithm of the end itself, which is smooth;
+    delta is subtracted from what is looked up.
     """
     above = np.geomspace(_COUNTED, max(number, _COUNTED), 2 + int(np.log(max(number / _COUNTED, 1)) / np.log(_RATIO)))
     few = np.minimum(np.concatenate([np.arange(0, _COUNTED, _PART), above]), number)
     counts = np.unique(np.concatenate([few, number - few]))
     lower, upper = ends(counts, number, gamma)
-    least, most = np.log(np.maximum(lower - delta, 1e-300)), np.log(upper)
-    return partial(_between, counts, least), partial(_between, counts, most)
+    least, most = np.log(np.maximum(lower, _LEAST)), np.log(upper)
+    return partial(_less_delta, delta, counts, least), partial(_interpolated, counts, most)
 
 
-def _between(counts: Array, values: Array, at: Any) -> Array:
+def _less_delta(delta: float, counts: Array, values: Array, at: Any) -> Array:
+    return np.asarray(np.log(np.maximum(np.exp(np.interp(at, counts, values)) - delta, _LEAST)))
+
+
+def _interpolated(counts: Array, values: Array, at: Any) -> Array:
     return np.asarray(np.interp(at, counts, values))
 
 

@@ -14,6 +14,8 @@ __all__ = ["clopper_pearson", "ends", "lower_end", "upper_end", "whole_counts"]
 
 Array: TypeAlias = NDArray[np.float64]
 
+LEAST_GAMMA = 1e-250
+"""The least level at which float64 still tells whether an end is right."""
 _CLOSE = 1e-5
 """How far the chance at an end may be from gamma, as a share of it."""
 _LEAST_LOG, _HALVINGS = -700.0, 64
@@ -28,14 +30,15 @@ def clopper_pearson(successes: Any, trials: Any, gamma: float) -> Any:
     """Return the two one-sided Clopper–Pearson bounds of a rate, each at its own gamma.
 
     For X ~ Bin(trials, p) and every p: P(lower(X) > p) <= gamma, and P(upper(X) < p) <= gamma. Together they hold
-    with probability at least 1 - 2 gamma. Arrays broadcast, and give arrays.
+    with probability at least 1 - 2 gamma. Each end is computed so that its chance is gamma to a share of 1e-5.
+    Arrays broadcast, and give arrays.
 
     The formula: Clopper and Pearson (1934, https://doi.org/10.1093/biomet/26.4.404).
 
     Args:
         successes: How many trials succeeded.
         trials: How many trials there were.
-        gamma: How often each end may miss the rate.
+        gamma: How often each end may miss the rate; at least 1e-250.
 
     Example:
         >>> lower, upper = clopper_pearson(0, 100, 0.025)
@@ -63,23 +66,27 @@ def ends(x: ArrayLike, n: ArrayLike, gamma: float) -> tuple[Array, Array]:
 
 def lower_end(x: ArrayLike, n: ArrayLike, gamma: ArrayLike) -> Array:
     """Return the lower one of the ends."""
-    x, n, gamma = _together(x, n, gamma)
+    x, n, gamma = _broadcast(x, n, gamma)
     a, b = np.where(x > 0, x, 1.0), n - x + 1
-    return np.where(x > 0, _solved(betainc, betaincinv(a, b, gamma), a, b, gamma, is_rising=True), 0.0)
+    return np.where(x > 0, _checked_ends(betainc, betaincinv(a, b, gamma), a, b, gamma, is_rising=True), 0.0)
 
 
 def upper_end(x: ArrayLike, n: ArrayLike, gamma: ArrayLike) -> Array:
     """Return the upper one of the ends."""
-    x, n, gamma = _together(x, n, gamma)
+    x, n, gamma = _broadcast(x, n, gamma)
     a, b = x + 1, np.where(x < n, n - x, 1.0)
-    return np.where(x < n, _solved(betaincc, betainccinv(a, b, gamma), a, b, gamma, is_rising=False), 1.0)
+    return np.where(x < n, _checked_ends(betaincc, betainccinv(a, b, gamma), a, b, gamma, is_rising=False), 1.0)
 
 
-def _together(*values: ArrayLike) -> list[Array]:
-    return list(np.broadcast_arrays(*(np.asarray(each, np.float64) for each in values)))
+def _broadcast(x: ArrayLike, n: ArrayLike, gamma: ArrayLike) -> list[Array]:
+    if np.min(gamma) < LEAST_GAMMA:
+        raise InputError(f"An end of a rate cannot be computed at a level of {np.min(gamma):g}; use a larger alpha.")
+    return list(np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (x, n, gamma))))
 
 
-def _solved(chance: Callable[..., Any], found: Any, a: Array, b: Array, gamma: Array, *, is_rising: bool) -> Array:
+def _checked_ends(
+    chance: Callable[..., Any], found: Any, a: Array, b: Array, gamma: Array, *, is_rising: bool
+) -> Array:
     """Return the rates at which a chance is gamma: what was found where that is right, all others by bisection.
 
     SciPy's inverses are far off for some counts, such as 1,000 of more than 1e8 trials. Bisection is of the logarithm

@@ -70,7 +70,7 @@ class Exceedances:
             return cls(law, place, 0.0)
         # K' grows by the noise's variance at least, so the root lies below; near it every h serves as well.
         highest = 1.01 * (place - _slope(law, 0.0)) / law.noise**2
-        return cls(law, place, _root(lambda at: _slope(law, at) - place, highest))
+        return cls(law, place, _find_root(lambda at: _slope(law, at) - place, highest))
 
     @cached_property
     def survival(self) -> float:
@@ -138,10 +138,10 @@ def chernoff_cut(law: NoisySum, share: float) -> float:
     def lacking(h: float) -> float:
         return h * _slope(law, h) - _cumulant(law, h) - exponent
 
-    return float(np.ldexp(_slope(law, _root(lacking, highest)), law.exponent))
+    return float(np.ldexp(_slope(law, _find_root(lacking, highest)), law.exponent))
 
 
-def _root(function: Callable[[float], float], highest: float) -> float:
+def _find_root(function: Callable[[float], float], highest: float) -> float:
     """Return where a function from 0 to ``highest`` crosses zero, to a millionth of itself, however near 0 that is."""
     return float(brentq(function, 0.0, highest, xtol=1e-300, rtol=1e-6))
 

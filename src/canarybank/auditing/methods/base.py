@@ -132,8 +132,8 @@ class Method:
 
     @property
     def separate(self) -> bool:
-        """Say whether both branches are Clopper–Pearson ends at alpha / tails, so that a table of ends serves."""
-        return type(self).branches is Method.branches and type(self).ends is Method.ends
+        """Say whether the bound is Clopper–Pearson ends at alpha / tails, so that a table of ends serves."""
+        return self.exact and type(self).branches is Method.branches and type(self).ends is Method.ends
 
     def require(
         self,
