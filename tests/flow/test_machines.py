@@ -166,6 +166,17 @@ def test_a_plan_counts_on_texts_that_overflow_in_low_precision(flags, tmp_path, 
     assert plan(resolve(flags=told), tmp_path / "run").shards > 4
 
 
+@pytest.mark.usefixtures("fresh_cache")
+@pytest.mark.parametrize(("least", "keep", "said"), [(100, None, True), (100, True, False), (10**6, None, False)])
+def test_a_plan_says_which_shards_are_large_enough_for_low_precision(flags, tmp_path, monkeypatch, least, keep, said):
+    fast = Overflowing()
+    monkeypatch.setattr(Overflowing, "fast_encoder", fast, raising=False)
+    monkeypatch.setattr(Overflowing, "least_texts", least)
+    told = flags | {"encoder.name": f"{__name__}:Overflowing", "encoder.keep_vectors": keep, "run.shards": 64}
+    found = plan(resolve(flags=told), tmp_path / "run")
+    assert any("With run.shards = " in each for each in found.notes) == said
+
+
 class Overflowing(HashingEncoder):
     """A fast encoder for which every other text is too large."""
 

@@ -34,6 +34,7 @@ from canarybank.defend import ShareVotes
 from canarybank.defend.votes import CHUNK_VALUES
 from canarybank.encode import EncoderRecipe, is_cheap
 from canarybank.encode.index import INDEX_BYTES
+from canarybank.encode.protocol import fast_encoder_of
 from canarybank.errors import InputError
 from canarybank.flow.audit import mechanism_of, settings_of
 from canarybank.flow.bank import GENERATED_SIZE, Candidates, bank_labels, bank_prompt
@@ -306,6 +307,7 @@ def plan(
             *bank.notes,
             *inputs.left_out,
             *((_DRAWN,) if mechanism.share < 1 else ()),
+            *(_shard_notes(inputs.recipe, cohorts) if isinstance(cohorts, Roles) and not finished else ()),
         ),
     )
 
@@ -329,6 +331,19 @@ def _with_passes(
     )
     shards = tuple(len(each.parts()) for each in (roles.calibration, roles.evaluation))
     return replace(work, records=roles.streamed_records, passes=shards, piece=piece)
+
+
+def _shard_notes(recipe: EncoderRecipe, roles: Roles) -> tuple[str, ...]:
+    """Say which number of shards a GPU would encode faster with, where shards are too small for low precision first."""
+    fast, records, shards = fast_encoder_of(recipe.load()), int(roles.evaluation.counts.sum()), roles.evaluation.shards
+    few = 0 if fast is None else records // max(1, fast.least_texts)
+    if recipe.keep is not None or few < 1 or recipe.fast_for(records // shards.number) is not None:
+        return ()
+    note = (
+        f"A shard holds about {records // shards.number:,} records of evaluation users, too few to encode in low "
+        f"precision first. With run.shards = {few} or fewer a GPU encodes them faster, and a shard takes more memory."
+    )
+    return (note,)
 
 
 def _measured(work: Work) -> tuple[str, ...]:
