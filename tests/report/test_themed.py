@@ -40,6 +40,12 @@ def test_nothing_in_it_needs_a_style_that_the_policy_forbids(figures):
         assert root.find("desc").text.startswith("T < t. ")
 
 
+def test_no_group_is_there_for_nothing(figures):
+    for markup in figures.values():
+        assert "<g>" not in markup
+        assert "<g " in markup  # those that move or clip what they hold
+
+
 def test_ids_and_what_points_at_them_are_the_figures_own(figures):
     for key, markup in figures.items():
         ids = re.findall(r'\bid="([^"]+)"', markup)

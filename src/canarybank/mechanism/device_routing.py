@@ -217,9 +217,8 @@ class DeviceRouter:
         """Return routes, and the rows whose list of so many candidates is too short."""
         torch = _torch()
         columns, values = _candidates(operand.scores(records), min(width, len(self._squares)))
-        lengths = torch.linalg.vector_norm(records, dim=1, dtype=torch.float64) * (
-            1 + 1e-9
-        )  # squares underflow float32
+        # In float64, for squares of small values underflow float32.
+        lengths = torch.linalg.vector_norm(records, dim=1, dtype=torch.float64) * (1 + 1e-9)
         margin = operand.margin(lengths, self._largest, self._dimension)
         values = values[:, [*range(self.k + 1), -1]].double()
         apart = values.diff(dim=1) > 2 * margin[:, None]
