@@ -43,8 +43,8 @@ __all__ = [
 _AGREEMENT = {Precision.FLOAT32: 1e-4, Precision.FLOAT16: 5e-3, Precision.BFLOAT16: 3e-2}
 """How far a coordinate may be from the library's, whose fused kernels round otherwise; other layers are far beyond."""
 LENGTHS = (*range(8, 65, 8), *range(80, 129, 16), *range(160, 513, 32))
-TOKENS = {"cpu": 1 << 11, "cuda": 1 << 13}
-BLOCK_TEXTS = 1 << 14
+TOKENS = {"cpu": 1 << 11, "cuda": 1 << 14}
+BLOCK_TEXTS = 1 << 11
 AHEAD = 2
 _ROWS = 8
 _ALIGNMENT = 8
