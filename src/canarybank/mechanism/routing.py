@@ -1,5 +1,6 @@
 """Route records: find the k nearest bank entries of each, exactly."""
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from canarybank.encode.sentence import device_in_use
 from canarybank.errors import InputError
 from canarybank.mechanism.bank import Bank
+from canarybank.mechanism.cores import over_cores
 from canarybank.mechanism.mechanism import whole
 from canarybank.mechanism.scan import Floats, Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
@@ -152,10 +154,13 @@ def _search(
     result = np.empty((len(records), k), dtype=np.int64)
     crowded = np.zeros(len(records), dtype=bool)
     slices = list(parts(len(records), len(scan)))
-    room = np.empty((slices[0].stop, len(scan)), dtype=dtype)
-    for part in slices:
+    rooms = threading.local()
+
+    def search(part: slice) -> int:
+        if not hasattr(rooms, "scores"):
+            rooms.scores = np.empty((slices[0].stop, len(scan)), dtype=dtype)
         margin = scan.margin(lengths[part])
-        rows, columns, values = _shortlist(scan.scores(records[part], room), margin, k, fold)
+        rows, columns, values = _shortlist(scan.scores(records[part], rooms.scores), margin, k, fold)
         result[part] = columns[first_of_each(rows, k)]
         unsettled = _unsettled(rows, values, margin)
         if dtype is np.float32:
@@ -165,7 +170,9 @@ def _search(
         rows, columns = rows[among], columns[among]
         distances = squared_distances(records[part], entries, rows, columns)
         result[part][unsettled] = rank(rows, columns, distances, k)
-        stage.advance(part.stop - part.start - int(crowded[part].sum()))
+        return int(np.count_nonzero(~crowded[part]))
+
+    over_cores(search, slices, stage.advance)
     if crowded.any():
         result[crowded] = _search(records[crowded], lengths[crowded], entries, k, np.float64, stage)
     return result

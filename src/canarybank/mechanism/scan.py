@@ -19,7 +19,7 @@ __all__ = ["Floats", "Scan", "parts", "precision", "score_margin"]
 Floats = NDArray[np.floating[Any]]
 Lengths = TypeVar("Lengths", bound=Any)
 
-CHUNK_VALUES = 1 << 23
+CHUNK_VALUES = 1 << 22
 LARGEST_SINGLE_NORM = 1e18
 LARGEST_SINGLE_DIMENSION = 100_000
 
@@ -110,6 +110,6 @@ def precision(lengths: NDArray[np.float64], entries: Vectors) -> type[np.floatin
 
 
 def parts(rows: int, columns: int, values: int | None = None) -> Iterator[slice]:
-    """Cut rows into slices whose tables of so many columns hold so many values each, some eight million by default."""
+    """Cut rows into slices whose tables of so many columns hold so many values each, some four million by default."""
     step = max(1, (values or CHUNK_VALUES) // columns)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canarybank.errors import InputError
 from canarybank.mechanism.bank import Bank
+from canarybank.mechanism.cores import over_cores
 from canarybank.mechanism.routing import nearest, rank_places, route
 from canarybank.mechanism.scan import Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
@@ -110,10 +111,12 @@ class RouteTable:
         scan = Scan.of(entries, precision(self._lengths, entries))
         most = np.finfo(scan.dtype).max
         threshold = np.minimum(self._reach + scan.margin(self._lengths), most).astype(scan.dtype)
-        found = [
-            np.flatnonzero(scan.scores(self.records[part]) <= threshold[part, None]) + part.start * len(entries)
-            for part in parts(len(self.records), max(entries.shape), MERGED_VALUES)
-        ]
+
+        def search(part: slice) -> NDArray[np.int64]:
+            near = np.flatnonzero(scan.scores(self.records[part]) <= threshold[part, None])
+            return np.asarray(near + part.start * len(entries))
+
+        found = over_cores(search, list(parts(len(self.records), max(entries.shape), MERGED_VALUES)))
         rows, columns = np.divmod(np.concatenate(found), len(entries))
         return rows, columns
 
