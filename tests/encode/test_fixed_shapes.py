@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canarybank.encode import Precision, SentenceEncoder, find_model
+from canarybank.encode import Precision, SentenceEncoder, find_model, fixed_shapes
 from canarybank.encode.fixed_shapes import TOLERANCE, BertLayers, FixedShapes, SplitLayers, Tokens, plain_products
 from canarybank.encode.sentence import device_in_use
 
@@ -82,7 +82,11 @@ def test_split_products_are_as_near_to_float32_as_float32_to_itself(
     assert np.abs(moved).max() > 0
 
 
-def test_tokens_are_the_librarys_and_every_text_comes_once(model: Any, messages: list[str]) -> None:
+@pytest.mark.parametrize("block", [1, 7, fixed_shapes.BLOCK_TEXTS])
+def test_tokens_are_the_librarys_and_every_text_comes_once(
+    model: Any, messages: list[str], block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fixed_shapes, "BLOCK_TEXTS", block)
     many = [*messages, *messages[::-1], ""]
     tokens = Tokens(model.tokenizer.backend_tokenizer, 64, "cpu", rows=8)
     seen: dict[int, list[int]] = {}

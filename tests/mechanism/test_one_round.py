@@ -53,6 +53,11 @@ def test_delta_equals_the_textbook_in_many_digits(mechanism: Mechanism, epsilon:
 
 
 @settings(deadline=None)
+@example(Mechanism(sigma=math.exp(-1.5), q=1.0), 38.0)
+@example(Mechanism(sigma=0.025, q=1.0), 800.0)
+@example(Mechanism(sigma=0.025, q=0.9), 800.0)
+@example(Mechanism(sigma=0.2, q=1 - 2**-53), 36.5)
+@example(Mechanism(sigma=0.2, q=1 - 2**-53), 53 * math.log(2))
 @given(mechanisms, st.floats(0, 40) | st.floats(0, 1e-3))
 def test_each_direction_equals_the_textbook(mechanism: Mechanism, epsilon: float) -> None:
     removed, added = naive_directions(mechanism, epsilon)

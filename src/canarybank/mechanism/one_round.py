@@ -20,6 +20,7 @@ from canarybank.mechanism.mechanism import Mechanism
 __all__ = ["log_delta_add", "log_delta_remove", "one_round_delta", "one_round_epsilon"]
 
 LOG_ROOT_TAU = 0.5 * math.log(2 * math.pi)
+_LARGEST_EXPONENT = 700.0
 
 
 def one_round_delta(mechanism: Mechanism, epsilon: float) -> float:
@@ -87,17 +88,22 @@ def log_delta_remove(mechanism: Mechanism, epsilon: float) -> float:
 def log_delta_add(mechanism: Mechanism, epsilon: float) -> float:
     """Return the logarithm of delta at an epsilon of one release, where the user is added."""
     mu, q = 1 / mechanism.sigma, mechanism.q
-    if math.expm1(-epsilon) <= -q:
+    excess = _excess(-epsilon, q)
+    if excess == -math.inf:
         return -math.inf
-    y = -(_excess(-epsilon, q) / mu + mu / 2)
+    y = -(excess / mu + mu / 2)
     return epsilon + math.log(q) + _log_density(y + mu) + _log_mills_gap(y, mu)
 
 
 def _excess(loss: float, q: float) -> float:
-    # log((exp(loss) - (1 - q)) / q), without overflow and without cancellation.
+    # log((exp(loss) - (1 - q)) / q), without overflow and without cancellation; -infinity where exp(loss) <= 1 - q.
+    if q == 1:
+        return loss
     if abs(loss) < 1:
-        return math.log1p(math.expm1(loss) / q)
-    return loss + math.log1p(-(1 - q) * math.exp(-loss)) - math.log(q)
+        share = math.expm1(loss) / q
+        return math.log1p(share) if share > -1 else -math.inf
+    share = (1 - q) * math.exp(min(-loss, _LARGEST_EXPONENT))
+    return loss + math.log1p(-share) - math.log(q) if share < 1 else -math.inf
 
 
 def _log_density(z: float) -> float:

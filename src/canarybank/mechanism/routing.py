@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from canarybank.encode.sentence import device_in_use
 from canarybank.errors import InputError
 from canarybank.mechanism.bank import Bank
-from canarybank.mechanism.cores import over_cores
+from canarybank.mechanism.cores import free_cores, over_cores
 from canarybank.mechanism.mechanism import whole
 from canarybank.mechanism.scan import Floats, Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
@@ -153,7 +153,7 @@ def _search(
     scan = Scan.of(entries, dtype, multiple=fold)
     result = np.empty((len(records), k), dtype=np.int64)
     crowded = np.zeros(len(records), dtype=bool)
-    slices = list(parts(len(records), len(scan)))
+    slices = list(parts(len(records), len(scan), at_once=free_cores()))
     rooms = threading.local()
 
     def search(part: slice) -> int:

@@ -109,7 +109,10 @@ def precision(lengths: NDArray[np.float64], entries: Vectors) -> type[np.floatin
     return np.float32 if fits else np.float64
 
 
-def parts(rows: int, columns: int, values: int | None = None) -> Iterator[slice]:
-    """Cut rows into slices whose tables of so many columns hold so many values each, some four million by default."""
-    step = max(1, (values or CHUNK_VALUES) // columns)
+def parts(rows: int, columns: int, values: int | None = None, *, at_once: int = 1) -> Iterator[slice]:
+    """Cut rows into slices whose tables of so many columns hold so many values each, some four million by default.
+
+    Of more than four tables ``at_once`` each holds less, so that all hold what four do.
+    """
+    step = max(1, 4 * (values or CHUNK_VALUES) // max(4, at_once) // columns)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canarybank.errors import InputError
 from canarybank.mechanism.bank import Bank
-from canarybank.mechanism.cores import over_cores
+from canarybank.mechanism.cores import free_cores, over_cores
 from canarybank.mechanism.routing import nearest, rank_places, route
 from canarybank.mechanism.scan import Scan, parts, precision
 from canarybank.mechanism.vectors import Vectors, check_dimensions, check_vectors, norms, squared_distances
@@ -116,7 +116,8 @@ class RouteTable:
             near = np.flatnonzero(scan.scores(self.records[part]) <= threshold[part, None])
             return np.asarray(near + part.start * len(entries))
 
-        found = over_cores(search, list(parts(len(self.records), max(entries.shape), MERGED_VALUES)))
+        slices = parts(len(self.records), max(entries.shape), MERGED_VALUES, at_once=free_cores())
+        found = over_cores(search, list(slices))
         rows, columns = np.divmod(np.concatenate(found), len(entries))
         return rows, columns
 
