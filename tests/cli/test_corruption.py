@@ -212,7 +212,7 @@ def break_cache(kind, folder, cases, count):
 
 @pytest.mark.parametrize("kind", CACHES)
 def test_a_broken_file_of_a_cache_is_made_again(kind, tmp_path, count):
-    break_cache(kind, tmp_path, 80, count)
+    break_cache(kind, tmp_path, 40, count)
 
 
 @pytest.mark.slow
@@ -284,7 +284,7 @@ def break_caches(own, folder, cases, count, monkeypatch):
 
 @pytest.mark.usefixtures("scripted")
 def test_broken_caches_never_change_a_result(own, tmp_path, count, monkeypatch):
-    break_caches(own, tmp_path, 12, count, monkeypatch)
+    break_caches(own, tmp_path, 8, count, monkeypatch)
 
 
 @pytest.mark.slow
@@ -360,7 +360,7 @@ def small(cli, own, tmp_path):
 
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_broken_run_is_refused_or_gives_the_same_results(cli, own, small, tmp_path, count, finished):
-    break_run(cli, own, small, tmp_path, 30, count, finished=finished)
+    break_run(cli, own, small, tmp_path, 16, count, finished=finished)
 
 
 @pytest.mark.slow
@@ -414,7 +414,7 @@ def evolving(writing):
 
 @pytest.mark.usefixtures("evolving")
 def test_a_broken_evolution_is_refused_or_gives_the_same_results(cli, own, tmp_path, count):
-    break_evolution(cli, own, tmp_path, 20, count)
+    break_evolution(cli, own, tmp_path, 12, count)
 
 
 @pytest.mark.slow

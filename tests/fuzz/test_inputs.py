@@ -61,7 +61,7 @@ def tarred(name, data):
     return made.getvalue()
 
 
-@pytest.mark.parametrize("seeds", blocks(5, 110))
+@pytest.mark.parametrize("seeds", blocks(3, 110))
 def test_users(fuzz, mutated, seeds):
     def make(world, rng):
         rows = rows_of(world)
@@ -98,7 +98,7 @@ def test_users(fuzz, mutated, seeds):
     fuzz("users", make, seeds)
 
 
-@pytest.mark.parametrize("seeds", blocks(4, 90))
+@pytest.mark.parametrize("seeds", blocks(2, 90))
 def test_banks(fuzz, mutated, seeds):
     def make(world, rng):
         texts = (world.folder / "bank.txt").read_text().splitlines()
@@ -121,7 +121,7 @@ def test_banks(fuzz, mutated, seeds):
     fuzz("banks", make, seeds)
 
 
-@pytest.mark.parametrize("seeds", blocks(3, 40))
+@pytest.mark.parametrize("seeds", blocks(2, 40))
 def test_vectors_prompts_and_answers(fuzz, mutated, seeds):
     def make(world, rng):
         texts = [text for _, text in rows_of(world)] + (world.folder / "bank.txt").read_text().splitlines()

@@ -96,7 +96,7 @@ def plausible(key, rng):
     return rng.choice(('"x"', '"text"', '["x"]', '"embedded"', '"none"', '"hashing"', "[]"))
 
 
-@pytest.mark.parametrize("seeds", blocks(3, 50))
+@pytest.mark.parametrize("seeds", blocks(2, 50))
 def test_texts_of_configurations(fuzz, mutated, seeds):
     def make(world, rng):
         lines = (world.folder / "own.toml").read_bytes().splitlines(keepends=True)
@@ -118,7 +118,7 @@ def test_texts_of_configurations(fuzz, mutated, seeds):
     fuzz("texts of configurations", make, seeds)
 
 
-@pytest.mark.parametrize("seeds", blocks(3, 60))
+@pytest.mark.parametrize("seeds", blocks(2, 60))
 def test_values_of_every_key(fuzz, seeds):
     def make(world, rng):
         key = KEYS[rng.randrange(len(KEYS))]
@@ -139,7 +139,7 @@ def test_values_of_every_key(fuzz, seeds):
     fuzz("values of keys", make, seeds)
 
 
-@pytest.mark.parametrize("seeds", blocks(3, 50))
+@pytest.mark.parametrize("seeds", blocks(2, 50))
 def test_words_of_the_command_line(fuzz, seeds):
     def make(_world, rng):
         command = rng.choice(QUICK).split()
@@ -156,7 +156,7 @@ def test_words_of_the_command_line(fuzz, seeds):
     fuzz("words of the command line", make, seeds)
 
 
-@pytest.mark.parametrize("seeds", blocks(2, 10))
+@pytest.mark.parametrize("seeds", blocks(1, 10))
 def test_numbers_of_a_mechanism(fuzz, seeds):
     def make(_world, rng):
         flags = {
