@@ -5,8 +5,7 @@ that has its product goes on with it alone, and meanwhile the BLAS uses one thre
 
 That is a setting of the whole process, and the last bits of what other threads multiply can depend on it. So only the
 main thread does this, and only in a process that is no worker: those of an engine stand beside others already. It needs
-a BLAS that is known to follow the setting, that of numpy's own wheels; with another one, one call follows
-the other.
+a BLAS that is known to follow the setting, that of numpy's own wheels; with another one, one call follows the other.
 """
 
 import threading
