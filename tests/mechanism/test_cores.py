@@ -82,9 +82,11 @@ def test_one_piece_is_done_in_the_calling_thread_with_all_threads_of_the_blas():
 @pytest.mark.usefixtures("three_cores")
 def test_a_thread_that_is_not_the_main_one_works_alone_and_leaves_the_blas_as_it_is():
     work, seen = together(1)
-    thread = threading.Thread(target=over_cores, args=(work, range(6)))
+    free = []
+    thread = threading.Thread(target=lambda: (free.append(cores.free_cores()), over_cores(work, range(6))))
     thread.start()
     thread.join()
+    assert free == [1]
     assert seen == [(thread, {3})] * 6
 
 
@@ -158,13 +160,15 @@ def test_what_numpy_was_told_about_errors_holds_in_all_threads():
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 @pytest.mark.parametrize("place", ["work", "done"])
 def test_after_an_error_nothing_more_is_begun_and_the_blas_has_its_threads_again(error, place):
-    begun, threads = [], _thread._count()
+    begun, ended, threads = [], [], _thread._count()
 
     def work(piece: int) -> int:
         begun.append(piece)
         if piece == 1 and place == "work":
+            ended.append(piece)
             raise error("no")
         time.sleep(0.01)
+        ended.append(piece)
         return piece
 
     def done(_: int) -> None:
@@ -174,6 +178,7 @@ def test_after_an_error_nothing_more_is_begun_and_the_blas_has_its_threads_again
     with pytest.raises(error, match="no"):
         over_cores(work, range(1_000), done)
     assert len(begun) < 100
+    assert sorted(ended) == sorted(begun), "work goes on after the error"
     assert blas_threads() == {3}
     deadline = time.monotonic() + 60
     while _thread._count() > threads:  # a thread that has said that it leaves takes a moment to be gone

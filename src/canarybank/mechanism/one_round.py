@@ -97,8 +97,6 @@ def log_delta_add(mechanism: Mechanism, epsilon: float) -> float:
 
 def _excess(loss: float, q: float) -> float:
     # log((exp(loss) - (1 - q)) / q), without overflow and without cancellation; -infinity where exp(loss) <= 1 - q.
-    if q == 1:
-        return loss
     if abs(loss) < 1:
         share = math.expm1(loss) / q
         return math.log1p(share) if share > -1 else -math.inf
