@@ -19,7 +19,7 @@ __all__ = ["Floats", "Scan", "parts", "precision", "score_margin"]
 Floats = NDArray[np.floating[Any]]
 Lengths = TypeVar("Lengths", bound=Any)
 
-CHUNK_VALUES = 1 << 22
+CHUNK_VALUES = 1 << 23
 LARGEST_SINGLE_NORM = 1e18
 LARGEST_SINGLE_DIMENSION = 100_000
 
@@ -110,9 +110,9 @@ def precision(lengths: NDArray[np.float64], entries: Vectors) -> type[np.floatin
 
 
 def parts(rows: int, columns: int, values: int | None = None, *, at_once: int = 1) -> Iterator[slice]:
-    """Cut rows into slices whose tables of so many columns hold so many values each, some four million by default.
+    """Cut rows into slices whose tables of so many columns hold so many values each, some eight million by default.
 
-    Of more than four tables ``at_once`` each holds less, so that all hold what four do.
+    Of more than two tables ``at_once`` each holds less, so that all hold what two do.
     """
-    step = max(1, 4 * (values or CHUNK_VALUES) // max(4, at_once) // columns)
+    step = max(1, 2 * (values or CHUNK_VALUES) // max(2, at_once) // columns)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
